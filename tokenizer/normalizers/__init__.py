@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizers: text to text, before anything is split. Under HF's names, equal to HF on every text."""
+"""Normalizers change text before it is split. They have HF's names, and HF's results on every text."""
 
 from tokenizer.normalizers.base import Normalizer as Normalizer
 from tokenizer.normalizers.bert import BertNormalizer as BertNormalizer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every normalizer is: text column to text column, compiled, and one text with alignments, in plain Python."""
+"""`Normalizer`, the interface: columns of text in compiled code, and single texts with alignments in plain Python."""
 
 import abc
 from typing import Any
@@ -17,16 +17,16 @@ class Normalizer(abc.ABC):
 
     @property
     def is_fast(self) -> bool:
-        """Whether columns are normalized by compiled code alone; if not, Python runs once for every row."""
+        """Whether columns are normalized by compiled code only; if not, Python runs once for every row."""
         return True
 
     @abc.abstractmethod
     def normalize_rows(self, rows: Ragged) -> Ragged:
-        """Normalizes a column of valid UTF-8, values uint8[n]; returns `rows` itself where nothing changes."""
+        """Normalizes a column of valid UTF-8, values uint8[n]; returns `rows` itself if nothing changes."""
 
     @abc.abstractmethod
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text as `normalize_rows` does, and says where each character came from as HF does. Slow."""
+        """Normalizes one text like `normalize_rows`, with alignments as in HF. Slow."""
 
     def normalize_arrow(self, texts: Any) -> pa.LargeStringArray:
         """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input.
@@ -47,12 +47,12 @@ class Normalizer(abc.ABC):
 
 
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:
-    """Wraps what a kernel wrote, leaving room it did not use behind."""
+    """Wraps the output of a kernel, without the room that it did not use."""
     return Ragged(read_only(values[: offsets[-1]]), offsets)
 
 
 def unless_same(rows: Ragged, normalized: Ragged) -> Ragged:
-    """Returns `rows` itself where what was made of it is equal to it."""
+    """Returns `rows` itself if `normalized` is equal to it."""
     first, last = int(rows.offsets[0]), int(rows.offsets[-1])
     same = last - first == normalized.n_values and np.array_equal(rows.offsets - first, normalized.offsets)
     return rows if same and np.array_equal(rows.values[first:last], normalized.values) else normalized

@@ -31,7 +31,7 @@ class BertNormalizer(Normalizer):
     lowercase: bool = True
 
     def options(self) -> dict[str, bool]:
-        """Returns the four switches with `strip_accents` decided."""
+        """Returns the four options, with `strip_accents` true or false."""
         strip = self.lowercase if self.strip_accents is None else self.strip_accents
         return {
             "clean_text": self.clean_text,

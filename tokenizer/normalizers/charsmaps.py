@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Character maps of sentencepiece made here: lower-casing, and accents that go, of one character after the other."""
+"""Makes character maps for sentencepiece: lower-casing and accent stripping, one character at a time."""
 
 import functools
 import struct
@@ -13,14 +13,14 @@ from tokenizer.unicode import tables as unicode_tables
 _BLOCK = 256
 _HAS_RESULT = 1 << 8
 _NOTHING = 1 << 31
-"""What no byte matches."""
+"""A label that matches no byte."""
 
 
 @functools.cache
 def folding_charsmap(lowercase: bool, strip_accents: bool) -> bytes:
-    """Returns a `precompiled_charsmap` that does to every single character what the normalizers of these names do.
+    """Returns a `precompiled_charsmap` that lower-cases, and strips accents of, every single character.
 
-    With `strip_accents` a character is decomposed canonically and loses its marks, but Hangul syllables stay whole.
+    With `strip_accents`, a character is decomposed canonically and loses its marks; Hangul syllables stay whole.
     """
     marks = unicode_data.members("normalization/combining_marks")
     candidates = set(unicode_tables.lowercase())
@@ -42,7 +42,7 @@ def folding_charsmap(lowercase: bool, strip_accents: bool) -> bytes:
 def write_charsmap(changes: Mapping[bytes, str]) -> bytes:
     """Returns the `precompiled_charsmap` that turns each key into its text, see `CharsMap`.
 
-    Meant for some thousand keys.
+    It is meant for a few thousand keys.
 
     Raises:
       ValueError: if there are too many.
@@ -63,10 +63,10 @@ def write_charsmap(changes: Mapping[bytes, str]) -> bytes:
     first_free, first_empty = 1, _BLOCK
     waiting = [(b"", 0)]
     for prefix, place in waiting:
-        # Below a zero byte lies where the result is.
+        # The child for a zero byte says where the result is.
         labels = ([0] if prefix in changes else []) + children[prefix]
         if len(labels) > 1:
-            # Not from the first place on, where most are taken; what stays free is for single children.
+            # Does not search from the first place, where most are taken; the free ones there are for single children.
             base = max(1, first_empty - _BLOCK)
             while base in bases or any(base ^ label in units for label in labels):
                 base += 1

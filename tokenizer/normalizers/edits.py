@@ -61,15 +61,15 @@ class Replace(Normalizer):
     pattern: str
     content: str
     is_regex: bool = False
-    """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
+    """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
         if self.is_regex and not self.is_fast:
-            compiled(self.pattern)  # says what is wrong with it now, not at the first text
+            compiled(self.pattern)  # raises errors now, not at the first text
 
     @property
     def is_fast(self) -> bool:
-        """Whether there is a kernel. Nothing, as a literal, matches everywhere, like an expression."""
+        """Whether there is a kernel. An empty literal, which matches everywhere, has none."""
         return _run(self.pattern) is not None if self.is_regex else self.pattern != ""
 
     def _matches(self, text: str) -> list[tuple[int, int]]:
@@ -151,7 +151,7 @@ class Replace(Normalizer):
         n = len(self.content)
         for start, stop in self._matches(text.text):
             characters += text.text[at:start], self.content
-            # The content comes from the last character it replaces; where it replaces none, from the one before.
+            # The content's origin is the last character that it replaces, or, if it replaces none, the one before.
             starts += text.starts[at:start] + n * [text.starts[max(0, stop - 1)]]
             stops += text.stops[at:start] + n * [text.stops[stop - 1] if stop else text.starts[0]]
             at = stop
@@ -186,30 +186,30 @@ class Prepend(Normalizer):
 
 
 class _Run(NamedTuple):
-    """Characters of a set, one after the other."""
+    """A pattern that matches runs of characters of a set, as `edit_kernels.replace_runs` takes it."""
 
     begins: npt.NDArray[np.bool_]
     """bool[256]: bytes that one of them begins with."""
     members: npt.NDArray[np.bool_]
     """bool[0x110000]."""
     usual: int
-    """The one that is printable ASCII, 0 where none is."""
+    """The one member that is printable ASCII, 0 if none is."""
     ranges: tables.ByteRanges
-    """Of bytes that begin none of the others."""
+    """Ranges of bytes that begin no other member."""
     others: bool
-    """Whether there are others."""
+    """Whether there are members besides `usual`."""
     least: int
-    """How many there are at least."""
+    """The least length of a run, in characters."""
 
 
 _SMALL_CONTENT = 8
-"""Bytes of a replacement up to which room is made for as many as there could be, whatever the text."""
+"""For replacements of at most this many bytes, room is made for as many as there can be, without counting them."""
 _RUN = re.compile(r"(\\s|[^\\^$.|?*+()\[\]{}])(?:\+|\{([1-9][0-9]{0,5}),\})")
 
 
 @functools.lru_cache(maxsize=64)
 def _run(pattern: str) -> _Run | None:
-    """Returns what a pattern matches if that is the longest run of one character, or of white space."""
+    """Returns the run that a pattern matches, if it matches the longest runs of one character, or of white space."""
     found = _RUN.fullmatch(pattern)
     if found is None:
         return None

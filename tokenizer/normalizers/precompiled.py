@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece's normalizer, as its models bring it along."""
+"""SentencePiece's normalizer, given by the character map in its models, as HF applies it."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ from tokenizer.ragged import Ragged
 
 @dataclasses.dataclass(frozen=True)
 class Precompiled(Normalizer):
-    """Applies a SentencePiece character map, the way HF tokenizers does it, which is not SentencePiece's.
+    """Applies a SentencePiece character map as HF tokenizers does it, which differs from SentencePiece.
 
     Source: HF tokenizers `normalizers/precompiled.rs` and the crate spm_precompiled.
 
@@ -38,7 +38,7 @@ class Precompiled(Normalizer):
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         offsets = np.empty(rows.n_rows + 1, np.int64)
         mapping = self._tables()
-        # The texts of a map may be of any length, so the result is measured first.
+        # The texts of a map may have any length, so the result is measured first.
         changed, n_bytes = kernels.normalize(rows.values, rows.offsets, mapping, False, np.empty(0, np.uint8), offsets)
         if not changed:
             return rows
@@ -61,12 +61,12 @@ class Precompiled(Normalizer):
                 n_added = len(new) - len(part)
                 changes += [(c, int(i >= len(new) - n_added)) for i, c in enumerate(new)]
                 if n_added < 0 and changes:
-                    # What goes, goes with the character before; at the very beginning HF forgets it.
+                    # A removed character is merged into the one before; at the very beginning HF drops it.
                     changes[-1] = (changes[-1][0], changes[-1][1] + n_added)
         return transform(text, changes) if changed else text
 
     def _text_of(self, part: str) -> str | None:
-        """Returns what the shortest prefix that the trie holds turns into."""
+        """Returns the text of the shortest prefix in the trie, None if there is none."""
         units, pool = _plain(self.precompiled_charsmap)
         node = _offset(units[0])
         for byte in part.encode():
@@ -94,7 +94,7 @@ def _offset(unit: int) -> int:
 
 
 def graphemes(text: str) -> list[str]:
-    """Cuts a text into extended grapheme clusters (Unicode, UAX 29), but between flags, too."""
+    """Cuts a text into extended grapheme clusters (Unicode, UAX 29), and also between regional indicators."""
     found: list[str] = []
     for char in text:
         if found and not _has_break(found[-1], char):

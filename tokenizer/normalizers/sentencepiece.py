@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece's own normalizer: what a `.model` does to a text before its pieces are looked for."""
+"""SentencePiece's own normalizer: how a `.model` changes a text before it is cut into pieces."""
 
 import array
 import dataclasses
@@ -26,7 +26,7 @@ _PROBLEMS = {
     4: "a result that is not UTF-8",
 }
 MAX_WORK = 1 << 16
-"""Bytes of the longest key of a character map, and room to walk its trie; maps that need more are refused."""
+"""The most bytes of a key of a character map, and the room to walk its trie; maps that need more are refused."""
 _BYTES_PER_ROW = 6
 """A "▁" in front, and one at the end."""
 
@@ -35,10 +35,10 @@ class SentencePieceTables(NamedTuple):
     """A normalizer as the kernel reads it."""
 
     units: npt.NDArray[np.uint32]
-    """uint32[n], the trie of the character map; empty where there is none."""
+    """uint32[n], the trie of the character map; empty if there is none."""
     results: npt.NDArray[np.uint8]
     simple: npt.NDArray[np.bool_]
-    """bool[256]: ASCII bytes that stay as they are in front of another ASCII byte."""
+    """bool[256]: ASCII bytes that stay as they are before another ASCII byte."""
     kept: npt.NDArray[np.int64]
     """int64[n], the trie of the user-defined pieces, as in kernels.unigram."""
     kept_root: int
@@ -51,22 +51,22 @@ class SentencePieceTables(NamedTuple):
 
 
 class NormalizerTables(NamedTuple):
-    """The tables, and how much longer a text may get."""
+    """The kernel's tables, and by how much a text may grow."""
 
     steps: SentencePieceTables
     growth: float
-    """The most bytes that a byte turns into, at least 1, before spaces become "▁"; a space in a key's result counts as
+    """The most bytes that a byte can become, at least 1, before spaces become "▁"; a space in a key's result counts as
     three."""
 
 
 class CharsMap:
-    """The `precompiled_charsmap` of a model: what each of some byte strings turns into, by longest match.
+    """The `precompiled_charsmap` of a model: a map from byte strings to texts, applied by longest match.
 
-    Four bytes with the size of the trie, the trie (a darts-clone double array of little-endian uint32), then the
+    It has four bytes with the size of the trie, the trie (a darts-clone double array of little-endian uint32), then the
     results, each ended by a zero byte.
 
     Raises:
-      ValueError: if it is cut off, or a result lies outside of it or is not UTF-8.
+      ValueError: if it is cut off, or a result is outside it or not UTF-8.
 
     Source: sentencepiece `normalizer.cc`, `DecodePrecompiledCharsMap`; darts-clone `darts.h`.
     """
@@ -81,13 +81,13 @@ class CharsMap:
         self.results = blob[4 + size :]
 
     def longest(self, text: bytes, at: int) -> tuple[int, str] | None:
-        """Returns how many bytes of `text[at:]` the longest key takes and what they turn into, None for no key."""
+        """Returns the bytes of the longest key that `text[at:]` begins with, and its result; None for no key."""
         units = self.units
         place = _offset(units[0])
         found: tuple[int, int] | None = None
         for i in range(at, len(text)):
             place ^= text[i]
-            # A zero byte leads to where the result of the key so far lies, whose top bit keeps it from matching.
+            # A zero byte leads to the place of the result of the key so far, whose top bit keeps it from matching.
             if place >= len(units) or units[place] & 0x800000FF != text[i]:
                 break
             has_result = units[place] >> 8 & 1
@@ -101,7 +101,7 @@ class CharsMap:
 
 
 def new_links(units: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-    """Makes what the kernels list the children of a character map's trie in."""
+    """Makes the array in which kernels list the children of a character map's trie; see `link_children`."""
     return np.empty((2, -(-units.size // 256) * 256), np.int32)
 
 
@@ -111,20 +111,20 @@ def _offset(unit: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class SentencePieceNormalizer(Normalizer):
-    """Normalizes a text as sentencepiece does, all of it: the result is what the model cuts into pieces.
+    """Normalizes a text exactly as sentencepiece does; the model cuts the result into pieces.
 
-    From left to right: a user-defined piece stays as it is (of several the longest); else the longest key of the
-    character map turns into its result; else a character stays. Spaces at the start are left out, further spaces after
-    a space, and spaces and "▁" at the end, unless `remove_extra_whitespaces` is off; spaces become "▁"
-    (`escape_whitespaces`); one "▁" is put in front (`add_dummy_prefix`), or at the end. A result that ends in a
-    space counts as one.
+    From left to right: the longest user-defined piece stays as it is; otherwise the longest key of the character map
+    becomes its result; otherwise a character stays. With `remove_extra_whitespaces`, spaces at the start, further
+    spaces after a space, and spaces and "▁" at the end are removed. With `escape_whitespaces`, spaces become "▁". With
+    `add_dummy_prefix`, a "▁" is put in front, or at the end if `treat_whitespace_as_suffix`. A result that ends in a
+    space counts as a space.
 
     No combination of HF's normalizers and Metaspace does the same: HF's Precompiled takes graphemes where
-    sentencepiece takes the longest key, Metaspace puts no "▁" in front of one, and nothing of HF's protects
+    sentencepiece takes the longest key, Metaspace puts no "▁" in front of a "▁", and HF has nothing that protects
     user-defined pieces.
 
     Raises:
-      ValueError: if the character map is broken: cut off, endless, or with results outside of it or not UTF-8.
+      ValueError: if the character map is broken: cut off, endless, or with results outside it or not UTF-8.
 
     Source: sentencepiece 0.2.3 `normalizer.cc`, `Normalizer::Normalize`.
     """
@@ -176,23 +176,23 @@ class SentencePieceNormalizer(Normalizer):
         return NormalizerTables(steps, ratio)
 
     def normalized_bytes(self, n_bytes: int) -> int:
-        """Returns how long a row of `n_bytes` bytes may get."""
+        """Returns the most bytes that a row of `n_bytes` bytes can become."""
         return int(n_bytes * max(3.0, self.tables.growth)) + _BYTES_PER_ROW
 
     def maps_to_space(self, byte: int) -> bool:
-        """Whether an ASCII byte on its own turns into a space."""
+        """Whether an ASCII byte, by itself, becomes a space."""
         return self._charsmap is not None and self._charsmap.longest(bytes([byte]), 0) == (1, " ")
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8 in one pass."""
-        # Pages that the result does not reach are never touched.
+        # Memory pages that the result does not reach are never touched.
         out = recycled.empty(self.normalized_bytes(rows.n_values) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         kernels.normalize(rows.values, rows.offsets, self.tables.steps, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text, step by step; a "▁" put in stands for nothing."""
+        """Normalizes one text, with alignments, step by step; a "▁" that is put in covers no character."""
         parts = self._parts(text.text)
         shrink = self.remove_extra_whitespaces
         if shrink:
@@ -224,10 +224,10 @@ class SentencePieceNormalizer(Normalizer):
         return frozenset(self.user_defined_symbols) - {""}
 
     def _parts(self, text: str) -> list[tuple[str, int, int]]:
-        """Cuts a text into what is looked at as one: what becomes of it, and its characters."""
+        """Cuts a text into keys, pieces and single characters; returns each one's result and range of characters."""
         longest_kept = max(map(len, self._kept), default=0)
         encoded = text.encode()
-        # Index of the character that begins at each byte.
+        # The index of the character that begins at each byte.
         starts = {n: i for i, n in enumerate(_byte_starts(text))}
         parts = []
         i, at = 0, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizers one after the other."""
+"""A sequence of normalizers."""
 
 import dataclasses
 from collections.abc import Sequence as Normalizers
@@ -14,7 +14,7 @@ class Sequence(Normalizer):
     """Applies normalizers in order.
 
     Raises:
-      TypeError: if something in it is not a normalizer.
+      TypeError: if an element is not a normalizer.
     """
 
     normalizers: Normalizers[Normalizer]
@@ -27,7 +27,7 @@ class Sequence(Normalizer):
 
     @property
     def is_fast(self) -> bool:
-        """Whether all of them are; see `Normalizer`."""
+        """Whether all its normalizers are fast; see `Normalizer`."""
         return all(normalizer.is_fast for normalizer in self.normalizers)
 
     def normalize_rows(self, rows: Ragged) -> Ragged:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the normalizers' kernels know of every code point, lowered to arrays. Made once, read-only, shared."""
+"""The tables of code points for the normalizers' kernels. They are made once, read-only and shared."""
 
 import functools
 from collections.abc import Mapping
@@ -17,13 +17,14 @@ from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 _EACH_BYTE = 0x0101010101010101
 SPARE_BYTES = 8
-"""Kernels write eight bytes at a time, so their output has that much room beyond its end."""
+"""Kernels write eight bytes at a time, so their output needs this much room beyond its end."""
 
 
 class ByteRanges(NamedTuple):
-    """Two ranges of bytes, one of ASCII and one of others, that begin characters which need no look.
+    """Two ranges of first bytes, one of ASCII and one of others, whose characters need not be looked at.
 
-    Summands that carry into the high bit of a byte whose lower seven bits are from, and past, a range.
+    The fields are summands, repeated in all eight bytes, that carry into the high bit of a byte whose lower seven bits
+    are at or above the start of a range, and past its end.
     """
 
     ascii_from: np.uint64
@@ -36,15 +37,15 @@ class CharacterMap(NamedTuple):
     """A normalizer that looks at one character at a time."""
 
     replacements: npt.NDArray[np.int32]
-    """int32[0x110000]: 0 where the character stays as it is, else `offset << 5 | n_bytes` into `pool`."""
+    """int32[0x110000]: 0 if the character stays as it is, else `offset << 5 | n_bytes` into `pool`."""
     pool: npt.NDArray[np.uint8]
     growth: npt.NDArray[np.int8]
-    """int8[0x110000]: bytes a character grows by, 0 where it shrinks."""
+    """int8[0x110000]: bytes that a character grows by, 0 if it shrinks."""
     lower_ascii: bool
     """Whether ASCII letters become lower-case."""
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of the character, by its first byte, where no character that begins so needs a look; else 0."""
+    """uint8[256]: bytes of a character, by its first byte, if no character that begins so changes; else 0."""
 
 
 class NormalForm(NamedTuple):
@@ -55,22 +56,22 @@ class NormalForm(NamedTuple):
     combining: npt.NDArray[np.uint8]
     """uint8[0x110000]: canonical combining class."""
     decompositions: npt.NDArray[np.int32]
-    """int32[0x110000]: 0 where there is none, else `offset << 5 | n_characters` into `parts`. Hangul is computed."""
+    """int32[0x110000]: 0 for no decomposition, else `offset << 5 | n_characters` into `parts`. Hangul is computed."""
     parts: npt.NDArray[np.int32]
     growth: npt.NDArray[np.int8]
     """int8[0x110000]: bytes that full decomposition adds."""
     composes: bool
     is_second: npt.NDArray[np.bool_]
-    """bool[0x110000]: characters that combine with one before them; Hangul left out."""
+    """bool[0x110000]: characters that combine with one before them, except Hangul."""
     steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of the character, by its first byte, where all that begin so are inert and stay; else 0."""
+    """uint8[256]: bytes of a character, by its first byte, if all that begin so are inert and stay; else 0."""
     ranges: ByteRanges
     pairs: npt.NDArray[np.uint64]
     """uint64[PAIR_SLOTS]: `first << 42 | second << 21 | composite`, by hash of the first two; 0 in free slots."""
 
 
 class PieceScratch(NamedTuple):
-    """Room for one decomposed piece of text."""
+    """Work space for one decomposed piece of text."""
 
     characters: npt.NDArray[np.int32]
     classes: npt.NDArray[np.uint8]
@@ -86,17 +87,17 @@ class CharsMap(NamedTuple):
     """uint32[n]: the double-array trie."""
     pool: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int32]
-    """int32[0x110000]: where in `pool` the text of a character begins, plus one; 0 where it has none."""
+    """int32[0x110000]: one more than where the text of a character begins in `pool`; 0 if it has none."""
     graphemes: npt.NDArray[np.uint8]
     """uint8[0x110000]: see normalizers.kernels.precompiled."""
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of the character, by its first byte, where all that begin so stay and join nothing; else 0."""
+    """uint8[256]: bytes of a character, by its first byte, if all that begin so stay and join nothing; else 0."""
 
 
 def byte_ranges(ascii_kept: npt.NDArray[np.bool_], steps: npt.NDArray[np.uint8]) -> ByteRanges:
-    """Returns runs of ASCII that is kept, bool[128], and of bytes whose `steps`, uint8[256], are not 0: the largest."""
-    n_characters = np.where(steps[128:] == 3, 64, 1)  # beside two bytes; those of four are rare
+    """Returns the largest runs of kept ASCII, bool[128], and of first bytes whose `steps`, uint8[256], are not 0."""
+    n_characters = np.where(steps[128:] == 3, 64, 1)  # relative to two bytes; characters of four are rare
     return ByteRanges(*_largest_run(ascii_kept, np.ones(128, np.int64)), *_largest_run(steps[128:] > 0, n_characters))
 
 
@@ -114,10 +115,14 @@ def _largest_run(kept: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> t
 
 
 def first_byte_steps(unchanged: npt.NDArray[np.bool_], *, with_ascii: bool = False) -> npt.NDArray[np.uint8]:
-    """Returns the bytes of a character, by its first byte, where all that begin so are unchanged, bool[0x110000].
+    """Returns the number of bytes of a character by its first byte, if all that begin so are unchanged.
+
+    Args:
+      unchanged: bool[0x110000].
+      with_ascii: whether to include ASCII.
 
     Returns:
-      uint8[256]; 0 where they are not all, and for ASCII unless asked for.
+      uint8[256]; 0 if some change, and for ASCII unless included.
     """
     steps = np.zeros(256, np.uint8)
     if with_ascii:
@@ -152,13 +157,13 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
 
 @functools.cache
 def compatibility() -> dict[int, str]:
-    """Returns the full decompositions of NFKD, Hangul left out."""
+    """Returns the full decompositions of NFKD, except for Hangul."""
     return unicode_tables.decompositions() | data.texts("normalization/compatibility")
 
 
 @functools.cache
 def compositions() -> dict[tuple[str, str], str]:
-    """Returns what pairs of characters compose into, Hangul left out."""
+    """Returns pair of characters -> the character that they compose into, except for Hangul."""
     return data.compositions("normalization/compositions")
 
 
@@ -183,14 +188,14 @@ def lower_normal_form(
     composed: Mapping[tuple[str, str], str],
     composes: bool,
 ) -> NormalForm:
-    """Lowers a normal form of some version of Unicode; Hangul is left out of all of these.
+    """Lowers a normal form of some version of Unicode; no argument includes Hangul.
 
     Args:
       mapping: the full decompositions of the form.
       canonical: the full canonical decompositions.
       combining: uint8[0x110000], canonical combining classes.
-      composed: what pairs of characters compose into.
-      composes: whether they are to.
+      composed: pair of characters -> the character that they compose into.
+      composes: whether the form composes.
     """
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
     kinds[combining > 0] = normal_forms.ORDERED
@@ -203,8 +208,8 @@ def lower_normal_form(
         decompositions[code_point] = len(parts) << 5 | len(text)
         parts += map(ord, text)
         growth[code_point] = max(0, len(text.encode()) - len(chr(code_point).encode()))
-        # A composite stays as it is, unless the first of what it is made of combines with what is before, or its
-        # compatibility decomposition is another.
+        # A composite stays as it is, unless its first part combines with the character before, or its compatibility
+        # decomposition is different.
         stays = composes and chr(code_point) in composites and text == canonical.get(code_point)
         if not stays or combining[ord(text[0])] or is_second[ord(text[0])]:
             kinds[code_point] = normal_forms.OTHER
@@ -232,19 +237,19 @@ def lower_normal_form(
 
 
 def _pair_slot(pair: int) -> int:
-    """What `normal_forms.pair_slot` computes."""
+    """Computes `normal_forms.pair_slot`."""
     return (pair * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 52
 
 
 def piece_scratch(n_characters: int) -> PieceScratch:
-    """Makes room for pieces of so many characters. Pages that no piece reaches are never touched."""
+    """Makes scratch for pieces of up to `n_characters` characters. Memory pages that none reaches are never touched."""
     n = n_characters
     return PieceScratch(np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(256, np.int64))
 
 
 @functools.cache
 def graphemes() -> npt.NDArray[np.uint8]:
-    """Returns what every character is to grapheme clusters, uint8[0x110000]; see normalizers.kernels.precompiled."""
+    """Returns the grapheme category of every character, uint8[0x110000]; see normalizers.kernels.precompiled."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[ord("\r")], classes[ord("\n")] = precompiled.CR, precompiled.LF
     for number, name in enumerate(data.names("normalization/grapheme_names")):

@@ -30,11 +30,11 @@ class _NormalForm(Normalizer):
 
     @property
     def form(self) -> tables.NormalForm:
-        """What kernels know of it."""
+        """The tables of the form for kernels."""
         return tables.normal_form(self._is_compatible(), self._composes())
 
     def changed_characters(self) -> npt.NDArray[np.bool_]:
-        """Returns which characters decompose, or might, bool[0x110000]."""
+        """Returns which characters decompose or may decompose, bool[0x110000]."""
         form = self.form
         changed = form.decompositions != 0
         changed[unicode_tables.HANGUL_FIRST : unicode_tables.HANGUL_LAST + 1] = True
@@ -46,7 +46,8 @@ class _NormalForm(Normalizer):
         changes, added = normal_forms.measure(rows.values, rows.offsets[0], rows.offsets[-1], form)
         if not changes:
             return rows
-        # U+FDFA has three bytes and decomposes into 18 characters, the most for its bytes; each has a byte at least.
+        # U+FDFA has three bytes and decomposes into 18 characters, the most per byte; every character has a byte or
+        # more.
         scratch = tables.piece_scratch(min(6 * rows.max_row, rows.max_row + added))
         out = np.empty(rows.n_values + added + tables.SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
@@ -56,7 +57,7 @@ class _NormalForm(Normalizer):
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
         changes: list[Change] = []
-        pending: list[Change] = []  # combining characters that wait for their order
+        pending: list[Change] = []  # combining characters that are not in order yet
         for char in text.text:
             for i, part in enumerate(tables.decompose(char, self._is_compatible())):
                 if _class(part) == 0:
@@ -83,7 +84,7 @@ def _composite(first: str, second: str) -> str | None:
 
 
 def _composed(changes: list[Change]) -> list[Change]:
-    """Composes canonically; a composite takes the places of all it is made of."""
+    """Composes canonically; a composite replaces all its parts."""
     done: list[Change] = []
     starter, last_class = -1, -1
     for char, change in changes:
@@ -123,10 +124,10 @@ class _CharacterMap(Normalizer):
 
     @abc.abstractmethod
     def _changes(self) -> dict[int, str]:
-        """Returns what changes, and into what."""
+        """Returns code point -> replacement, for the characters that change."""
 
     def changed_characters(self) -> npt.NDArray[np.bool_]:
-        """Returns which characters go or become others, bool[0x110000]."""
+        """Returns which characters are removed or become others, bool[0x110000]."""
         return _character_map(type(self)).replacements != 0
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
@@ -165,7 +166,7 @@ class Lowercase(_CharacterMap):
 
 
 class StripAccents(_CharacterMap):
-    """Removes combining marks of all kinds (Mn, Mc and Me); decomposes nothing."""
+    """Removes combining marks of all kinds (Mn, Mc and Me), without decomposing anything."""
 
     def _changes(self) -> dict[int, str]:
         marks = unicode_data.members("normalization/combining_marks")
@@ -173,7 +174,7 @@ class StripAccents(_CharacterMap):
 
 
 class Nmt(_CharacterMap):
-    """SentencePiece's clean-up before translation: control characters go, odd white space becomes a space."""
+    """SentencePiece's clean-up for machine translation: removes control characters; odd white space becomes a space."""
 
     def _changes(self) -> dict[int, str]:
         removed = [*range(0x01, 0x09), 0x0B, *range(0x0E, 0x20), 0x7F, 0x8F, 0x9F]
@@ -183,7 +184,7 @@ class Nmt(_CharacterMap):
 
 @functools.cache
 def byte_alphabet() -> str:
-    """Returns GPT-2's characters for the 256 bytes: printable Latin-1 for itself, the rest from U+0100 on."""
+    """Returns GPT-2's characters for the 256 bytes: printable Latin-1 characters themselves, others from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return "".join(chr(b) if b in printable else chr(next(others)) for b in range(256))
@@ -203,7 +204,7 @@ class ByteLevel(Normalizer):
         out = np.empty(2 * rows.n_values + tables.SPARE_BYTES, np.uint8)  # no character has more than two bytes
         offsets = np.empty(rows.n_rows + 1, np.int64)
         character_maps.map_bytes(rows.values, rows.offsets, _two_bytes(), out, offsets)
-        # All bytes stand for themselves, or else it is longer.
+        # If the result has the same length, all bytes are spelled as themselves.
         return rows if offsets[-1] == rows.n_values else rows_of(out, offsets)
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:

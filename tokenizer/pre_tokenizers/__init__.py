@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-tokenizers: where a text may be split before the model sees it."""
+"""Pre-tokenizers split a text into words, before the model cuts these into tokens."""
 
 from tokenizer.pre_tokenizers.byte_level import ByteLevel as ByteLevel
 from tokenizer.pre_tokenizers.byte_level import Metaspace as Metaspace

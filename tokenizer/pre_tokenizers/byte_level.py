@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ByteLevel` and `Metaspace`: how byte-level and SentencePiece models want their text."""
+"""`ByteLevel` and `Metaspace`: the pre-tokenizers of byte-level and SentencePiece models."""
 
 import dataclasses
 from typing import Literal
@@ -23,7 +23,7 @@ from tokenizer.pre_tokenizers.split import run_literal
 
 
 def _prepended(text: AlignedText, character: str) -> AlignedText:
-    """Puts a character in front that comes from where the first one does: HF's alignment."""
+    """Puts a character in front, with the origin of the first one, as in HF."""
     return AlignedText(character + text.text, [text.starts[0], *text.starts], [text.stops[0], *text.stops])
 
 
@@ -31,8 +31,8 @@ def _prepended(text: AlignedText, character: str) -> AlignedText:
 class ByteLevel(PreTokenizer):
     """Splits with the pattern of GPT-2. The bytes of its pre-tokens are those of the text.
 
-    HF goes on to spell every byte as a character of GPT-2's alphabet; here models take bytes as they are, and only
-    vocabularies and `id_to_token` know that alphabet.
+    HF then spells every byte as a character of GPT-2's alphabet. Here models take bytes as they are, and only
+    vocabularies and `id_to_token` use that alphabet.
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
     """
@@ -40,7 +40,7 @@ class ByteLevel(PreTokenizer):
     add_prefix_space: bool = True
     """Puts a space in front of every text that does not begin with one."""
     trim_offsets: bool = True
-    """Concerns post-processing only."""
+    """Without effect: HF reads it in post-processing only."""
     use_regex: bool = True
 
     @property
@@ -70,14 +70,14 @@ class ByteLevel(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class Metaspace(PreTokenizer):
-    """Writes spaces as a visible character, puts one in front, and splits before each.
+    """Replaces spaces by a visible character, puts one in front, and splits before each.
 
     Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
     """
 
     replacement: str = "\u2581"
     prepend_scheme: Literal["always", "never", "first"] = "always"
-    """Where one is put in front, unless it is there: of every text, of none, of the one that begins its document."""
+    """Where one is put in front, if it is not there: every text, none, or only a text that begins its document."""
     split: bool = True
 
     def __post_init__(self) -> None:

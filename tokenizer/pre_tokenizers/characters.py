@@ -15,7 +15,7 @@ from tokenizer.unicode import data as unicode_data
 
 @dataclasses.dataclass(frozen=True)
 class BertPreTokenizer(PreTokenizer):
-    """Splits at white space, which goes, and around punctuation, which stays as pre-tokens of one character.
+    """Splits at white space, which is dropped, and around punctuation: each such character is a pre-token.
 
     Source: HF tokenizers `pre_tokenizers/bert.rs`.
     """
@@ -27,7 +27,7 @@ class BertPreTokenizer(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class Whitespace(PreTokenizer):
-    r"""Splits into runs of word characters and runs of others; white space goes: `\w+|[^\w\s]+`.
+    r"""Splits into runs of word characters and runs of others, and drops white space: `\w+|[^\w\s]+`.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
@@ -39,7 +39,7 @@ class Whitespace(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class WhitespaceSplit(PreTokenizer):
-    """Splits at white space, which goes.
+    """Splits at white space, which is dropped.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
@@ -51,13 +51,13 @@ class WhitespaceSplit(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class Digits(PreTokenizer):
-    """Splits numbers from the rest; everything stays.
+    """Splits numbers from other text; nothing is dropped.
 
     Source: HF tokenizers `pre_tokenizers/digits.rs`.
     """
 
     individual_digits: bool = False
-    """Every number character is a pre-token of its own."""
+    """Whether every number character is a pre-token of its own."""
 
     @property
     def isolated(self) -> Node:
@@ -99,7 +99,7 @@ class Punctuation(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class CharDelimiterSplit(PreTokenizer):
-    """Splits at one character, which goes.
+    """Splits at one character, which is dropped.
 
     Source: HF tokenizers `pre_tokenizers/delimiter.rs`.
     """
@@ -117,7 +117,7 @@ class CharDelimiterSplit(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class FixedLength(PreTokenizer):
-    """Splits after every so many characters.
+    """Splits after every `length` characters.
 
     Source: HF tokenizers `pre_tokenizers/fixed_length.rs`.
     """
@@ -135,9 +135,9 @@ class FixedLength(PreTokenizer):
 
 @dataclasses.dataclass(frozen=True)
 class UnicodeScripts(PreTokenizer):
-    """Splits where the script changes. Spaces and inherited characters go with what precedes them, Kana count as Han.
+    """Splits where the script changes. Spaces and inherited characters have the script before them; Kana count as Han.
 
-    Source: HF tokenizers `pre_tokenizers/unicode_scripts`, which drops what precedes the first character of a script.
+    Source: HF tokenizers `pre_tokenizers/unicode_scripts`, which drops text before the first character with a script.
     """
 
     def split_pieces(self, pieces: Pieces) -> Pieces:

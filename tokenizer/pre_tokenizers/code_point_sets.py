@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of code points, small whatever they hold: where membership changes, and nothing else."""
+"""Sets of code points, stored compactly as the places where membership changes."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ N_CODE_POINTS = 0x110000
 
 @dataclasses.dataclass(frozen=True)
 class CodePoints:
-    """A set of code points; equal ones are equal, and hash so."""
+    """A set of code points, hashable; sets with the same members are equal."""
 
     packed: bytes
-    """int32 in rising order: the first member of each run, and the first that is none after it."""
+    """int32, ascending: the first member of each run, and the first code point after it."""
 
     @classmethod
     def of(cls, ranges: Iterable[tuple[int, int]]) -> "CodePoints":
@@ -32,11 +32,11 @@ class CodePoints:
 
     @property
     def bounds(self) -> npt.NDArray[np.int32]:
-        """What `packed` holds, int32[n]."""
+        """The content of `packed`, int32[n]."""
         return np.frombuffer(self.packed, np.int32)
 
     def has(self, code_points: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Tells which code points are members, bool[n]."""
+        """Returns which code points are members, bool[n]."""
         return np.searchsorted(self.bounds, code_points, "right") % 2 == 1
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of patterns as one automaton; see `kernels.automata_composed`."""
+"""Builds the tables of patterns as one automaton; see `kernels.automata_composed`."""
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ _MAX_COMBINATIONS = 1 << 20
 
 _LOWER, _UPPER = range(ord("a"), ord("z") + 1), range(ord("A"), ord("Z") + 1)
 LETTER_LOOPS = ([*_LOWER], LOWER_CASE), ([*_UPPER, *_LOWER], ANY_CASE)
-"""Letters that may leave a state as it is, and what tells so; of the two the second if both do."""
+"""Letters that may leave a state unchanged, and the flag for it; if both do, the second one is set."""
 
 
 def compose(
@@ -30,16 +30,16 @@ def compose(
     states: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], transitions: npt.NDArray[np.int32],
     starts: npt.NDArray[np.int32], looks_behind: npt.NDArray[np.bool_], spelled: npt.NDArray[np.bool_],
 ) -> Composed:  # fmt: skip
-    """Returns patterns as one automaton, one without entries where that cannot be.
+    """Returns patterns as one automaton; it has no entries if they cannot be one.
 
     Args:
-      classes, byte_classes: kinds, of code points and of bytes as they are spelled.
-      states: what the states of patterns that see characters go on as by kind, and of those that see spelled bytes.
+      classes, byte_classes: the kinds of code points and of spelled bytes.
+      states: the next states by kind, of patterns that read characters, and of patterns that read spelled bytes.
       transitions, starts, looks_behind, spelled: see `kernels.automata.Automata`.
     """
     if spelled.size > MAX_PATTERNS or spelled[0] or looks_behind.any():
         return _NONE
-    # Characters, and bytes as they are spelled, are told apart only as far as the patterns that see them do.
+    # Characters, and spelled bytes, are distinguished only if a pattern that reads them does so.
     kinds, groups = _told_apart(states[0])
     byte_kinds, byte_groups = _told_apart(states[1])
     of_bytes = byte_groups[byte_classes] + 1
@@ -47,12 +47,12 @@ def compose(
     n = byte_kinds.size + 1
     if kinds.size * n**4 > _MAX_COMBINATIONS or np.ptp(leads[0x30:]) > 0:
         return _NONE
-    # A column is a combination of a character's group and those of its bytes, 0 for the ones that it does not have.
+    # A column is a combination of a character's group and the groups of its bytes, 0 for bytes that it does not have.
     combined = groups[classes[:0x10000]]
     one, two, three = combined[:0x80], combined[0x80:0x800].reshape(-1, 64), combined[0x800:].reshape(-1, 64)
     one[:] = (one * n + of_bytes[:0x80]) * n**3
     two[:] = ((two * n + leads[2:0x20, None]) * n + others) * n**2
-    # The characters of three bytes begin with the 33rd that there could be.
+    # The first 32 combinations of lead and second byte are not characters of three bytes.
     first, second = np.repeat(leads[0x20:0x30], 64)[32:, None], np.tile(others, 16)[32:, None]
     three[:] = (((three * n + first) * n + second) * n + others) * n
     is_there = np.zeros((kinds.size, n, n, n, n), np.bool_)
@@ -87,7 +87,7 @@ def compose(
 
 
 def _told_apart(states: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the groups of kinds that states go on alike for: one kind of each, and which group a kind is in."""
+    """Returns the groups of kinds that no state distinguishes: one kind of each group, and the group of each kind."""
     _, kinds, groups = np.unique(states[:, :-1], axis=1, return_index=True, return_inverse=True)
     return kinds, groups.ravel()
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From patterns to automata that find the very match a backtracking engine finds, reading each character once.
+"""Turns patterns into automata that find the same match as a backtracking engine, reading each character once.
 
-A state is the list of places in the pattern where backtracking would go on, the one it would try first in front; once
-one has matched, those behind it are gone. What a look asks for is known when the character after it is read, so a step
-tells whether a match ends before that character. Source of the idea: Rob Pike's simulation, and R. Cox, "Regular
-Expression Matching: the Virtual Machine Approach", made deterministic. docs/explanation/algorithms.md has more.
+A state is the list of places in the pattern where backtracking would go on, in the order in which it would try them;
+once one has matched, those after it are dropped. Whether a lookaround holds is known when the character after it is
+read, so a step says whether a match ends before that character. Source of the idea: Rob Pike's simulation, and R. Cox,
+"Regular Expression Matching: the Virtual Machine Approach", made deterministic. docs/explanation/algorithms.md has
+more.
 """
 
 import functools
@@ -32,7 +33,7 @@ from tokenizer.pre_tokenizers.pattern_syntax import (
 from tokenizer.ragged import distinct, read_only
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
-"""Of one pattern, but for the steps; real ones have some hundred places, dozens of states, sets and kinds."""
+"""Limits for one pattern, except the steps; real ones have a few hundred places, dozens of states, sets and kinds."""
 
 _LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
 _FIRST_OF_LEADS = np.array(
@@ -42,24 +43,24 @@ _FIRST_OF_LEADS = np.array(
     ],
     np.int32,
 )  # fmt: skip
-"""The bytes that characters begin with, and the first code point of each."""
+"""The bytes that characters begin with, and the first code point that begins with each."""
 
 
 class _Place(NamedTuple):
-    """A place in a pattern: what is asked for there, and where it goes on."""
+    """A place in a pattern: what it requires, and the place after it."""
 
     kind: str
     """`character`, `behind`, `ahead`, `choice` or `match`."""
     members: int
-    """Number of the set of characters."""
+    """The number of the set of characters."""
     at_edge: bool
     next: int
     other: int
-    """Of a choice, the one that is tried second."""
+    """For a choice, the place that is tried second."""
 
 
 class _Places:
-    """The places of a pattern, made from its end to its beginning, and all sets of characters that they ask for."""
+    """The places of a pattern, made from its end to its beginning, and all sets of characters that they use."""
 
     def __init__(self, sets: dict[CodePoints, int]) -> None:
         self.places: list[_Place] = []
@@ -130,14 +131,14 @@ class _Builder:
             self.rows.append([self.step(threads, last, kind) for kind in range(self.edge + 1)])
 
     def number(self, threads: tuple[int, ...], last: int) -> int:
-        """Returns the number of a state: where to go on, and the character before if that matters."""
+        """Returns the number of a state: the places to go on from, and the character before if that matters."""
         if len(self.numbers) >= _MAX_STATES:
             raise NotRegularError("too many states")
         key = (threads, last if threads and self.looks_behind else self.edge)
         return self.numbers.setdefault(key, len(self.numbers))
 
     def step(self, threads: tuple[int, ...], last: int, kind: int) -> int:
-        """Returns the state after a character of some kind, twice, and one more if a match ends before it."""
+        """Returns twice the state after a character of some kind, plus one if a match ends before the character."""
         waiting = list(reversed(threads))
         seen: set[int] = set()
         found: list[int] = []
@@ -170,7 +171,7 @@ class _Builder:
 
 
 class Tables(NamedTuple):
-    """Patterns, each of which cuts what the one before leaves, as automata; see `kernels.automata`."""
+    """Patterns, each of which cuts the pieces of the one before, as automata; see `kernels.automata`."""
 
     classes: npt.NDArray[np.uint8]
     byte_classes: npt.NDArray[np.uint8]
@@ -182,7 +183,7 @@ class Tables(NamedTuple):
     composed: Composed
 
     def new_automata(self) -> Automata:
-        """Returns them with what a call changes."""
+        """Returns the automata with new arrays for the fields that a call changes."""
         n = self.spelled.size
         candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 8, 2))
         return Automata(*self, candidates, np.full(n + 1, -1, np.int64), begins, block, steps)
@@ -194,7 +195,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
 
     Args:
       nodes: the patterns, in the order in which they cut.
-      n_plain: how many of them, from the first, see characters; the others see bytes spelled in GPT-2's alphabet.
+      n_plain: how many of them, from the first, read characters; the others read bytes spelled in GPT-2's alphabet.
 
     Raises:
       NotRegularError: if one may match nothing or has too many states.
@@ -218,7 +219,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     for i, (each, entry) in enumerate(all_places):
         built = _Builder(each, entry, members, steps_left)
         steps_left -= built.n_steps
-        # State 0 of each is the one where nothing can match any more: the first of all stands for it.
+        # State 0 of each, where nothing can match any more, is shared: it is the first of all.
         base = len(rows) - 1 if rows else 0
         rows += [[x + 2 * base if x > 1 else x for x in row] for row in built.rows[bool(rows) :]]
         starts.append([base + start for start in built.starts])
@@ -249,7 +250,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
 
 @functools.lru_cache(maxsize=64)
 def find_automaton(pattern: str) -> Tables | None:
-    """Returns the automaton that does what a pattern does, None where there is none."""
+    """Returns the automaton of a pattern, None if there is none."""
     try:
         return build((parse(pattern),), 1)
     except NotRegularError:
@@ -257,10 +258,10 @@ def find_automaton(pattern: str) -> Tables | None:
 
 
 def check_finished(automata: Automata, patterns: str) -> None:
-    """Looks at automata after a call; `patterns` says whose they are.
+    """Checks automata after a call; `patterns` names them in the message.
 
     Raises:
-      TimeoutError: if one gave a text up.
+      TimeoutError: if one gave up on a text.
     """
     if automata.steps[GAVE_UP] != 0:
         raise TimeoutError(
@@ -270,11 +271,11 @@ def check_finished(automata: Automata, patterns: str) -> None:
 
 
 def _classes(sets: list[CodePoints]) -> tuple[npt.NDArray[np.uint8], list[list[bool]], npt.NDArray[np.bool_]]:
-    """Returns what kinds of characters sets tell apart.
+    """Divides the code points into the kinds that the sets distinguish.
 
     Returns:
-      Which kind each code point is of, uint8[0x110000]; of each set, which kinds it has; bool[256, n_kinds], of which
-      kinds characters are that begin with a byte.
+      uint8[0x110000], the kind of each code point; for each set, which kinds it contains; bool[256, n_kinds], the kinds
+      of the characters that begin with each byte.
     """
     bounds = distinct(np.concatenate([_FIRST_OF_LEADS, *(each.bounds for each in sets)]))
     has = np.stack([each.has(bounds) for each in sets])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns in Oniguruma's Ruby dialect as trees, where an automaton can do what they do.
+"""Parses patterns in Oniguruma's Ruby dialect to trees, if an automaton can do what they do.
 
-That is every pattern whose choices are settled by the characters it reads, one character before and one after. Others
-(calls, references, atomic groups, looks at more than one character, loops over nothing) are not read here; see
+That is every pattern whose choices depend only on the characters it reads, one character before and one after. Others
+(calls, references, atomic groups, lookarounds of more than one character, loops over nothing) are refused; see
 `patterns` for those.
 """
 
@@ -26,9 +26,9 @@ _INTERVAL = r"\{(\d*)(,?)(\d*)\}([+?]?)"
 _HEXADECIMAL = CodePoints.of([(0x30, 0x39), (0x41, 0x46), (0x61, 0x66)])
 _NEWLINE = CodePoints.of([(0x0A, 0x0A)])
 _OF_OTHER_CASE = {"k": 0x212A, "s": 0x17F}
-"""What else than the other case of an ASCII letter is the same letter where case is ignored."""
+"""ASCII letter -> the code point that equals it, besides its other case, if case is ignored."""
 _FOLDED_TOGETHER = ("ss", "ff", "fi", "fl", "st")
-"""Letters that are the same as one other character together where case is ignored: these are not read here."""
+"""Pairs of letters that together equal one other character if case is ignored: patterns with them are refused."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Characters:
 
     members: CodePoints
     letter: str = ""
-    """The ASCII letter whose case is ignored, in lower case, if it is one."""
+    """The letter in lower case, if the set is an ASCII letter whose case is ignored."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """Nothing, where the next character (or the last one before) is of a set, or where there is none, if `at_edge`."""
+    """A lookaround: the next character, or the one before, is in a set; or there is none, if `at_edge`."""
 
     behind: bool
     members: CodePoints
@@ -51,21 +51,21 @@ class Look:
 
 @dataclasses.dataclass(frozen=True)
 class Sequence:
-    """One after the other; of nothing, nothing."""
+    """Patterns in sequence; an empty one matches the empty text."""
 
     parts: "tuple[Node, ...]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Alternation:
-    """The first of these with which the whole pattern matches."""
+    """Alternatives: the first with which the whole pattern matches."""
 
     branches: "tuple[Node, ...]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Repetition:
-    """At least and at most (None: any number) so many times; as many as possible, or as few."""
+    """A repetition, at least and at most (None: any number) so many times; greedy, or as few as possible."""
 
     body: "Node"
     least: int
@@ -77,14 +77,14 @@ Node = Characters | Look | Sequence | Alternation | Repetition
 
 
 class NotRegularError(ValueError):
-    """A pattern is no pattern, or not one for an automaton."""
+    """A pattern is invalid, or none that an automaton can match."""
 
 
 def parse(pattern: str) -> Node:
-    """Reads a pattern.
+    """Parses a pattern.
 
     Raises:
-      NotRegularError: if it is not one that is read here, which does not say that it is wrong.
+      NotRegularError: if it cannot be parsed here; it may be a valid pattern all the same.
     """
     parser = _Parser(pattern)
     node = parser.alternation()
@@ -99,7 +99,7 @@ def _property_members(name: str, in_class: bool) -> CodePoints:
 
 
 def can_be_empty(node: Node) -> bool:
-    """Whether a pattern could match nothing; looks count as if they always held."""
+    """Whether a pattern may match the empty text; lookarounds count as if they always held."""
     match node:
         case Characters():
             return False
@@ -114,7 +114,7 @@ def can_be_empty(node: Node) -> bool:
 
 
 class _Parser:
-    """A pattern, how far it is read, and which flags hold there."""
+    """A pattern, the place up to which it has been read, and the flags that hold there."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -136,7 +136,7 @@ class _Parser:
         return NotRegularError(f"{self.pattern[self.i : self.i + 10]!r} at {self.i}")
 
     def alternation(self) -> Node:
-        """Reads up to the end of the group or the pattern."""
+        """Reads alternatives up to the end of the group or the pattern."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self.refuse()
@@ -148,7 +148,7 @@ class _Parser:
         return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
     def flags(self) -> None:
-        """Reads flags that hold for the whole of a group; anywhere else they are not read."""
+        """Reads flags at the beginning of a group, which hold for the whole group; flags elsewhere are refused."""
         found = re.compile(_FLAGS).match(self.pattern, self.i)
         if found:
             self.i = found.end()
@@ -168,7 +168,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def repeated(self) -> Node:
-        """Reads something and how often it comes; what follows a loop over nothing cannot be said, so none is read."""
+        """Reads an element and its repetitions; loops over the empty text are refused, as their result is not clear."""
         node = self.atom()
         while True:
             interval = re.compile(_INTERVAL).match(self.pattern, self.i)
@@ -189,7 +189,7 @@ class _Parser:
                 lazy = interval[4] == "?" and bool(interval[2])
                 node = self.repetition(node, least, most, greedy=not lazy, possessive=False)
                 if interval[4] and not lazy:
-                    # To Oniguruma `{n,m}+` repeats an interval, and `{n}?` makes it optional.
+                    # In Oniguruma `{n,m}+` repeats the interval, and `{n}?` makes it optional.
                     most = None if interval[4] == "+" else 1
                     node = self.repetition(node, int(most is None), most, greedy=True, possessive=False)
             else:
@@ -203,7 +203,7 @@ class _Parser:
             return node
         if not isinstance(body, Characters):
             raise self.refuse()
-        # None of its characters is given back: the loop ends only where no other one follows.
+        # A possessive loop gives no character back: it ends only where no other member follows.
         ends = Look(False, ~body.members, at_edge=True)
         return Alternation((body, ends)) if most == 1 else Sequence((node, ends))
 
@@ -271,7 +271,7 @@ class _Parser:
         return Look(behind, ~members if negated else members, at_edge ^ negated)
 
     def one_character(self, node: Node, *, behind: bool) -> tuple[CodePoints, bool]:
-        """Returns which next character a pattern asks for, and whether it holds where there is none."""
+        """Returns the set of characters that a lookaround allows, and whether it holds at the edge of the text."""
         match node:
             case Characters() if not node.letter:
                 return node.members, False
@@ -331,7 +331,7 @@ class _Parser:
         return ~members if negated else members
 
     def character_class(self) -> CodePoints:
-        """Reads the class that begins here, which may hold classes and intersections."""
+        """Reads the class that begins here, which may contain classes and intersections."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self.refuse()

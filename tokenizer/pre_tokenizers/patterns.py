@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Any pattern that neither a scanner nor an automaton covers: run by the `regex` package to the answer of HF.
+r"""Runs any pattern that neither a scanner nor an automaton covers, with the `regex` package, to the same result as HF.
 
-HF reads patterns with Oniguruma in its Ruby dialect. They are translated: what the two dialects spell differently is
-respelled, and categories, scripts, `\s`, `\d` and `\w` become the very characters that Oniguruma takes them for, so
-that neither the Unicode version of `regex` nor that of Python has a say in them. What cannot be translated is
-refused. Other properties are those of `regex`.
+HF reads patterns with Oniguruma in its Ruby dialect. They are translated for `regex`: different spellings are
+rewritten, and categories, scripts, `\s`, `\d` and `\w` become the sets of characters that they are in Oniguruma, so
+that the Unicode versions of `regex` and of Python do not matter. A pattern that cannot be translated is an error. Other
+properties are those of `regex`.
 """
 
 import functools
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import regex
 
 MATCH_SECONDS = 10.0
-"""How long one pattern may work on one text before it is given up: a pattern is data, and some never end.
+"""How long one pattern may work on one text before a TimeoutError: a pattern is data, and some never end.
 
-Processor time, for each started megabyte of the text.
+In seconds of processor time for each started megabyte of the text.
 """
 
 _MAX_PATTERN, _MAX_TRANSLATED = 10_000, 1_000_000
-"""Characters of a pattern, as it is and translated; real ones have hundreds. Longer ones take minutes to compile."""
+"""The most characters of a pattern, and of its translation; real ones have hundreds, long ones compile for minutes."""
 
 _MAJOR = {
     "L": "Lu Ll Lt Lm Lo",
@@ -53,20 +53,20 @@ _REFUSED = {
 }
 _PROPERTY = r"\\[pP]\{(\^?)([^}]*)\}|\\[sSdDwW]"
 RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
-"""What follows the first character of a range, in a class."""
+"""Matches what follows the first character of a range in a class."""
 
 
 def property_ranges(name: str, *, in_class: bool) -> list[tuple[int, int]]:
-    r"""Returns what a general category, a script, `\s`, `\d` or `\w` is to Oniguruma; [] for other names.
+    r"""Returns the ranges of a general category, a script, `\s`, `\d` or `\w` in Oniguruma; [] for other names.
 
     Both ends are included.
 
-    in_class: whether it stands between brackets, which decides what `\w` is.
+    in_class: whether it is between brackets, on which `\w` depends.
     """
     if name == r"\s":
         return unicode_data.runs("bert/spaces")
     if name == r"\w":
-        # Oniguruma's own inconsistency.
+        # An inconsistency of Oniguruma.
         alone = [] if in_class else unicode_data.runs("patterns/words_alone")
         return unicode_data.runs("patterns/words") + alone
     name = "Nd" if name == r"\d" else name
@@ -93,7 +93,7 @@ def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:
 
 @functools.cache
 def _characters(name: str, *, in_class: bool) -> str:
-    """Returns the inside of a character class, or "" where the name is neither a category nor a script."""
+    """Returns the inside of a character class, or "" if the name is neither a category nor a script."""
     runs = property_ranges(name, in_class=in_class)
     return "".join(rf"\U{a:08x}" if a == b else rf"\U{a:08x}-\U{b:08x}" for a, b in _joined(runs))
 
@@ -109,7 +109,7 @@ def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Translation:
-    """One pattern on its way; `out` holds the parts, `atom` where the last thing that can be repeated began."""
+    """The state of a translation: `out` has the parts so far, `atom` the place of the last element to repeat."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -139,7 +139,7 @@ class _Translation:
         return f"[{'^' if negated else ''}{inside}]"
 
     def character_class(self) -> str:
-        """Translates the class that begins at `i`, which may hold classes and intersections."""
+        """Translates the class that begins at `i`, which may contain classes and intersections."""
         out = [self.pattern[self.i]]
         self.i += 1
         if self.pattern.startswith("^", self.i):
@@ -177,7 +177,7 @@ class _Translation:
         if c == "\\":
             return self.escape(in_class=True)
         self.i += 1
-        # Some of these are operators between classes to `regex` only.
+        # In `regex`, but not in Oniguruma, some of these are operators between classes.
         return "\\" + c if c in string.punctuation else c
 
     def escape(self, *, in_class: bool) -> str:
@@ -211,7 +211,7 @@ class _Translation:
         self.out.append(text)
 
     def quantifier(self) -> bool:
-        """Translates an interval at `i`; to Oniguruma `{n,m}+` repeats it, and `{n}?` makes it optional."""
+        """Translates an interval at `i`; in Oniguruma `{n,m}+` repeats it, and `{n}?` makes it optional."""
         found = re.compile(r"\{(\d*)(,?)(\d*)\}([+?]?)").match(self.pattern, self.i)
         if found is None or not (found[1] or found[3]):
             return False
@@ -237,7 +237,7 @@ class _Translation:
             text = other[0]
         self.i += len(text)
         if text.endswith(")"):
-            # Flags up to the end of the enclosing group, or a comment.
+            # Flags that hold up to the end of the enclosing group, or a comment.
             if flags:
                 self.append(text)
             return
@@ -274,7 +274,7 @@ def translate(pattern: str) -> str:
     """Rewrites a pattern of Oniguruma's Ruby dialect for `regex`, version 1.
 
     Raises:
-      ValueError: where it holds what cannot be translated, or is far too long.
+      ValueError: if it cannot be translated, or is far too long.
     """
     if len(pattern) > _MAX_PATTERN:
         raise ValueError(f"pattern {pattern[:80]!r}... has {len(pattern)} characters, allowed are {_MAX_PATTERN}")
@@ -289,9 +289,9 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
     """Translates and compiles a pattern.
 
     Raises:
-      ValueError: if it is not one, or cannot be translated.
+      ValueError: if it is no valid pattern, or cannot be translated.
     """
-    import regex  # scanners, which most tokenizers have, do without
+    import regex  # most tokenizers have scanners, which do not need it
 
     try:
         return regex.compile(translate(pattern), regex.V1 | regex.UNICODE)
@@ -302,9 +302,9 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
 
 
 def find_segments(pattern: str, text: str) -> list[tuple[int, int, bool]]:
-    """Covers a text with matches and what lies between them, as `(start, stop, is_match)` in characters.
+    """Divides a text into matches and the stretches between them, as `(start, stop, is_match)` in characters.
 
-    A match of nothing counts, except right after another match: Oniguruma's way, not that of Python.
+    An empty match counts, except right after another match, as in Oniguruma, but not in Python.
 
     Raises:
       TimeoutError: after `MATCH_SECONDS` for each started megabyte.

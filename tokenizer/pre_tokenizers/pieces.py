@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every pre-tokenizer is made of: pieces of a column, and how one step cuts them further."""
+"""`PreTokenizer`, the interface; `Pieces`, the words between its steps; and how a step cuts them further."""
 
 import abc
 from collections.abc import Callable
@@ -25,11 +25,11 @@ class Pieces(NamedTuple):
 
     words: Words
     is_first: npt.NDArray[np.bool_]
-    """bool[n_words]: the word begins where its document begins."""
+    """bool[n_words]: whether the word begins where its document begins."""
 
     @classmethod
     def of_rows(cls, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> "Pieces":
-        """Takes each row that is not empty for one word."""
+        """Makes each row that is not empty one word."""
         starts, stops = rows.offsets[:-1], rows.offsets[1:]
         kept = starts < stops
         row_offsets = np.zeros(rows.n_rows + 1, np.int64)
@@ -39,11 +39,11 @@ class Pieces(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in all words together."""
+        """The number of bytes in all words together."""
         return int((self.words.stops - self.words.starts).sum())
 
     def cut(self, starts: Positions, stops: Positions, counts: Positions) -> "Pieces":
-        """Puts shorter words in place of these; `counts` int64[n_words + 1] tells how many up to each of these."""
+        """Replaces these words by shorter ones; counts: int64[n_words + 1], how many come before each of these."""
         is_first = np.zeros(starts.size, np.bool_)
         kept = self.is_first & (counts[:-1] < counts[1:])
         heads = counts[:-1][kept]
@@ -55,7 +55,7 @@ class Pieces(NamedTuple):
 def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
     """Runs a kernel of `split_kernels`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
     words = pieces.words
-    # Each pre-token has at least one byte. Pages that none reaches are never touched.
+    # Each pre-token has at least one byte. Memory pages that none reaches are never touched.
     starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)
     counts = np.zeros(words.n_words + 1, np.int64)
     split(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, counts)
@@ -67,7 +67,7 @@ def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
     """Cuts every word with a scanner.
 
     Raises:
-      TimeoutError: if it gives a text up.
+      TimeoutError: if it gives up on a text.
     """
     classes = scanner.classes
     cut = run_splitter(pieces, scanner.split, classes)
@@ -96,7 +96,7 @@ def merged(
 
 
 def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks: bool) -> Pieces:
-    """Puts `insert` in front of some words, and in place of every space if asked; the same ones if nothing changes."""
+    """Puts `insert` in front of the `prefixed` words, bool[n_words], and, if asked, in place of every space."""
     words = pieces.words
     starts, stops = read_only(words.starts), read_only(words.stops)
     n_blanks = int(kernels.count_blanks(words.values, starts, stops)) if replaces_blanks else 0
@@ -110,14 +110,14 @@ def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks
 
 
 def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
-    """Rewrites words as `rewritten` does, and cuts them before every `insert`, a character."""
+    """Rewrites words like `rewritten`, and cuts them before every `insert`, which is one character."""
     words = pieces.words
     starts, stops = read_only(words.starts), read_only(words.stops)
     inserted = np.frombuffer(insert.encode() + bytes(8), np.uint8)
     n_added = int(kernels.count_blanks(words.values, starts, stops)) * (inserted.size - 9)
     n_added += int(prefixed.sum()) * (inserted.size - 8)
     out = recycled.empty(pieces.n_bytes + n_added + 8, np.uint8)
-    # Pages that no word reaches are never touched.
+    # Memory pages that no word reaches are never touched.
     out_starts, out_stops = recycled.empty(out.size + 1, np.int64), recycled.empty(out.size + 1, np.int64)
     counts = np.empty(words.n_words + 1, np.int64)
     kernels.split_at_blanks(words.values, starts, stops, prefixed, inserted, out, out_starts, out_stops, counts)
@@ -128,7 +128,7 @@ def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
 
 
 def begins_with(pieces: Pieces, text: bytes) -> npt.NDArray[np.bool_]:
-    """Tells which words begin with some bytes, bool[n_words]."""
+    """Returns which words begin with `text`, bool[n_words]."""
     words = pieces.words
     found = words.stops - words.starts >= len(text)
     for k, byte in enumerate(text):
@@ -137,7 +137,7 @@ def begins_with(pieces: Pieces, text: bytes) -> npt.NDArray[np.bool_]:
 
 
 def cut_aligned(text: AlignedText, cut: Callable[[Pieces], Pieces], *, is_first: bool) -> list[AlignedText]:
-    """Cuts one text as its column of one row would be cut, by a step that changes no character."""
+    """Cuts one text like a column of one row, by a step that changes no character."""
     pieces = cut(Pieces.of_rows(text_rows([text.text]), np.array([is_first])))
     words = pieces.words
     bounds = np.stack([words.starts, words.stops], axis=1).ravel()
@@ -147,26 +147,26 @@ def cut_aligned(text: AlignedText, cut: Callable[[Pieces], Pieces], *, is_first:
 
 
 class PreTokenizer(abc.ABC):
-    """Cuts texts into pre-tokens, a column at a time or, remembering where each character came from, one by one."""
+    """Cuts texts into pre-tokens: columns, or, with alignments, single texts."""
 
     @property
     def is_fast(self) -> bool:
-        """Whether it runs compiled; the alternative is the `regex` package, to the same answer."""
+        """Whether it runs in compiled code; if not, the `regex` package gives the same result."""
         return True
 
     @property
     def isolated(self) -> Node | None:
-        """The pattern whose matches it makes pre-tokens, and what lies between; None if it does anything else."""
+        """The pattern whose matches, and the stretches between them, are its pre-tokens; None if there is none."""
         return None
 
     @property
     def keeps_text(self) -> bool:
-        """Whether it changes no character, so that one text can be cut as a column is."""
+        """Whether it changes no character, so that one text can be cut like a column."""
         return True
 
     @property
     def spells_bytes(self) -> bool:
-        """Whether `split_aligned` returns bytes spelled in GPT-2's alphabet, as steps after a `ByteLevel` see them."""
+        """Whether `split_aligned` returns bytes spelled in GPT-2's alphabet, as steps after a `ByteLevel` read them."""
         return False
 
     @abc.abstractmethod
@@ -174,7 +174,7 @@ class PreTokenizer(abc.ABC):
         """Cuts every word of a column further."""
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """Cuts one text further; only steps that change characters do it differently from a column."""
+        """Cuts one text further; steps that change characters override it."""
         return cut_aligned(text, self.split_pieces, is_first=is_first)
 
     def split_rows(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
@@ -182,7 +182,7 @@ class PreTokenizer(abc.ABC):
 
         Args:
           rows: uint8 values, valid UTF-8.
-          is_first: bool[n_rows]: the row begins at the start of its document.
+          is_first: bool[n_rows], whether the row begins at the start of its document.
         """
         return self.split_pieces(Pieces.of_rows(rows, is_first)).words
 

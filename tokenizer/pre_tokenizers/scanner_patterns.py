@@ -10,7 +10,7 @@ from tokenizer.pre_tokenizers import tables
 from tokenizer.pre_tokenizers.pattern_automata import check_finished
 
 Dialect = Literal["hf", "tiktoken"]
-r"""Who reads the pattern: `{1,3}+` is a possessive to tiktoken, and `(?:...{1,3})+` to the Oniguruma of HF."""
+r"""Whose dialect a pattern is in: `{1,3}+` is possessive in tiktoken, and `(?:...{1,3})+` in HF's Oniguruma."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Scanner:
     """A compiled pattern."""
 
     name: str
-    """Of `kernels.scanning.SCANNERS`, or AUTOMATA."""
+    """A name in `kernels.scanning.SCANNERS`, or AUTOMATA."""
     make_classes: Callable[[], Any]
     patterns: str = ""
-    """Of a scanner that is none but runs automata, what these do."""
+    """The patterns of automata, if it runs these; empty for a hand-written scanner."""
 
     @property
     def drops_spaces(self) -> bool:
@@ -30,19 +30,19 @@ class Scanner:
 
     @property
     def split(self) -> Any:
-        """The kernel that runs it over a column, see `kernels.scanning.split_kernel`."""
+        """The kernel that splits a column with this scanner, see `kernels.scanning.split_kernel`."""
         return scanning.split_kernel(self.name)
 
     @property
     def classes(self) -> Any:
-        """The table of code points that belongs to the scanner; or automata, for the length of a call."""
+        """The scanner's table of code points; or automata, which are made anew for each call."""
         return self.make_classes()
 
     def check_finished(self, classes: Any) -> None:
-        """Looks at the table after a call.
+        """Checks the result of `classes` after a call.
 
         Raises:
-          TimeoutError: if an automaton gave a text up.
+          TimeoutError: if an automaton gave up on a text.
         """
         if self.patterns:
             check_finished(classes, self.patterns)
@@ -84,11 +84,11 @@ _OLDER_TIKTOKEN_CL100K = (
 
 
 BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
-"""Leaves characters unmatched, so its scanner is for matches that are isolated, not for those alone."""
+"""It leaves characters unmatched, so its scanner is only for isolated matches, not for keeping only the matches."""
 
 
 def _spellings() -> dict[str, str]:
-    """Every known spelling that means the same to both dialects, with the name of its scanner."""
+    """Returns spelling -> name of its scanner, for all known spellings that mean the same in both dialects."""
     found = {parts.pattern: name for name, parts in scanning.SCANNERS.items() if parts.pattern} | {
         GPT2_PATTERN: "gpt2",
         r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
@@ -118,7 +118,7 @@ def _spellings() -> dict[str, str]:
 
 
 def _named() -> dict[str, str]:
-    """Returns the pattern of each kind of `.tiktoken` file, spelled to mean to HF what it means to tiktoken."""
+    """Returns the pattern of each kind of `.tiktoken` file, spelled to mean the same in HF as in tiktoken."""
     first: dict[str, str] = {}
     for pattern, scanner in PATTERNS.items():
         first.setdefault(scanner, pattern)
@@ -137,18 +137,18 @@ def _named() -> dict[str, str]:
 
 PATTERNS = _spellings()
 TIKTOKEN_PATTERNS = _named()
-"""Pattern of each named encoding; a `.tiktoken` file does not say its own."""
+"""Name of an encoding -> its pattern; a `.tiktoken` file does not say its own."""
 _ONLY_HF = {_TIKTOKEN_CL100K: "cl100k_ruby"}
 _ONLY_TIKTOKEN = {_TIKTOKEN_CL100K: "cl100k_tiktoken"}
 OPENAI_CLIP_PATTERN = rf"<\|startoftext\|>|<\|endoftext\|>|{_CLIP}"
-"""In OpenAI's CLIP code, where case is ignored: scanner `clip_openai`."""
+"""The pattern in OpenAI's CLIP code, which ignores case: scanner `clip_openai`."""
 DEEPSEEK_PATTERNS = (
     r"\p{N}{1,3}",
     "[一-龥぀-ゟ゠-ヿ]+",
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
     + _SPACES,
 )
-"""The three `Split`s that are scanner `deepseek` together."""
+"""The patterns of the three `Split`s that together are scanner `deepseek`."""
 
 
 def spelled(pattern: str) -> str:
@@ -157,11 +157,11 @@ def spelled(pattern: str) -> str:
 
 
 def scanner_name(pattern: str, dialect: Dialect = "hf") -> str | None:
-    """Returns the name of the scanner that does what a pattern does, matches kept, None where there is none.
+    """Returns the name of the scanner whose pre-tokens are the matches of a pattern, None if there is none.
 
     Args:
       pattern: the text of the pattern as in a `tokenizer.json` or in tiktoken.
-      dialect: who would read it.
+      dialect: whose dialect it is in.
     """
     pattern = spelled(pattern)
     only = _ONLY_HF if dialect == "hf" else _ONLY_TIKTOKEN

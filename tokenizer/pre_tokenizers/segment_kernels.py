@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delimiters: where they are, what becomes of them, and texts that get a character put in front.
+"""Kernels that find delimiters, apply a behaviour to them, and put characters in front of texts.
 
-Segments cover pieces of text without gaps, each either a match of the delimiter or what lies between two matches.
+Segments cover pieces of text without gaps; each is either a match of the delimiter or the text between two matches.
 `values`, `starts`, `stops` and `counts` are as in `split_kernels`.
 
 Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
@@ -23,7 +23,7 @@ REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2,
 
 @kernel
 def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stops, out_match, counts):
-    """Takes each character with a bit of `mask` for a match. A segment has a byte at least.
+    """Makes each character with a bit of `mask` a match. A segment has at least one byte.
 
     Args:
       classes: uint8[0x110000].
@@ -57,14 +57,14 @@ def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stop
 
 @kernel
 def segments_of_literal(values, starts, stops, literal, failures, inverted, out_starts, out_stops, out_match, counts):
-    """Takes each literal for a match, from the left, none overlapping; see `segments_of_class`.
+    """Makes each occurrence of a literal a match, from the left, without overlaps; see `segments_of_class`.
 
-    With `inverted` the matches are what lies between.
+    With `inverted`, the matches are the segments between.
 
     Args:
       literal: uint8[m], m > 0.
-      failures: int64[m], of the first q + 1 bytes of the literal, how many at the end are also its beginning,
-        themselves left out. With it (Knuth, Morris and Pratt) no byte of the text is looked at more than twice.
+      failures: int64[m], for the first q + 1 bytes of the literal, the length of their longest proper prefix that is
+        also their suffix. With it (Knuth, Morris and Pratt) no byte of the text is read more than twice.
     """
     n = 0
     for k in range(starts.size):
@@ -98,7 +98,7 @@ def segments_of_literal(values, starts, stops, literal, failures, inverted, out_
 
 @kernel
 def segments_of_automaton(values, starts, stops, automata, inverted, out_starts, out_stops, out_match, counts):
-    """Takes what a pattern matches; or, with `inverted`, what lies between; see `segments_of_class`.
+    """Makes what a pattern matches a match, or, with `inverted`, the segments between; see `segments_of_class`.
 
     automata: Automata of one pattern, changed.
     """
@@ -118,16 +118,16 @@ def segments_of_automaton(values, starts, stops, automata, inverted, out_starts,
 
 @kernel
 def merge_segments(behavior, starts, stops, match, counts):
-    """Applies a behaviour to segments, in place: fewer come out, never more, and none is empty.
+    """Applies a behaviour to segments, in place: the result has no more segments, and none is empty.
 
-    Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::split`: of matches in a row only the first joins
-    what is before it, or the last what is after it; the others stay alone.
+    Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::split`: of several matches in a row, only the
+    first is merged with the segment before, or the last with the one after; the others stay alone.
 
     Args:
       behavior: one of the constants above.
       starts, stops: int64[n], changed: segments, which may be empty.
       match: bool[n].
-      counts: int64[n_pieces + 1], changed: segments up to each piece.
+      counts: int64[n_pieces + 1], changed: the number of segments before each piece.
     """
     n = 0
     first = 0
@@ -154,7 +154,7 @@ def merge_segments(behavior, starts, stops, match, counts):
                 starts[n] = starts[j]
                 stops[n] = stops[j]
                 n += 1
-        # Empty ones go only now: a match of nothing still has neighbours.
+        # Empty segments are removed only now: an empty match still has neighbours.
         kept = n_before
         for j in range(n_before, n):
             if starts[j] < stops[j]:
@@ -178,14 +178,14 @@ def count_blanks(values, starts, stops):
 
 @kernel
 def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out, out_starts, out_stops):
-    """Copies pieces one after the other, `insert` in front of the `prefixed` ones, and in place of spaces if asked.
+    """Copies pieces, with `insert` in front of the `prefixed` ones, and, if asked, in place of spaces.
 
     Args:
       values, starts, stops: pieces, see the module.
       prefixed: bool[n_pieces].
       insert: uint8[m].
       replaces_blanks: bool.
-      out: uint8 with room for all, `count_blanks` telling how much that is; filled.
+      out: uint8 with room for all (`count_blanks` tells how much), filled.
       out_starts, out_stops: int64[n_pieces], filled.
     """
     o = 0
@@ -208,15 +208,15 @@ def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out
 
 @kernel
 def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, out_stops, counts):
-    """Copies pieces as `rewrite_pieces` does, spaces replaced, and cuts them before every `insert`, old or new.
+    """Copies pieces like `rewrite_pieces`, with spaces replaced, and cuts them before every `insert`, old or new.
 
     Args:
       values, starts, stops: pieces, none of them empty, see the module.
       prefixed: bool[n_pieces].
-      insert: uint8[m], one character, and eight bytes more.
+      insert: uint8[m], one character, then eight bytes of padding.
       out: uint8 with room for all and eight bytes more, filled.
       out_starts, out_stops: int64[n_words], filled, with room for a word for each byte and each prefix.
-      counts: int64[n_pieces + 1], filled: words up to each piece.
+      counts: int64[n_pieces + 1], filled: the number of words before each piece.
     """
     n_insert = insert.size - 8
     inserted = load_u64(insert, 0)
@@ -232,7 +232,7 @@ def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, ou
             o += n_insert
         while i < end:
             if i + 8 <= end:
-                # The lowest bit is that of the first space or first byte of `insert`.
+                # The lowest bit is for the first space or first byte of `insert`.
                 eight = load_u64(values, i)
                 space, first = eight ^ _SPACES, eight ^ firsts
                 hits = (((space - EACH_BYTE) & ~space) | ((first - EACH_BYTE) & ~first)) & HIGH_BITS

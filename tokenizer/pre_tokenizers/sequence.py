@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Sequence`: one pre-tokenizer after the other, and which compositions are one scanner."""
+"""`Sequence` of pre-tokenizers, and the scanner that does the work of several."""
 
 import dataclasses
 import functools
@@ -62,7 +62,7 @@ class Sequence(PreTokenizer):
 
     @functools.cached_property
     def _last_byte_level(self) -> int:
-        """Which step is the last `ByteLevel`, whose bytes are not spelled but in the eyes of those that follow."""
+        """The number of the last `ByteLevel`, after which steps read spelled bytes; that of steps if there is none."""
         steps = _flat(self)
         return max((i for i, step in enumerate(steps) if isinstance(step, ByteLevel)), default=len(steps))
 
@@ -91,14 +91,14 @@ class Sequence(PreTokenizer):
 
 
 def _flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
-    """Returns the steps of a pre-tokenizer, sequences in sequences opened."""
+    """Returns the steps of a pre-tokenizer, with nested sequences flattened."""
     if isinstance(pre_tokenizer, Sequence):
         return [step for part in pre_tokenizer.pretokenizers for step in _flat(part)]
     return [pre_tokenizer]
 
 
 def one_step(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
-    """Returns the only step of a sequence, or the one step that does what all do; anything else as it is."""
+    """Returns the only step of a sequence, or a single step that does the same as all; anything else unchanged."""
     steps = [] if pre_tokenizer is None else _flat(pre_tokenizer)
     if steps in ([WhitespaceSplit(), Punctuation("isolated")], [Punctuation("isolated"), WhitespaceSplit()]):
         return BertPreTokenizer()
@@ -110,12 +110,12 @@ def _n_byte_levels(pre_tokenizer: PreTokenizer) -> int:
 
 
 def is_byte_level(pre_tokenizer: PreTokenizer | None) -> bool:
-    """Whether a model gets bytes spelled in GPT-2's alphabet: whether a `ByteLevel` is in its pre-tokenizer."""
+    """Whether a pre-tokenizer has a `ByteLevel`, so that the model reads bytes spelled in GPT-2's alphabet."""
     return pre_tokenizer is not None and _n_byte_levels(pre_tokenizer) > 0
 
 
 def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
-    """Returns the scanner that does what a pre-tokenizer does, None where there is none.
+    """Returns the scanner that does what a pre-tokenizer does, None if there is none.
 
     A `ByteLevel` that adds a prefix space has none: the space is no byte of the text.
     """
@@ -126,7 +126,7 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
         if not steps[-1].use_regex:
             steps = steps[:-1]
         elif isinstance(steps[0], Split) and len(steps) == 2 and steps[0].scanner == "clip":
-            # Its pre-tokens are one match of GPT-2's pattern each.
+            # The `ByteLevel` cuts nothing more: each pre-token is one match of GPT-2's pattern.
             steps = steps[:-1]
         elif len(steps) == 2 and steps[0] == Digits(individual_digits=True):
             return SCANNERS["gpt2_digits"]
@@ -138,13 +138,13 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
 
 @functools.lru_cache(maxsize=16)
 def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
-    """Returns the automata that cut as steps do in their order, as a scanner; None where a step does anything else."""
+    """Returns the automata that cut like the steps in their order, as a scanner; None if a step does anything else."""
     is_bytes = [isinstance(step, ByteLevel) for step in steps]
     cuts = [step for step in steps if not (isinstance(step, ByteLevel) and _only_spells(step))]
     nodes = [step.isolated for step in cuts]
     if not nodes or None in nodes:
         return None
-    # Those behind a `ByteLevel` see its spelling of bytes.
+    # Steps after a `ByteLevel` read its spelling of bytes.
     n_plain = len([step for step in steps[: is_bytes.index(True) + 1] if step in cuts]) if any(is_bytes) else len(cuts)
     try:
         tables = build(tuple(node for node in nodes if node is not None), n_plain)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pre-tokenizers see that come after a `ByteLevel`: every byte spelled as a character of GPT-2's alphabet.
+"""The text that pre-tokenizers after a `ByteLevel` read: every byte spelled as a character of GPT-2's alphabet.
 
-Some of those characters are digits or letters of other meaning than the text has: the last byte of "ò" is spelled "²".
+Some of these characters belong to other classes than those of the text: the last byte of "ò" is spelled "²", a digit.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
 
 
 def spelled_words(words: Words) -> Words:
-    """Returns words with their bytes spelled, as UTF-8: what comes after a `ByteLevel`, to all that reads text."""
+    """Returns words with their bytes spelled, in UTF-8, as a model that reads text gets them after a `ByteLevel`."""
     starts, stops = read_only(words.starts), read_only(words.stops)
     out = recycled.empty(2 * int((stops - starts).sum()) + 1, np.uint8)
     out_starts, out_stops = recycled.empty(starts.size, np.int64), recycled.empty(starts.size, np.int64)
@@ -29,7 +29,7 @@ def spelled_words(words: Words) -> Words:
 
 
 def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
-    """Cuts words as `split` cuts their bytes spelled; the words that come back are bytes of the text again."""
+    """Cuts words where `split` cuts their spelled bytes; the words returned are bytes of the text again."""
     words = pieces.words
     lengths = words.stops - words.starts
     begins = np.zeros(words.n_words + 1, np.int64)
@@ -45,7 +45,7 @@ def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
 
 
 def spell(text: AlignedText) -> AlignedText:
-    """Returns a text with its bytes spelled, each with where its character came from."""
+    """Returns a text with its bytes spelled; each byte has the origin of its character."""
     widths = [len(c.encode()) for c in text.text]
     spelled = "".join(BYTE_ALPHABET[b] for b in text.text.encode())
     starts, stops = (

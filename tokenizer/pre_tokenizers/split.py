@@ -40,9 +40,9 @@ class Split(PreTokenizer):
     pattern: str
     behavior: Behavior
     invert: bool = False
-    """Takes what lies between matches for the delimiter."""
+    """Whether the delimiters are the stretches between matches, instead of the matches."""
     is_regex: bool = False
-    """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
+    """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
         if self.behavior not in BEHAVIORS:
@@ -52,16 +52,16 @@ class Split(PreTokenizer):
 
     @property
     def scanner(self) -> str | None:
-        """The name of the scanner that does the same, None where there is none."""
+        """The name of the scanner that does the same, None if there is none."""
         name = scanner_name(self.pattern) if self.is_regex else None
-        # With matches kept and nothing else, only patterns that match every byte need no more than their matches.
+        # Only the matches are kept here; BLOOM's scanner also keeps the text that its pattern does not match.
         keeps_matches = self.behavior == "removed" and self.invert and name != "bloom"
         covers = self.behavior == "isolated" and name not in _SPACE_DROPPING
         return name if keeps_matches or covers else None
 
     @property
     def automaton(self) -> Tables | None:
-        """The automaton that finds what a regular expression finds, None where there is none."""
+        """The automaton that finds the same matches as the regular expression, None if there is none."""
         return find_automaton(self.pattern) if self.is_regex else None
 
     @property
@@ -93,14 +93,14 @@ class Split(PreTokenizer):
 
 
 def run_literal(pieces: Pieces, literal: str, behavior: str, *, invert: bool) -> Pieces:
-    """Cuts every word at a literal, not empty."""
+    """Cuts every word at a literal, which is not empty."""
     encoded = np.frombuffer(literal.encode(), np.uint8)
     arguments = read_only(encoded), read_only(_failures(encoded)), invert
     return run_delimiter(pieces, BEHAVIORS[behavior], segment_kernels.segments_of_literal, *arguments)
 
 
 def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Returns for every prefix of a literal how long the longest proper prefix is that also ends it."""
+    """Returns, for every prefix of a literal, the length of its longest proper prefix that is also its suffix."""
     text = literal.tolist()
     failures = [0] * len(text)
     matched = 0
@@ -121,7 +121,7 @@ def _run_automaton(pieces: Pieces, pattern: str, tables: Tables, behavior: int, 
 
 
 def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> Pieces:
-    """Cuts every word at a regular expression, each different one once: most words come again and again."""
+    """Cuts every word at a regular expression; each distinct word is matched once, since most recur."""
     words = pieces.words
     found, which = _distinct(words)
     bounds = [np.empty((0, 2), np.int64)]
@@ -136,14 +136,14 @@ def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> P
     n_segments = np.diff(offsets)[which]
     counts = np.zeros(words.n_words + 1, np.int64)
     np.cumsum(n_segments, out=counts[1:])
-    # Of each word the segments of the one that is like it, at its own place.
+    # Each word gets the segments of its distinct word, moved to its own place.
     chosen = np.repeat(offsets[:-1][which] - counts[:-1], n_segments) + np.arange(counts[-1])
     places = np.concatenate(bounds)[chosen] + np.repeat(words.starts, n_segments)[:, None]
     return merged(pieces, behavior, places[:, 0].copy(), places[:, 1].copy(), np.concatenate(matches)[chosen], counts)
 
 
 def _distinct(words: Words) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-    """Returns the different words, and which of them each one is."""
+    """Returns the distinct words, and the number of the distinct word of each word."""
     n_bytes = int((words.stops - words.starts).sum())
     values, offsets = np.empty(n_bytes, np.uint8), np.empty(words.n_words + 1, np.int64)
     edit_kernels.gather(words.values, words.starts, words.stops, values, offsets)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts at changes of script, and after so many characters, as `scanning.split_by` cuts.
+"""Kernels that cut at changes of script, and after a number of characters, like `scanning.split_by`.
 
     values:    uint8[n_bytes]          UTF-8
     starts, stops: int64[n_pieces]     the pieces `values[starts[k]:stops[k]]`
-    out_starts, out_stops: int64[n]    what they are cut into; filled, with room for one for each byte
-    counts:    int64[n_pieces + 1]     how many there are up to each piece; filled, but for the first, which must be 0
+    out_starts, out_stops: int64[n]    the pre-tokens; filled, with room for one for each byte
+    counts:    int64[n_pieces + 1]     the number of pre-tokens before each piece; filled, except the first, which is 0
 
 Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
@@ -16,7 +16,7 @@ from tokenizer.kernels.utf8 import decode_utf8
 
 @kernel
 def scripts(values, starts, stops, classes, out_starts, out_stops, counts):
-    """Splits where the script changes. What precedes the first character of a script is dropped, as HF drops it.
+    """Splits where the script changes. As in HF, the text before the first character with a script is dropped.
 
     classes: uint8[0x110000], the script of each code point, 0 for any.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code point tables of the pre-tokenizers: what scanners are told about every character."""
+"""Code point tables of the pre-tokenizers: the classes of characters that scanners use."""
 
 import functools
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def _single_bit(runs: Iterable[tuple[int, int]], bit: int, *, spaces: bool = Fal
 
 @functools.cache
 def pattern_classes() -> Classes:
-    r"""What `\p{L}`, `\p{N}`, `\s` and so on are in a pattern, to HF's Oniguruma and to tiktoken alike."""
+    r"""Returns the bits for `\p{L}`, `\p{N}`, `\s` and so on, which are the same in HF's Oniguruma and in tiktoken."""
     groups = ((_LETTERS, LETTER), (_NUMBERS, NUMBER), (_SIGNS, SIGN), (_MARKS, MARK | UPPER | LOWER))
     bits = {name: group for names, group in groups for name in names}
     bits |= {"Lu": LETTER | UPPER, "Lt": LETTER | UPPER, "Ll": LETTER | LOWER}
@@ -48,7 +48,7 @@ def pattern_classes() -> Classes:
 
 
 def _of_categories(bits: dict[str, int]) -> Classes:
-    """Returns the bits of the category of each code point; no code point has two, so runs are laid side by side."""
+    """Returns the bits of the category of each code point; no code point has two, so the runs do not overlap."""
     of_category = np.array([bits.get(name, 0) for name in data.names("patterns/category_names")], np.uint8)
     runs = data.array("patterns/categories")
     runs = runs[of_category[runs[:, 0]] > 0]
@@ -62,9 +62,9 @@ def _of_categories(bits: dict[str, int]) -> Classes:
 
 @functools.cache
 def clip_openai_classes() -> Classes:
-    """`pattern_classes` for OpenAI's CLIP code, where case is ignored: U+0345, a mark, may be an iota.
+    """Returns `pattern_classes` for OpenAI's CLIP code, where case is ignored: U+0345, a mark, may be an iota.
 
-    So it is neither a letter nor what is none, and dropped like white space.
+    So it is neither a letter nor a non-letter, and is dropped like white space.
     """
     table = pattern_classes().copy()
     table[0x345] = SPACE
@@ -73,7 +73,7 @@ def clip_openai_classes() -> Classes:
 
 @functools.cache
 def deepseek_classes() -> Classes:
-    """`pattern_classes` for DeepSeek: what it isolates is BLOCK, and UPPER (words) or LOWER (signs) there only."""
+    """Returns `pattern_classes` for DeepSeek: the block it isolates has BLOCK, and UPPER (words) or LOWER (signs)."""
     table = pattern_classes() & np.uint8(255 - UPPER - LOWER)
     for first, last in _DEEPSEEK_BLOCK:
         block = table[first : last + 1]
@@ -86,7 +86,7 @@ def deepseek_classes() -> Classes:
 
 @functools.cache
 def kimi_k2_classes() -> Classes:
-    """`pattern_classes` for Kimi K2: Han is BLOCK, and neither UPPER nor LOWER."""
+    """Returns `pattern_classes` for Kimi K2: Han is BLOCK, and neither UPPER nor LOWER."""
     table = pattern_classes().copy()
     for first, last in script_runs("Han"):
         table[first : last + 1] = table[first : last + 1] & np.uint8(255 - UPPER - LOWER) | np.uint8(BLOCK)
@@ -95,13 +95,13 @@ def kimi_k2_classes() -> Classes:
 
 @functools.cache
 def bloom_classes() -> Classes:
-    """SIGN for what BLOOM's pattern excludes by name, and SPACE."""
+    """Returns SIGN for the characters that BLOOM's pattern excludes, and SPACE."""
     return _single_bit([(ord(sign), ord(sign)) for sign in "(|).,!?…。，、।۔،"], SIGN, spaces=True)
 
 
 @functools.cache
 def gpt2_digits_classes() -> Classes:
-    """`pattern_classes`, where what `Digits` takes for a digit is nothing but that; it knows newer ones."""
+    """Returns `pattern_classes`, where digits of `Digits`, which knows a newer Unicode, have no other bit."""
     table = pattern_classes().copy()
     for first, last in data.runs("patterns/numeric"):
         table[first : last + 1] = NUMBER
@@ -110,25 +110,25 @@ def gpt2_digits_classes() -> Classes:
 
 @functools.cache
 def numeric_classes() -> Classes:
-    """NUMBER for what `Digits` takes for a digit."""
+    """Returns NUMBER for the digits of `Digits`."""
     return _single_bit(data.runs("patterns/numeric"), NUMBER)
 
 
 @functools.cache
 def word_classes() -> Classes:
-    """LETTER for word characters of `Whitespace`, and SPACE."""
+    """Returns LETTER for the word characters of `Whitespace`, and SPACE."""
     return _single_bit(data.runs("patterns/whitespace_words"), LETTER, spaces=True)
 
 
 @functools.cache
 def bert_classes() -> Classes:
-    """SIGN for punctuation in the sense of BERT, and SPACE."""
+    """Returns SIGN for BERT's punctuation, and SPACE."""
     return _single_bit(data.runs("bert/punctuation"), SIGN, spaces=True)
 
 
 @functools.cache
 def script_numbers() -> Classes:
-    """The number of the script of each code point to `UnicodeScripts`, 0 for any."""
+    """Returns the number of each code point's script in `UnicodeScripts`, 0 for any."""
     return read_only(data.numbers("patterns/unicode_scripts"))
 
 
@@ -139,11 +139,11 @@ def _numbers_of_scripts() -> dict[str, int]:
 
 
 def script_runs(name: str) -> list[tuple[int, int]]:
-    """Returns the runs of a script in patterns, by any of its names; nothing where it is none."""
+    """Returns the runs of a script in patterns, by any of its names; empty if it is no script."""
     return data.runs_of_number("patterns/scripts", _numbers_of_scripts().get(name, -1))
 
 
 def category_runs(name: str) -> list[tuple[int, int]]:
-    """Returns the runs of a general category in patterns; nothing where it is none."""
+    """Returns the runs of a general category in patterns; empty if it is no category."""
     names = data.names("patterns/category_names")
     return data.runs_of_number("patterns/categories", names.index(name)) if name in names else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's normalizer alone, for callers who want the text and not the ids.
+"""BERT's normalizer as a separate step, for callers who need the text and not the ids.
 
 Its slow twin is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py` compares them.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Normalizers that look at one character at a time: each stays, goes, or turns into others.
+"""Normalizers that look at one character at a time: each stays, is removed, or becomes others.
 
 Its slow twin is `tokenizer.normalizers.unicode._CharacterMap.normalize_aligned`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
@@ -30,10 +30,10 @@ def _upper_case(eight):
 
 @kernel
 def measure(data, start, stop, tables):
-    """Finds out how many characters change, and by how many bytes the text grows at most.
+    """Finds how many characters change, and by how many bytes the text may grow.
 
     Args:
-      data: uint8[n], valid UTF-8, of which `data[start:stop]` counts.
+      data: uint8[n], valid UTF-8; only `data[start:stop]` is read.
       tables: normalizers.tables.CharacterMap.
 
     Returns:
@@ -47,7 +47,7 @@ def measure(data, start, stop, tables):
             eight = load_u64(data, i)
             others = beyond_ranges(eight, tables.ranges)
             if tables.lower_ascii:
-                # Bytes before the first that is not plain; where all are, all of them.
+                # The bytes before the first that is not plain, or all of them.
                 before = ((others & (_ZERO - others)) - _ONE) & (_upper_case(eight) << np.uint64(2))
                 changed += np.int64(((before >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
             if others == _ZERO:
@@ -55,7 +55,7 @@ def measure(data, start, stop, tables):
                 continue
             i += trailing_zeros(others) >> 3
         if continues_character(data[i]):
-            # The last eight bytes ended within it.
+            # The last eight bytes ended within a character.
             i += 1
             continue
         step = np.int64(tables.steps[data[i]])
@@ -103,7 +103,7 @@ def map_characters(data, offsets, tables, out, out_offsets):
                 i += n
                 o += n
             if continues_character(data[i]):
-                # The last eight bytes ended within it.
+                # The last eight bytes ended within a character.
                 out[o] = data[i]
                 i += 1
                 o += 1
@@ -133,7 +133,7 @@ def map_bytes(data, offsets, two_bytes, out, out_offsets):
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      two_bytes: uint64[256]: UTF-8 of the character, little-endian; ASCII where the second byte is zero.
+      two_bytes: uint64[256]: UTF-8 of the character, little-endian; the second byte is zero for ASCII.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
     o = 0

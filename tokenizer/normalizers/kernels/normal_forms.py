@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unicode's four normal forms.
 
-A character is inert if it is a starter, stays as it is, and combines with nothing before it. Text is cut before inert
-characters; what holds only inert characters, and combining ones already in order, is copied. The rest is decomposed,
-put in canonical order and, for NFC and NFKC, composed: one piece between cuts at a time.
+A character is inert if it is a starter, stays as it is, and combines with nothing before it. Text is cut into pieces
+before inert characters. Pieces of only inert characters, and combining ones that are in order, are copied. The others
+are decomposed, put in canonical order and, for NFC and NFKC, composed, one at a time.
 
 Its slow twin is `tokenizer.normalizers.unicode._NormalForm.normalize_aligned`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
@@ -15,12 +15,12 @@ from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_z
 from tokenizer.kernels.utf8 import beyond_ranges, continues_character, copy_bytes, decode_utf8, past_ascii, write_utf8
 
 INERT, ORDERED, OTHER = 0, 1, 2
-"""Kinds of characters: see above; a combining character that stays as it is where it is in order; any other."""
+"""Kinds of characters: see above; a combining character that stays as it is if it is in order; any other."""
 
 PAIR_SLOTS = 4096
 """Slots of the hash table of compositions: a power of two, a quarter full."""
 SHORT_RUN = 24
-"""Combining characters in a row that are sorted by insertion; longer runs are sorted by counting, in linear time."""
+"""The most combining characters in a row to sort by insertion; longer runs are sorted by counting, in linear time."""
 
 _S, _L, _V, _T = 0xAC00, 0x1100, 0x1161, 0x11A7
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -34,14 +34,14 @@ def pair_slot(pair):
 
 @kernel
 def measure(data, start, stop, tables):
-    """Finds out whether text may change, and by how many bytes it grows at most.
+    """Finds whether text may change, and by how many bytes it may grow.
 
     Args:
-      data: uint8[n], valid UTF-8, of which `data[start:stop]` counts.
+      data: uint8[n], valid UTF-8; only `data[start:stop]` is read.
       tables: normalizers.tables.NormalForm.
 
     Returns:
-      (False where nothing changes, bytes added by full decomposition). Composing never lengthens what was decomposed.
+      (False if nothing changes, bytes added by full decomposition). Composing never lengthens decomposed text.
     """
     changes = False
     added = 0
@@ -110,7 +110,7 @@ def _decompose(code_point, tables, scratch, n):
 
 @kernel_part
 def _sort_run(scratch, start, stop):
-    """Sorts combining characters by class, equals staying in order."""
+    """Sorts combining characters by class, stably."""
     if stop - start <= SHORT_RUN:
         for r in range(start + 1, stop):
             character = scratch.characters[r]
@@ -166,7 +166,7 @@ def _order(scratch, n):
 
 @kernel_part
 def _composed(first, second, tables):
-    """Returns what two characters compose into, 0 where they do not."""
+    """Returns the character that two characters compose into, 0 if they do not."""
     if _V <= second < _V + 21 and _L <= first < _L + 19:
         return _S + (first - _L) * 588 + (second - _V) * 28
     if _T < second < _T + 28 and _S <= first < _S + 11172 and (first - _S) % 28 == 0:
@@ -186,7 +186,7 @@ def _composed(first, second, tables):
 def _compose(scratch, n, tables):
     """Composes a piece that is in canonical order; returns how many characters are left."""
     starter = -1
-    last_class = -1  # of the character before, if it stands between the starter and this one
+    last_class = -1  # the class of the character before, if that is between the starter and this one
     w = 0
     for r in range(n):
         character = np.int64(scratch.characters[r])
@@ -219,7 +219,7 @@ def _differ(data, start, stop, out, first, past):
 
 @kernel
 def normalize(data, offsets, tables, scratch, out, out_offsets):
-    """Normalizes rows; returns how many characters the pieces have that changed.
+    """Normalizes rows; returns how many characters are in the pieces that changed.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -233,8 +233,8 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
     for row in range(offsets.size - 1):
         i = offsets[row]
         end = offsets[row + 1]
-        copied = i  # what is before is in `out`
-        cut = i  # where the piece that holds `i` begins
+        copied = i  # the text before this is in `out` already
+        cut = i  # where the piece that contains `i` begins
         last_class = 0
         while i < end:
             here = i

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece's character map, applied the way HF tokenizers does it: grapheme by grapheme.
+"""SentencePiece's character map, applied as HF tokenizers does it: grapheme by grapheme.
 
 The map is a double-array trie from UTF-8 to places in a pool of texts that end with NUL. A grapheme of less than six
-bytes turns, as a whole, into the text of its *shortest* prefix that the trie holds; where it holds none, and in longer
-graphemes, each character does so for itself.
+bytes becomes, as a whole, the text of its *shortest* prefix in the trie. If no prefix is there, and in longer
+graphemes, the same is done for each character by itself.
 
 Its slow twin is `tokenizer.normalizers.precompiled.Precompiled.normalize_aligned`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
@@ -16,19 +16,19 @@ from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8, write_utf8
 
 ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7
 PICTOGRAPH, CONSONANT, HANGUL_L, HANGUL_V, HANGUL_T, HANGUL_LV, HANGUL_LVT = 8, 9, 10, 11, 12, 13, 14
-"""What a character is to grapheme clusters (Unicode, UAX 29). Regional indicators are ANY: each has four bytes, so
-whether two of them are one grapheme or two makes no difference."""
+"""The categories of characters in grapheme clusters (Unicode, UAX 29). Regional indicators are ANY: each has four
+bytes, so it makes no difference whether two of them are one grapheme or two."""
 CATEGORY = 15
 LINKER, CONJUNCT_EXTEND = 16, 32
-"""Bits beside the category."""
+"""Bits in addition to the category."""
 
 SHORT_GRAPHEME = 6
-"""Graphemes of so many bytes and more are taken character by character."""
+"""Graphemes of this many bytes or more are mapped character by character."""
 
 
 @kernel_part
 def _shortest_prefix(units, pool, data, start, stop):
-    """Returns where in the pool the text of the shortest prefix of `data[start:stop]` begins, -1 without one."""
+    """Returns where in the pool the text of the shortest prefix of `data[start:stop]` begins, -1 if there is none."""
     unit = np.int64(units[0])
     node = (unit >> 10) << ((unit & 512) >> 6)
     for i in range(start, stop):
@@ -46,19 +46,19 @@ def _shortest_prefix(units, pool, data, start, stop):
             if node >= units.size:
                 return -1
             value = np.int64(units[node]) & 0x7FFFFFFF
-            # A map with other places is broken; it must not break the text, too.
+            # Any other place means a broken map, which must not break the text too.
             return value if value < pool.size and pool[value] & 0xC0 != 0x80 else -1
     return -1
 
 
 @kernel
 def texts_of_characters(units, pool, encoded, places):
-    """Looks every character up.
+    """Looks up every character.
 
     Args:
       units: uint32[n], the trie; pool: uint8[n].
       encoded: uint8[4], for work.
-      places: int32[0x110000], filled: where in the pool the text of each character begins, plus one; 0 without one.
+      places: int32[0x110000], filled: one more than where the text of each character begins in the pool; 0 for none.
     """
     for code_point in range(1, places.size):
         if code_point < 0xD800 or code_point > 0xDFFF:
@@ -102,7 +102,7 @@ def _is_joined(before, after, conjunct, pictograph):
 
 @kernel_part
 def _conjunct_after(state, graphemes):
-    """0: no consonant; 1: a consonant, then only what may stand in a conjunct; 2: a linker among it."""
+    """Returns the next state. 0: no consonant; 1: one, then only parts of a conjunct; 2: with a linker among these."""
     if graphemes & CATEGORY == CONSONANT:
         return 1
     if graphemes & LINKER:
@@ -112,7 +112,7 @@ def _conjunct_after(state, graphemes):
 
 @kernel_part
 def _pictograph_after(state, graphemes):
-    """0: no pictograph; 1: a pictograph, then only EXTEND; 2: then ZWJ, and nothing since."""
+    """Returns the next state. 0: no pictograph; 1: a pictograph, then only EXTEND; 2: then a ZWJ, and nothing since."""
     category = graphemes & CATEGORY
     if category == PICTOGRAPH:
         return 1
@@ -123,7 +123,7 @@ def _pictograph_after(state, graphemes):
 
 @kernel
 def normalize(data, offsets, tables, writing, out, out_offsets):
-    """Normalizes rows; returns (whether the map applies anywhere, bytes of the result).
+    """Normalizes rows; returns (whether the map applies anywhere, number of bytes of the result).
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -139,12 +139,12 @@ def normalize(data, offsets, tables, writing, out, out_offsets):
         i = offsets[row]
         end = offsets[row + 1]
         while i < end:
-            # `i` is where a grapheme begins.
+            # A grapheme begins at `i`.
             if i + 8 <= end:
                 eight = load_u64(data, i)
                 low = eight & LOW_BITS
                 plain = (low + tables.ranges.ascii_from) & ~(low + tables.ranges.ascii_past) & ~eight & HIGH_BITS
-                n = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last one may be part of a longer grapheme
+                n = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last byte may begin a longer grapheme
                 if n > 0:
                     if writing:
                         store_u64(out, o, eight)
@@ -152,7 +152,7 @@ def normalize(data, offsets, tables, writing, out, out_offsets):
                     o += n
                     continue
                 step = np.int64(tables.steps[data[i]])
-                # What follows joins nothing if it is such a character, too, or ASCII.
+                # The next character joins nothing if it is such a character too, or ASCII.
                 if step > 0 and (data[i + step] < 128 or tables.steps[data[i + step]] > 0):
                     if writing:
                         store_u64(out, o, eight)
