@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to text before a tokenizer sees it: named steps, column to column, each with a report."""
+"""Text steps, which prepare text before it is tokenized: named, from column to column, each with a report."""
 
 from tokenizer.text.base import StepReport as StepReport
 from tokenizer.text.base import TextStep as TextStep

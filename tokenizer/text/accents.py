@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accents taken off, and what that costs: the words that became one and the same."""
+"""`StripAccents`: removes accents, and reports the words that this made the same."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ from tokenizer.text.kernels import accents as kernels
 Mode = Literal["none", "latin-only", "all"]
 
 _MAX_WORD_BYTES = 64
-"""Longer words are not listed."""
+"""The most bytes of a word that is listed."""
 
 
 class _Tables(NamedTuple):
@@ -31,7 +31,7 @@ class _Tables(NamedTuple):
     texts: npt.NDArray[np.int32]
     steps: npt.NDArray[np.uint8]
     new: tuple[str, ...]
-    """The texts that `texts` has the numbers of."""
+    """The texts whose numbers are in `texts`."""
 
 
 @functools.cache
@@ -54,14 +54,13 @@ def _tables(mode: Mode) -> _Tables:
 class StripAccents(TextStep):
     """Removes the nonspacing marks (Mn) of letters, and lists the words that became the same.
 
-    Source, up to normalization: NFD, without general category Mn, as the classical recipe has it. A character without
-    marks in its decomposition stays as it is. `all` destroys meaning in scripts whose vowels and tones are such marks
-    (Hindi, Thai, Hebrew, Arabic), and merges `ā á ǎ à`; `latin-only` keeps to letters of the Latin script; `none` does
-    nothing.
+    Source, up to normalization: the usual recipe, NFD without general category Mn. A character without marks in its
+    decomposition stays as it is. `all` destroys meaning in scripts whose vowels and tones are such marks (Hindi, Thai,
+    Hebrew, Arabic), and merges `ā á ǎ à`; `latin-only` changes only letters of the Latin script; `none` does nothing.
 
-    The report lists what the changed words became, with how often each was met, and how often the plain word. Words are
-    letters, marks and numbers in a row, of at most 64 bytes; the plain word is counted in batches that hold a changed
-    one. Memory is bounded by `MAX_MERGED_SOURCES`.
+    The report lists what changed words became, with the counts of each changed word and of the plain one. Words are
+    letters, marks and numbers in a row, of at most 64 bytes; the plain word is only counted in batches that contain a
+    changed one. Memory is bounded by `MAX_MERGED_SOURCES`.
     """
 
     name = "strip_accents"
@@ -73,7 +72,7 @@ class StripAccents(TextStep):
             raise ValueError(f"mode must be none, latin-only or all, got {self.mode!r}")
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         marks, latin = tables.members("nonspacing_marks"), tables.members("latin")
         edits: list[Edit] = []
         strips = self.mode == "all"
@@ -105,7 +104,7 @@ class StripAccents(TextStep):
         )
 
     def _merged(self, rows: Ragged, edits: npt.NDArray[np.int64]) -> tuple[tuple[MergedWords, ...], int]:
-        """Returns what words with an edit became, each with its sources."""
+        """Returns the words that edited words became, each with its sources, and how many occurrences are left out."""
         is_word = tables.members("words")
         spans = np.empty((len(edits), 2), np.int64)
         spans = spans[: kernels.find_edited_words(rows.values, rows.offsets, edits, is_word, spans)]
@@ -125,7 +124,7 @@ class StripAccents(TextStep):
         return listed, n_not_listed + n_dropped
 
     def _plain(self, rows: Ragged, targets: list[str], is_word: npt.NDArray[np.bool_]) -> dict[str, int]:
-        """Counts the words that need no change to be one of `targets`."""
+        """Counts the words that are one of `targets` without an edit."""
         listed = text_rows(pa.array(targets, pa.large_string()))
         slots = np.zeros(1 << (2 * len(targets)).bit_length(), np.int64)
         kernels.index_words(listed.values, listed.offsets, slots)

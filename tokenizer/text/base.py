@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every text step is: a column of text in, a column of text out, and a report of what it changed."""
+"""`TextStep`, the interface: a column of text in, a column of text out, and a report of what changed."""
 
 import abc
 import dataclasses
@@ -26,29 +26,29 @@ class Edit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MergedWords:
-    """Words that a step has made the same."""
+    """Different words that a step has made the same."""
 
     word: str
-    """What they became."""
+    """The word that they became."""
     sources: Mapping[str, int]
-    """What they were, and how often."""
+    """The words before, and how often each occurred."""
 
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """What one step did to documents. All numbers are exact; reports of the same step add up."""
+    """The changes that one step made to documents. All numbers are exact; reports of the same step can be added."""
 
     step: str
     """The step as a config writes it."""
     n_documents: int = 0
     n_documents_changed: int = 0
     n_documents_rejected: int = 0
-    """Documents that the step gave up; they are null in its output."""
+    """Documents that the step gave up on; they are null in its output."""
     n_chars: int = 0
     """Characters of the documents before the step."""
     n_chars_after: int = 0
     n_chars_changed: int = 0
-    """Characters replaced or removed, and those put in where nothing was."""
+    """Characters replaced or removed, and characters inserted without replacing any."""
     merged: tuple[MergedWords, ...] = ()
     """Words that became one word, the most frequent first; see `StripAccents`."""
     n_merged_not_listed: int = 0
@@ -64,23 +64,23 @@ class StepReport:
         return dataclasses.replace(self, **sums, merged=merged)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns this as plain JSON."""
+        """Returns the report as plain JSON."""
         fields = dataclasses.asdict(self)
         fields["merged"] = [{"word": m.word, "sources": dict(sorted(m.sources.items()))} for m in self.merged]
         return fields
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Returns what `to_json` made `fields` of."""
+        """Returns the report whose `to_json` is `fields`."""
         return cls(**{**fields, "merged": tuple(MergedWords(**merged) for merged in fields["merged"])})
 
 
 MAX_MERGED_SOURCES = 1 << 14
-"""Different changed words that a report keeps; the rarest go first, of equals the last in the order of code points."""
+"""The most distinct changed words of a report; the rarest are dropped first, ties by code points, the last first."""
 
 
 def add_merged(first: tuple[MergedWords, ...], second: tuple[MergedWords, ...]) -> tuple[tuple[MergedWords, ...], int]:
-    """Adds up lists of merged words; returns the sum and how many occurrences had to be left out of it."""
+    """Adds lists of merged words; returns the sum, and how many occurrences had to be left out of it."""
     counts: dict[tuple[str, str], int] = {}
     for merged in (*first, *second):
         for source, n in merged.sources.items():
@@ -108,13 +108,13 @@ class Edges(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a step made of rows."""
+    """The result of a step on rows."""
 
     rows: Ragged
-    """The rows that went in, the same object, where nothing changed."""
+    """The new rows; the same object as the input if nothing changed."""
     n_chars_changed: int
     rejected: tuple[int, ...] = ()
-    """Rows that the step gave up; they are empty now."""
+    """Rows that the step gave up on; they are empty now."""
     merged: tuple[MergedWords, ...] = ()
     n_merged_not_listed: int = 0
 
@@ -123,17 +123,17 @@ class TextStep(abc.ABC):
     """Text to text, one step of a chain. Steps are frozen dataclasses; their fields are the options in a config."""
 
     name: str
-    """What a config calls it."""
+    """Its name in a config."""
 
     @abc.abstractmethod
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text: the slow twin of `apply_rows`, in plain Python.
+        """Returns the edits of one text: the slow twin of `apply_rows`, in plain Python.
 
-        Edits are in order and do not overlap. One that replaces a text by itself is left out.
+        Edits are in order and do not overlap. An edit that would replace a text by itself is left out.
 
         Args:
-          text: of a document, or a part of one.
-          begins, ends: whether it begins where its document begins, and ends where it ends.
+          text: a document, or a part of one.
+          begins, ends: whether the text begins where its document begins, and ends where that ends.
         """
 
     @abc.abstractmethod
@@ -141,11 +141,11 @@ class TextStep(abc.ABC):
         """Applies the step to rows of valid UTF-8, values uint8[n]."""
 
     def active(self) -> npt.NDArray[np.bool_] | None:
-        """Returns the characters without which a text stays as it is, bool[0x110000]; None where it is not so easy."""
+        """Returns characters, bool[0x110000], such that texts with none of them never change; None if not known."""
         return None
 
     def to_config(self) -> str | dict[str, Any]:
-        """Returns the step as a config writes it, options at their defaults left out."""
+        """Returns the step as a config writes it, without options at their defaults."""
         options = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ class TextStep(abc.ABC):
 
 
 class CharacterSet(NamedTuple):
-    """Some characters, and what it takes to find them fast."""
+    """A set of characters, with the tables to find them fast."""
 
     members: npt.NDArray[np.bool_]
     """bool[0x110000]."""
@@ -171,7 +171,7 @@ class CharacterSet(NamedTuple):
         return cls(read_only(members), read_only(firsts), not members[0x20:0x7F].any())
 
     def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:
-        """Returns which rows hold a member, bool[n_rows]."""
+        """Returns which rows contain a member, bool[n_rows]."""
         found = np.zeros(rows.n_rows, np.bool_)
         candidate_kernels.find_characters(rows.values, rows.offsets, self.members, self.firsts, self.prints, found)
         return found
@@ -188,13 +188,13 @@ def replaced(text: str, edits: list[Edit]) -> str:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Returns a question for the end of a message: whether the allowed name that is most like this one was meant."""
+    """Returns the end of a message, which asks whether the most similar allowed name was meant; or an empty one."""
     near = difflib.get_close_matches(name, list(allowed), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_encodable(name: str, text: str) -> None:
-    """Raises ValueError if a text of a config holds half of a surrogate pair, which is no character."""
+    """Raises ValueError if a text in a config has half of a surrogate pair, which is no character."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -202,7 +202,7 @@ def check_encodable(name: str, text: str) -> None:
 
 
 def n_changed(edits: list[Edit]) -> int:
-    """Returns how many characters edits change."""
+    """Returns how many characters edits replace or remove."""
     return sum(stop - start or len(new) for start, stop, new in edits)
 
 
@@ -212,7 +212,7 @@ def n_characters(rows: Ragged) -> int:
 
 
 def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
-    """Returns which rows are not what they were, bool[n_rows]."""
+    """Returns which rows have changed, bool[n_rows]."""
     changed = np.zeros(before.n_rows, np.bool_)
     if before is not after:
         report_kernels.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
@@ -220,7 +220,7 @@ def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
 
 
 def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
-    """Returns rows, some of which are replaced: row number -> bytes, in ascending order."""
+    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
     parts: list[bytes | memoryview] = []
     view = memoryview(rows.values)  # type: ignore[arg-type]
     at = int(rows.offsets[0])

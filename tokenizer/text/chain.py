@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TextChain`: steps one after the other, by name as in a config, each with its report."""
+"""`TextChain`: a sequence of steps, given by name as in a config, each with a report."""
 
 import dataclasses
 import functools
@@ -64,8 +64,8 @@ PRESETS: dict[str, tuple[TextStep, ...]] = {
     "basic_clean": (Ftfy(), HtmlEntities(), HtmlEntities(), _STRIP),
     "whitespace_clean": (Whitespace(newlines="space", python=True),),
 }
-"""Names without options, and the steps they stand for. Those with `clean` are CLIP's functions of these names, and
-`clip` is all that it does to a text before it is split."""
+"""Name without options -> its steps. Those with `clean` are CLIP's functions of these names; `clip` is all that CLIP's
+code does to a text before it is split."""
 PRESETS["clip"] = (*PRESETS["basic_clean"], *PRESETS["whitespace_clean"], Lowercase(final_sigma=True))
 
 _MAIN_OPTION = {
@@ -75,14 +75,14 @@ _MAIN_OPTION = {
     "repeated_punctuation": "most",
     "regex": "pattern",
 }
-"""The option that a config may give without its name: `strip_accents: all`."""
+"""Step -> the option that a config may give without its name: `strip_accents: all`."""
 
 
 def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep]) -> list[TextStep]:
     """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options; or steps.
 
     Raises:
-      ValueError: naming the entry, and what is allowed.
+      ValueError: for a wrong entry; the message names it, and what is allowed.
     """
     steps: list[TextStep] = []
     for i, entry in enumerate(entries):
@@ -127,13 +127,13 @@ def _parse(entry: str | Mapping[str, Any]) -> Sequence[TextStep]:
 
 
 class ChainResult(NamedTuple):
-    """What a chain made of documents."""
+    """The result of a chain on documents."""
 
     rows: Ragged
     reports: list[StepReport]
     """One for each step."""
     rejected: npt.NDArray[np.bool_]
-    """bool[n_documents]: those that a step gave up; their rows are empty."""
+    """bool[n_documents]: those that a step gave up on; their rows are empty."""
 
 
 class TextChain:
@@ -149,7 +149,7 @@ class TextChain:
         return cls(parse_steps(entries))
 
     def names(self) -> list[str]:
-        """Returns what reports call the steps: their names, those that occur again with a number."""
+        """Returns the names of the steps in reports; a name that occurs again gets a number."""
         names: list[str] = []
         for step in self.steps:
             n = sum(name.partition("#")[0] == step.name for name in names)
@@ -157,7 +157,7 @@ class TextChain:
         return names
 
     def apply(self, texts: Any) -> tuple[pa.LargeStringArray, list[StepReport]]:
-        """Applies the chain to a text column; returns it, null for null and for what a step rejected, and reports.
+        """Applies the chain to a text column; returns the new column and the reports. Null for null and for rejected.
 
         Raises:
           TypeError: if `texts` is not a text column.
@@ -180,8 +180,8 @@ class TextChain:
 
         Args:
           rows: documents, or parts of documents.
-          edges: where documents begin and end; None where every row is one.
-          documents: int64[n_documents + 1], the rows of each document, at least one each; None where every row is one.
+          edges: where documents begin and end; None if every row is a document.
+          documents: int64[n_documents + 1], the rows of each document, at least one each; None if every row is one.
         """
         edges = edges or Edges.of_whole(rows.n_rows)
         owners = np.arange(rows.n_rows)
@@ -216,10 +216,10 @@ class TextChain:
         return ChainResult(rows, reports, rejected)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
-        """Applies the chain to one text and keeps track of where each character came from. Slow.
+        """Applies the chain to one text, with alignments. Slow.
 
-        What an edit puts in place of some characters came from all of them; what it puts where nothing was, from the
-        character before.
+        The origin of a replacement is all the characters that it replaces; that of an insertion is the character
+        before.
         """
         for step in self.steps:
             text = _edited(text, step.edits(text.text, begins, ends))
@@ -263,11 +263,12 @@ def _apply(
 
 @functools.lru_cache(maxsize=32)
 def _stretches(steps: tuple[TextStep, ...]) -> list[tuple[list[TextStep], CharacterSet | None]]:
-    """Cuts a chain into stretches of steps that all leave rows alone which have none of some characters.
+    """Cuts a chain into stretches of steps, each with a set of characters without which its steps change no row.
 
-    Most rows have none of the characters that a clean-up is about: one look for them all is cheaper than one for each
-    step. Where a printing character of ASCII is among them most rows would have it, and there is no set. Kept:
-    every split makes its chain anew, and tables of all characters take a millisecond.
+    Most rows have none of the characters that a clean-up changes, and one search for all of them is cheaper than one
+    for each step. If the set would have a printing character of ASCII, which most rows have, there is none. The result
+    is
+    cached: every split makes its chain again, and tables of all characters take a millisecond.
     """
     stretches: list[tuple[list[TextStep], CharacterSet | None]] = []
     for rare, group in itertools.groupby(steps, key=lambda step: _is_rare(step.active())):
@@ -282,7 +283,7 @@ def _is_rare(active: npt.NDArray[np.bool_] | None) -> bool:
 
 
 def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
-    """Returns some rows, one after the other."""
+    """Returns the rows with these numbers."""
     starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
     out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
     edit_kernels.gather(rows.values, starts, stops, out, offsets)

@@ -23,18 +23,18 @@ _SIGMA = "Σ"
 
 
 class CharacterStep(TextStep):
-    """A step that looks at one character at a time: each stays, goes, or turns into others."""
+    """A step that looks at one character at a time: each stays, is removed, or becomes others."""
 
     @abc.abstractmethod
     def changes(self) -> dict[int, str]:
-        """Returns what changes, and into what: at most 31 bytes."""
+        """Returns code point -> replacement, of at most 31 bytes, for the characters that change."""
 
     def active(self) -> npt.NDArray[np.bool_]:
         """Returns the characters that change; see `TextStep`."""
         return _character_map(self).replacements != 0
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         changes = _changes(self)
         return [Edit(i, i + 1, changes[ord(c)]) for i, c in enumerate(text) if ord(c) in changes]
 
@@ -70,10 +70,10 @@ class Lowercase(CharacterStep):
     name = "lowercase"
 
     final_sigma: bool = False
-    """A capital sigma at the end of a word becomes ς, not σ; Python's Unicode decides what the end of a word is."""
+    """Whether a capital sigma at the end of a word becomes ς, not σ; Python's Unicode decides where a word ends."""
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         edits = super().edits(text, begins, ends)
         if not self.final_sigma or _SIGMA not in text:
             return edits
@@ -93,7 +93,7 @@ class Lowercase(CharacterStep):
         return applied._replace(rows=join_rows(applied.rows, new)) if new else applied
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return unicode_tables.lowercase()
 
 
@@ -107,7 +107,7 @@ class CaseFold(CharacterStep):
     name = "casefold"
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return tables.case_folds()
 
 
@@ -122,10 +122,10 @@ class ControlCharacters(CharacterStep):
     name = "control_characters"
 
     replacement: bool = True
-    """Removes U+FFFD, which stands where a decoder met what it could not read."""
+    """Whether to remove U+FFFD, which decoders put in place of bytes that they cannot read."""
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return dict.fromkeys([*_CONTROLS, *_NONCHARACTERS, *([0xFFFD] if self.replacement else [])], "")
 
 
@@ -136,10 +136,10 @@ class ZeroWidth(CharacterStep):
     name = "zero_width"
 
     joiners: bool = False
-    """Removes U+200C and U+200D too, which Persian, the scripts of India and emoji are spelled with."""
+    """Whether to remove U+200C and U+200D too, which Persian, the scripts of India and emoji need."""
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         removed = [0x200B, *range(0x2060, 0x2065), 0xFEFF, 0xAD, 0x180E, 0x34F]
         return dict.fromkeys([*removed, *((0x200C, 0x200D) if self.joiners else ())], "")
 
@@ -151,7 +151,7 @@ class Bidi(CharacterStep):
     name = "bidi"
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x2070)], "")
 
 
@@ -174,7 +174,7 @@ class Punctuation(CharacterStep):
     """`…` becomes `...`, `‥` becomes `..`."""
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         changes: dict[int, str] = {}
         if self.dashes:
             changes |= dict.fromkeys(map(ord, _DASHES), "-")
@@ -187,33 +187,33 @@ class Punctuation(CharacterStep):
 
 @dataclasses.dataclass(frozen=True)
 class FullWidth(CharacterStep):
-    """Turns full-width forms (Ａ！０ and the ideographic space) into what they are forms of.
+    """Replaces full-width forms (Ａ！０ and the ideographic space) by the characters that they are forms of.
 
-    Source: the decompositions that UnicodeData.txt tags `<wide>`. Half-width katakana, of which two make one, are for
-    NFKC.
+    Source: the decompositions that UnicodeData.txt tags `<wide>`. Half-width katakana, two of which may become one, are
+    left to NFKC.
     """
 
     name = "full_width"
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return unicode_data.texts("text/full_width")
 
 
 @dataclasses.dataclass(frozen=True)
 class Tatweel(CharacterStep):
-    """Removes U+0640, which stretches Arabic words and means nothing."""
+    """Removes U+0640, which stretches Arabic words and has no meaning."""
 
     name = "tatweel"
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return {0x640: ""}
 
 
 @dataclasses.dataclass(frozen=True)
 class AsciiDigits(CharacterStep):
-    """Turns the decimal digits of all scripts (०-९, ٠-٩, ０-９) into those of ASCII.
+    """Replaces the decimal digits of all scripts (०-९, ٠-٩, ０-９) by those of ASCII.
 
     Source: `unicodedata.digit` of general category Nd; superscripts, fractions and numerals stay.
     """
@@ -221,5 +221,5 @@ class AsciiDigits(CharacterStep):
     name = "ascii_digits"
 
     def changes(self) -> dict[int, str]:
-        """Returns what changes; see `CharacterStep`."""
+        """Returns the characters that change; see `CharacterStep`."""
         return tables.digit_values()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps whose kernel finds edits, and how lists of edits are applied to rows."""
+"""`EditingStep`, for steps whose kernel finds edits; applies lists of edits to rows."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ from tokenizer.text.base import Applied, Edges, TextStep
 from tokenizer.text.kernels import edit_lists
 
 _ROOM = 1 << 12
-"""Edits that a first try has room for."""
+"""The number of edits that the first call has room for."""
 
 
 def found_edits(find: Callable[[npt.NDArray[np.int64]], int]) -> npt.NDArray[np.int64]:
-    """Calls a kernel until there is room for all it finds; returns int64[n, 3], see `edit_lists.add_edit`.
+    """Calls a kernel, again with more room if needed, and returns its edits, int64[n, 3]; see `edit_lists.add_edit`.
 
     Memory: 24 bytes for each edit.
     """
@@ -30,7 +30,7 @@ def found_edits(find: Callable[[npt.NDArray[np.int64]], int]) -> npt.NDArray[np.
 
 
 def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Sequence[str]) -> Applied:
-    """Applies edits, int64[n, 3], whose new texts are numbers of `texts`."""
+    """Applies edits, int64[n, 3]; their new texts are given as numbers in `texts`."""
     if not len(edits):
         return Applied(rows, 0)
     encoded = [text.encode() for text in texts]
@@ -51,11 +51,11 @@ class EditingStep(TextStep):
     """A step whose kernel finds edits."""
 
     texts: tuple[str, ...] = ("",)
-    """What edits put in place of what they take away."""
+    """The texts that edits put in, by number."""
 
     @abc.abstractmethod
     def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
-        """Fills `edits`, int64[room, 3], as far as it reaches; returns how many there are. Numbers are of `texts`."""
+        """Fills `edits`, int64[room, 3], with the first `room` edits; returns their total. Texts: numbers in `texts`."""
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emoji: as units of whole grapheme clusters, which are isolated, described, dropped or kept."""
+"""`Emoji`: emoji as units of whole grapheme clusters, which are isolated, described, dropped or kept."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ Mode = Literal["isolate", "describe", "drop", "keep"]
 
 @functools.cache
 def emoji_classes() -> npt.NDArray[np.uint8]:
-    """Returns what characters are to emoji, uint8[0x110000]: bits of `text.kernels.emoji`."""
+    """Returns the roles of characters in emoji, uint8[0x110000]: bits of `text.kernels.emoji`."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[tables.members("extended_pictographic")] |= kernels.PICTOGRAPH
     classes[tables.members("emoji_presentation")] |= kernels.PRESENTED
@@ -39,7 +39,7 @@ def emoji_classes() -> npt.NDArray[np.uint8]:
 
 @functools.cache
 def emoji_steps() -> npt.NDArray[np.uint8]:
-    """Returns the bytes of characters by their first byte where none that begins so matters, uint8[256]."""
+    """Returns the number of bytes of a character by its first byte, if none that begins so matters, uint8[256]."""
     begins = emoji_classes() & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.FLAG | kernels.EMOJI_STYLE) != 0
     begins[0x20E3] = True
     return first_byte_steps(~begins)
@@ -53,8 +53,8 @@ def _class(bits: int) -> str:
 def emoji_pattern() -> "regex.Pattern[str]":
     """Returns the definition of a unit, as a regular expression.
 
-    A flag; a keycap; or a pictograph that is shown as emoji by itself or by U+FE0F or a skin tone after it, with all
-    that joins it into one grapheme cluster.
+    A flag; a keycap; or a pictograph that is an emoji by itself, or by U+FE0F or a skin tone after it, with everything
+    that is joined to it in one grapheme cluster.
     """
     flag, extend, pictograph = (_class(bits) for bits in (kernels.FLAG, kernels.EXTEND, kernels.PICTOGRAPH))
     presented, modifier = _class(kernels.PRESENTED), _class(kernels.MODIFIER)
@@ -66,11 +66,11 @@ def emoji_pattern() -> "regex.Pattern[str]":
 
 
 def describe(unit: str) -> str:
-    """Returns `:names_of_its_characters:`.
+    """Returns the names of an emoji's characters: `:names_of_its_characters:`.
 
-    The rule: a flag is `:flag_` and its letters `:`; a keycap is `:keycap_` and its character `:`; for all others the
-    Unicode names of the pictographs and skin tones in it, lower-case, joined by `_`, as are their words; the letters of
-    a tag sequence follow. A character without a name is `u+` and its code point.
+    For example, a flag is `:flag_de:`, a keycap `:keycap_1:`. All others have the Unicode names of their pictographs
+    and skin tones, in lower case, with `_` between words and names; the letters of a tag sequence follow. A character
+    without a name is `u+` and its code point.
     """
     letters = "".join(chr(ord("a") + ord(c) - 0x1F1E6) for c in unit if 0x1F1E6 <= ord(c) < 0x1F200)
     if letters:
@@ -88,11 +88,11 @@ def describe(unit: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Emoji(TextStep):
-    """Does something to emoji: families, flags, skin tones and keycaps as one each.
+    """Isolates, describes or removes emoji; a family, a flag, an emoji with skin tone and a keycap are one each.
 
-    `isolate` puts spaces around each, where there is no white space already; `describe` writes `:names:` in their
-    place, see `describe`; `drop` removes them; `keep` does nothing. A pictograph that is followed by U+FE0E, or that is
-    text unless U+FE0F follows, as © is, is no emoji.
+    `isolate` puts spaces around each, unless there is white space already; `describe` replaces them by `:names:`, see
+    `describe`; `drop` removes them; `keep` does nothing. A pictograph followed by U+FE0E is no emoji, nor is one, like
+    ©, that is text unless U+FE0F follows.
     """
 
     name = "emoji"
@@ -104,7 +104,7 @@ class Emoji(TextStep):
             raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         if self.mode == "keep":
             return []
         units = [found.span() for found in emoji_pattern().finditer(text)]

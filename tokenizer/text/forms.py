@@ -23,18 +23,18 @@ _SHORT = 100
 
 
 def _normalized(form: Form, text: str) -> str:
-    """Returns `unicodedata.normalize(form, text)`, which sorts marks by insertion, in time that stays linear."""
+    """Returns `unicodedata.normalize(form, text)` in nearly linear time, though that sorts marks by insertion."""
     if len(text) > _SHORT:
         decomposed = "".join(unicodedata.normalize("NFKD" if "K" in form else "NFD", c) for c in text)
         runs = itertools.groupby(decomposed, lambda c: unicodedata.combining(c) != 0)
-        # What is in order already takes one look.
+        # Insertion sort is linear for marks that are in order already.
         text = "".join(c for _, run in runs for c in sorted(run, key=unicodedata.combining))
     return unicodedata.normalize(form, text)
 
 
 @dataclasses.dataclass(frozen=True)
 class NormalForm(TextStep):
-    """A normal form, of the Unicode version of `tables`. Text that is normal already is only looked at.
+    """A normal form, of the Unicode version of `tables`. Text that is in normal form already is only scanned.
 
     Source: `unicodedata.normalize`; the same on all text whose characters Python knows.
     """
@@ -43,7 +43,7 @@ class NormalForm(TextStep):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """What a config calls it."""
+        """Its name in a config."""
         return self.form.lower()
 
     def to_config(self) -> str:
@@ -56,9 +56,9 @@ class NormalForm(TextStep):
         return form.kinds != normal_forms.INERT
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`.
+        """Returns the edits of one text; see `TextStep`.
 
-        A piece runs from an inert character up to the next; what changes in it counts as a whole.
+        A piece reaches from an inert character to the next; a piece that changes is one edit.
         """
         kinds = tables.normal_form("K" in self.form, self.form.endswith("C")).kinds
         cuts = [i for i, c in enumerate(text) if i == 0 or kinds[ord(c)] == normal_forms.INERT]
@@ -75,7 +75,8 @@ class NormalForm(TextStep):
         changes, added = normal_forms.measure(rows.values, rows.offsets[0], rows.offsets[-1], form)
         if not changes:
             return Applied(rows, 0)
-        # U+FDFA has three bytes and decomposes into 18 characters, the most for its bytes; each has a byte at least.
+        # U+FDFA has three bytes and decomposes into 18 characters, the most per byte; every character has a byte or
+        # more.
         scratch = piece_scratch(min(6 * rows.max_row, rows.max_row + added))
         out = recycled.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)

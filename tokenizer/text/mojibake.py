@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that was decoded with the wrong encoding, and other damage, mended with ftfy.
+"""Repairs text that was decoded with the wrong encoding, and other damage, with ftfy.
 
-ftfy takes lines one by one. Most lines it cannot change, and that can be told without calling it, exactly:
+ftfy works line by line. Most lines it cannot change, and that can be told exactly without calling it:
 
-- what it does to single characters, it does to those of `_touched_alone`;
-- normalization (NFC) changes nothing where every character is inert;
+- of single characters, it changes only those in `_touched_alone`;
+- normalization (NFC) changes nothing if every character is inert;
 - its search for mojibake begins with an expression, `ftfy.badness.BADNESS_RE`, each of whose alternatives needs a
   character of `_suspicious`, and goes no further without a match.
 
-A line without any of these is left as it is. The lists are made of ftfy's own tables; the test compares with ftfy.
+A line without any of these is left as it is. The lists are made from ftfy's own tables; the test compares with ftfy.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ from tokenizer.text.base import CharacterSet, Edit
 from tokenizer.text.row_steps import RowStep
 
 _MAX_SEGMENT = 1_000_000
-"""Characters that ftfy takes at once, its `max_decode_length`."""
+"""The most characters that ftfy handles at once, its `max_decode_length`."""
 _LONG_SEGMENT = 10_000
-"""Characters of a line that cannot take long, whatever they are."""
+"""A line of at most this many characters cannot take long, whatever they are."""
 _MOST_MARKS = 1000
 
 
 def _touched_alone() -> set[int]:
-    """Returns the characters that ftfy looks for one by one: references, ends of lines, control characters, ..."""
+    """Returns the characters that ftfy handles one by one: references, line ends, control characters, ..."""
     from ftfy import chardata
 
     touched = {ord("&"), ord("\r"), 0x1B, *range(0x80, 0xA0), 0x2028, 0x2029, 0x2BC, *range(0x2018, 0x2020)}
@@ -41,10 +41,10 @@ def _touched_alone() -> set[int]:
 
 
 def _suspicious() -> set[int]:
-    """Returns the characters of which mojibake has at least one.
+    """Returns characters of which all mojibake has at least one.
 
-    Greek and Cyrillic letters are part of some mojibake, but never without one of the others; U+0402 stands for those
-    alternatives that are made of Cyrillic letters alone.
+    Greek and Cyrillic letters are part of some mojibake, but never without one of the others; U+0402 covers the
+    alternatives that consist only of Cyrillic letters.
     """
     from ftfy import badness
 
@@ -60,10 +60,10 @@ def _suspicious() -> set[int]:
 
 @functools.cache
 def active_characters(fixes_all: bool) -> npt.NDArray[np.bool_]:
-    """Returns the characters without which ftfy leaves a line alone, bool[0x110000].
+    """Returns characters, bool[0x110000], such that ftfy changes no line without one of them.
 
     Args:
-      fixes_all: for `fix_text`; else for `fix_encoding`.
+      fixes_all: True for `fix_text`, False for `fix_encoding`.
     """
     active = np.zeros(0x110000, np.bool_)
     active[list(_suspicious())] = True
@@ -99,7 +99,7 @@ class _FtfyStep(RowStep):
 
 
 def _segments(text: str) -> Iterator[tuple[int, str]]:
-    """Yields what ftfy takes at once, with its place: lines, or parts of lines that are longer than its limit."""
+    """Yields the texts that ftfy handles at once, with their places: lines, or parts of lines beyond its limit."""
     at = 0
     for line in text.split("\n"):
         end = min(at + len(line) + 1, len(text))
@@ -111,7 +111,7 @@ def _segments(text: str) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def _begins_with_mark() -> npt.NDArray[np.bool_]:
-    """Returns the characters whose canonical decompositions begin with a mark that has a place in an order."""
+    """Returns the characters whose canonical decompositions begin with a mark that canonical ordering may move."""
     classes = tables.combining()
     marks = classes != 0
     for code_point, decomposed in tables.canonical().items():
@@ -120,10 +120,10 @@ def _begins_with_mark() -> npt.NDArray[np.bool_]:
 
 
 def _check_marks(text: str) -> None:
-    """Checks that `unicodedata.normalize`, which sorts the marks of a character by insertion, will not take for ever.
+    """Checks that `unicodedata.normalize`, which sorts the marks of a character by insertion, will not take too long.
 
     Raises:
-      TimeoutError: if more than `_MOST_MARKS` of them stand in a row.
+      TimeoutError: if there are more than `_MOST_MARKS` marks in a row.
     """
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     others = np.flatnonzero(~_begins_with_mark()[points])
@@ -132,7 +132,7 @@ def _check_marks(text: str) -> None:
 
 
 def _trimmed(start: int, old: str, new: str) -> Edit:
-    """Returns the edit that makes `new` of `old`, without what both begin and end with."""
+    """Returns the edit that makes `new` of `old`, without their common prefix and suffix."""
     n = min(len(old), len(new))
     head = next((i for i in range(n) if old[i] != new[i]), n)
     tail = next((i for i in range(n - head) if old[-1 - i] != new[-1 - i]), n - head)
@@ -141,22 +141,22 @@ def _trimmed(start: int, old: str, new: str) -> Edit:
 
 @dataclasses.dataclass(frozen=True)
 class Ftfy(_FtfyStep):
-    """All that ftfy does: mojibake, HTML entities where there is no `<`, quotes, widths, ligatures, NFC, ...
+    """Does all that ftfy does: mojibake, HTML entities in text without `<`, quotes, widths, ligatures, NFC, ...
 
-    Source: `ftfy.fix_text` with its defaults; the same on every text. In the report a line that changed counts from the
-    first to the last character that did.
-    Known difference: a document with a line of more than `_LONG_SEGMENT` characters, more than `_MOST_MARKS` of which
-    are, or become, combining marks in a row, is rejected: it is null in the result, and counted. ftfy takes time with
-    the square of their number, minutes for a megabyte.
+    Source: `ftfy.fix_text` with its defaults; the same on every text. In the report, a changed line counts from its
+    first to its last changed character.
+    Known difference: a document is rejected (null in the result, and counted) if it has a line of more than
+    `_LONG_SEGMENT` characters, more than `_MOST_MARKS` of which are, or become, combining marks in a row. ftfy's time
+    grows with the square of their number, to minutes for a megabyte.
     """
 
     name = "ftfy"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`.
+        """Returns the edits of one text; see `TextStep`.
 
         Raises:
-          TimeoutError: if it has too many combining marks in a row.
+          TimeoutError: if the text has too many combining marks in a row.
         """
         import ftfy
 
@@ -165,7 +165,7 @@ class Ftfy(_FtfyStep):
         edits: list[Edit] = []
         for at, segment in _segments(text):
             if config.unescape_html and "<" in segment:
-                # From the first `<` on, ftfy takes a text for HTML, in which entities are in their place.
+                # From the first `<` on, ftfy takes a text for HTML, in which entities are right.
                 config = config._replace(unescape_html=False)
             if is_active(segment):
                 if len(segment) > _LONG_SEGMENT:
@@ -177,7 +177,7 @@ class Ftfy(_FtfyStep):
 
 @dataclasses.dataclass(frozen=True)
 class Mojibake(_FtfyStep):
-    """Mends text that was decoded with the wrong encoding, line by line, and nothing else.
+    """Repairs only text that was decoded with the wrong encoding, line by line.
 
     Source: `ftfy.fix_encoding` of every line.
     """
@@ -185,7 +185,7 @@ class Mojibake(_FtfyStep):
     name = "mojibake"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         import ftfy
 
         is_active = _is_active(False)

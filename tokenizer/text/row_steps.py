@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that only Python can take: HTML entities, regular expressions. Rows that cannot need them are not touched."""
+"""Steps that run in Python: HTML entities, regular expressions. Rows that they cannot change are skipped."""
 
 import abc
 import dataclasses
@@ -44,7 +44,7 @@ class RowStep(TextStep):
 
 
 def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:
-    """Returns the rows in which a byte `first` stands before one of the set `second`, bool[256]."""
+    """Returns the rows in which a byte `first` is followed by one of the set `second`, bool[256]."""
     found = np.zeros(rows.n_rows, np.bool_)
     candidate_kernels.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
     return np.flatnonzero(found).tolist()
@@ -52,11 +52,11 @@ def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[i
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7
-"""No code point has more; HTML reads larger numbers as U+FFFD."""
+"""The most digits of a code point; HTML reads larger numbers as U+FFFD."""
 
 
 def _unescaped(reference: str) -> str:
-    """Returns what a reference stands for, as `html.unescape`, which fails on numbers of thousands of digits."""
+    """Returns the text of a reference like `html.unescape`, which itself fails on numbers of thousands of digits."""
     if reference[1] == "#" and reference[2] not in "xX":
         digits = reference[2:].rstrip(";").lstrip("0")
         if len(digits) > _MOST_DIGITS:
@@ -67,7 +67,7 @@ def _unescaped(reference: str) -> str:
 
 @functools.cache
 def _begins_reference() -> npt.NDArray[np.bool_]:
-    """Returns the bytes that may follow `&`: names of entities begin with a letter of ASCII."""
+    """Returns the bytes that may follow `&`, bool[256]: names of entities begin with an ASCII letter."""
     table = np.zeros(256, np.bool_)
     table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
     return table
@@ -83,7 +83,7 @@ class HtmlEntities(RowStep):
     name = "html_entities"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         found = ((match.start(), match.end(), _unescaped(match[0])) for match in _REFERENCE.finditer(text))
         return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
 
@@ -94,13 +94,13 @@ class HtmlEntities(RowStep):
 
 MAX_PATTERN_CHARS = 10_000
 MAX_PATTERN_ELEMENTS = 100_000
-"""Elements of a pattern with its repetitions written out, as `regex` does in memory: 100 to 500 bytes each."""
+"""The most elements of a pattern, its repetitions written out as in the memory of `regex`: 100 to 500 bytes each."""
 
 _ELEMENT = re.compile(r"\\.|\{([0-9]{1,9})(?:,[0-9]*)?\}|.", re.DOTALL)
 
 
 def n_elements(pattern: str) -> int:
-    """Returns about how many elements a pattern has when every `x{n}` and `x{n,m}` is written as n times x."""
+    """Returns approximately how many elements a pattern has if every `x{n}` and `x{n,m}` is written as n times x."""
     groups, last, sets = [0], 0, 0
     for element in _ELEMENT.finditer(pattern):
         text = element[0]
@@ -124,7 +124,7 @@ def compile_pattern(pattern: str) -> "regex.Pattern[str]":
     r"""Compiles a regular expression of the package `regex`, version 1 (Unicode, `\p{...}`, sets).
 
     Raises:
-      ValueError: if it is none, longer than `MAX_PATTERN_CHARS`, or nests or repeats more than can be compiled.
+      ValueError: if it is invalid, longer than `MAX_PATTERN_CHARS`, or nests or repeats more than can be compiled.
     """
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern must have from 1 to {MAX_PATTERN_CHARS} characters, this has {len(pattern)}")
@@ -142,10 +142,10 @@ def compile_pattern(pattern: str) -> "regex.Pattern[str]":
 
 
 def find_matches(pattern: str, text: str, seconds: float) -> Iterator["regex.Match[str]"]:
-    """Yields the matches of a pattern from left to right, those of nothing left out.
+    """Yields the matches of a pattern from left to right, except empty ones.
 
     Raises:
-      TimeoutError: when `seconds`, of processor time and for each started megabyte of text, are over.
+      TimeoutError: after `seconds` of processor time for each started megabyte of text.
     """
     limit = seconds * (1 + len(text) // 1_000_000)
     for match in compile_pattern(pattern).finditer(text, concurrent=True, timeout=limit):
@@ -158,7 +158,7 @@ _ESCAPE = re.compile(r"(\\(?:([1-9][0-9]?)|g<(\w+)>|.?))", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Regex(RowStep):
-    r"""Removes or replaces what a regular expression matches.
+    r"""Removes or replaces the matches of a regular expression.
 
     A document on which the expression takes too long is rejected: it is null in the result, and counted.
     """
@@ -166,11 +166,11 @@ class Regex(RowStep):
     name = "regex"
 
     pattern: str = ""
-    """Of the package `regex`, version 1. Matches of nothing are passed over."""
+    """An expression of the package `regex`, version 1. Empty matches are skipped."""
     replace: str = ""
-    r"""What takes the place of a match; `\1` and `\g<name>` stand for groups, `\\` for a backslash."""
+    r"""The replacement of a match; `\1` and `\g<name>` are groups, `\\` is a backslash."""
     seconds: float = 5.0
-    """Processor time for a document, for each started megabyte of it."""
+    """The processor time allowed for each started megabyte of a document."""
 
     def __post_init__(self) -> None:
         compiled = compile_pattern(self.pattern)
@@ -183,7 +183,7 @@ class Regex(RowStep):
                 raise ValueError(f"replace {self.replace!r}: {escape!r} is no group of pattern {self.pattern!r}")
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`.
+        """Returns the edits of one text; see `TextStep`.
 
         Raises:
           TimeoutError: if the expression takes too long.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps about characters side by side: repeated punctuation, digits that stand alone."""
+"""`RepeatedPunctuation` and `IsolateDigits`: steps about neighbouring characters."""
 
 import dataclasses
 import functools
@@ -36,25 +36,25 @@ def digits() -> npt.NDArray[np.bool_]:
 
 @functools.cache
 def digit_steps() -> npt.NDArray[np.uint8]:
-    """Returns the bytes of characters by their first byte where none that begins so is a digit, uint8[256]."""
+    """Returns the number of bytes of a character by its first byte, if none that begins so is a digit, uint8[256]."""
     return first_byte_steps(~digits())
 
 
 @dataclasses.dataclass(frozen=True)
 class RepeatedPunctuation(EditingStep):
-    """Cuts runs of one and the same punctuation character: `!!!!!!` becomes `!!!`."""
+    """Shortens runs of the same punctuation character: `!!!!!!` becomes `!!!`."""
 
     name = "repeated_punctuation"
 
     most: int = 3
-    """Characters that stay of a run."""
+    """The most characters of a run that stay."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= 1000:
             raise ValueError(f"most must be from 1 to 1000, got {self.most!r}")
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         runs = (run.span() for run in re.finditer(r"(.)\1*", text, re.DOTALL) if punctuation()[ord(run[1])])
         return [Edit(start + self.most, stop, "") for start, stop in runs if stop - start > self.most]
 
@@ -65,16 +65,16 @@ class RepeatedPunctuation(EditingStep):
 
 @dataclasses.dataclass(frozen=True)
 class IsolateDigits(EditingStep):
-    """Puts spaces around digits, where there is no white space and no end of a row already."""
+    """Puts spaces around digits, unless there is white space or the end of a row."""
 
     name = "isolate_digits"
     texts = ("", " ")
 
     runs: bool = False
-    """Around runs of digits, not each digit."""
+    """Whether to put them around runs of digits, not around each digit."""
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         edits = []
         for i in range(1, len(text)):
             pair = text[i - 1 : i + 1]

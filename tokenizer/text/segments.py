@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts that are written without spaces, cut into units: a step."""
+"""`Segment`: a step that cuts scripts written without spaces into units."""
 
 import dataclasses
 import functools
@@ -27,11 +27,11 @@ _LONG_VOWEL = 0x30FC
 _THAI_LEADING = range(0x0E40, 0x0E45)
 _THAI_FOLLOWING = (0x0E2F, 0x0E30, 0x0E32, 0x0E33, 0x0E45, 0x0E46)
 _THAI_OTHERS = (0x0E4F, *range(0x0E50, 0x0E5C))
-"""Digits, and signs that stand for themselves."""
+"""Digits, and signs that are units by themselves."""
 
 
 class SegmentTables(NamedTuple):
-    """What a mode knows of characters."""
+    """The tables of characters for a mode."""
 
     kinds: npt.NDArray[np.uint8]
     """uint8[0x110000]: numbers of `text.kernels.segments`."""
@@ -58,11 +58,11 @@ def segment_tables(mode: str) -> SegmentTables:
 
 @dataclasses.dataclass(frozen=True)
 class Segment(EditingStep):
-    """Puts spaces between units of scripts that have none, where there is no white space already.
+    """Puts spaces between units of scripts that are written without, unless there is white space already.
 
-    `han`: each Chinese character stands alone. `japanese`: and runs of hiragana and of katakana, with their ー. `thai`:
-    clusters, a consonant with the vowel before it and the vowels, marks, ๆ and ฯ after it. `all`: all of them. Marks
-    stay with what they stand on, and other characters are cut off from these only.
+    `han`: each Chinese character is a unit. `japanese`: these, and runs of hiragana and of katakana, with their ー.
+    `thai`: clusters, a consonant with the vowel before it and the vowels, marks, ๆ and ฯ after it. `all`: all of these.
+    Marks stay with their base, and other characters are only separated from these units.
     """
 
     name = "segment"
@@ -75,7 +75,7 @@ class Segment(EditingStep):
             raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         kinds, joins, leads = segment_tables(self.mode)
         edits = []
         kind_before = OTHER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patterns that spans know by name: a kernel for each, and a regular expression that says what it finds."""
+"""The named patterns of spans: a kernel for each, and a regular expression that defines it."""
 
 import functools
 import string
@@ -19,7 +19,7 @@ from tokenizer.text.kernels import spans as span_kernels
 from tokenizer.text.runs import digit_steps, digits
 
 LEAST = {"repeated": 4, "whitespace": 2}
-"""Named patterns that want so many characters in a row, unless told otherwise."""
+"""Named pattern -> the least number of characters in a row, unless a rule says otherwise."""
 
 _URL_BYTES = string.ascii_letters + string.digits + "-._~:/?#[]@!$&'()*+,;=%"
 _URL_ENDS = string.ascii_letters + string.digits + "-_~/#@$&*+=%"
@@ -33,14 +33,14 @@ def _class(characters: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def definition(name: str, least: int) -> "regex.Pattern[str]":
-    r"""Returns what a named pattern finds, as a regular expression.
+    r"""Returns the definition of a named pattern, as a regular expression.
 
     Args:
-      name: `number`: decimal digits of any script, `.` or `,` between some. `url`: http, https, ftp or `www.`, then
-        characters of RFC 3986, not ending in punctuation. `email`: name, `@`, labels and a domain of letters.
-        `emoji`: see `emoji_pattern`. `repeated`: the same character in a row, white space left out. `whitespace`: white
+      name: `number`: decimal digits of any script, with `.` or `,` between some. `url`: http, https, ftp or `www.`,
+        then characters of RFC 3986, not ending in punctuation. `email`: name, `@`, labels and a domain of letters.
+        `emoji`: see `emoji_pattern`. `repeated`: the same character in a row, except white space. `whitespace`: white
         space in a row.
-      least: characters in a row, for the last two.
+      least: the least number of characters in a row, for the last two.
     """
     if name == "emoji":
         return emoji_pattern()
@@ -51,7 +51,7 @@ def definition(name: str, least: int) -> "regex.Pattern[str]":
         {
             "number": rf"{digit}+(?:[.,]{digit}+)*",
             "url": rf"(?i:(?:https?|ftp)://|www\.){_class(_URL_BYTES)}*{_class(_URL_ENDS)}",
-            # A name begins where it can begin no earlier: to try every place in it would take its length squared.
+            # A name begins as early as it can: trying every place in it would take the square of its length.
             "email": rf"(?:\G|(?<!{local})){local}+@(?:{_class(_DOMAIN_BYTES)}+\.)+[A-Za-z]{{2,}}",
             "repeated": rf"(?s:(?!{spaces})(.)\1{{{least - 1},}})",
             "whitespace": rf"{spaces}{{{least},}}",
@@ -76,7 +76,7 @@ def _bytes_are() -> npt.NDArray[np.uint8]:
 
 @functools.cache
 def _spaces() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
-    """Returns white space, what is none, and the bytes of characters whose first byte begins none."""
+    """Returns white space, bool[0x110000]; its complement; and the bytes of characters whose first byte begins none."""
     table = tables.table_of(tables.SPACES)
     return table, read_only(~table), first_byte_steps(~table, with_ascii=True)
 
@@ -99,10 +99,10 @@ NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
         lambda found: span_kernels.find_runs(rows.values, rows.offsets, _spaces()[0], _spaces()[2], least, found)
     ),
 }
-"""By name: rows and the least number of characters -> int64[n, 3], start and stop of what is found, in bytes."""
+"""Name -> function of rows and the least number of characters; it returns int64[n, 3], start and stop in bytes."""
 
 
 def find_literal(rows: Ragged, literal: str) -> npt.NDArray[np.int64]:
-    """Returns where a text occurs, int64[n, 3]: start and stop in bytes."""
+    """Returns the occurrences of a text, int64[n, 3]: start and stop in bytes."""
     data = read_only(np.frombuffer(bytearray(literal.encode()), np.uint8))
     return found_edits(lambda found: span_kernels.find_literal(rows.values, rows.offsets, data, found))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Special spans: what patterns and literals find in raw text becomes a token of its own, before anything else happens.
+"""Special spans: matches of patterns and literals in raw text, which become tokens before any other step runs.
 
-Text is cut at spans, as it is at added tokens; no character stands for them in between, so none that a document holds
-can be taken for one. What is between two spans goes through the steps and the tokenizer by itself.
+Text is cut at spans, as at added tokens. No placeholder character is used, so no text of a document can be mistaken for
+a span. The text between two spans goes through the steps and the tokenizer by itself.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
 RESERVED = frozenset(
     "[PAD] [UNK] [CLS] [SEP] [MASK] <pad> <unk> <s> </s> <mask> <bos> <eos> <|endoftext|> <|startoftext|>".split()
 )
-"""Tokens that have a function already; a span must not share one."""
+"""Tokens that have a function already, which a span must not use."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanRule:
-    """What becomes which token: exactly one of `find`, `regex` and `literal`."""
+    """A rule that turns spans into a token; exactly one of `find`, `regex` and `literal` is given."""
 
     token: str
-    """The token, of this rule alone."""
+    """The token, which no other rule may have."""
     find: Named | None = None
     """A pattern by name; see `span_finders.definition`."""
     regex: str | None = None
-    """A regular expression of the package `regex`, version 1; matches of nothing are passed over."""
+    """A regular expression of the package `regex`, version 1; empty matches are skipped."""
     literal: str | None = None
     least: int | None = None
-    """For `repeated` and `whitespace`: characters in a row, 4 and 2 if not given."""
+    """For `repeated` and `whitespace`: the least number of characters in a row, by default 4 and 2."""
     keep_source: bool = False
-    """Keeps the text of each span, so that decoding gives it back."""
+    """Whether to keep the text of each span, so that decoding gives it back."""
     seconds: float = 5.0
-    """For `regex`: processor time for a document, for each started megabyte; one that takes longer is rejected."""
+    """For `regex`: the processor time for each started megabyte of a document; one that takes longer is rejected."""
 
     def __post_init__(self) -> None:
         check_encodable("token", self.token)
@@ -74,7 +74,7 @@ class SpanRule:
         """Returns the rule of an entry of a config's `spans`.
 
         Raises:
-          ValueError: naming what is wrong with it, and what is allowed.
+          ValueError: if it is wrong; the message names what is, and what is allowed.
         """
         known = {field.name: field for field in dataclasses.fields(cls)}
         for key, value in fields.items():
@@ -89,7 +89,7 @@ class SpanRule:
 
     @property
     def n_least(self) -> int:
-        """Characters in a row, where that means something."""
+        """The least number of characters in a row, for patterns that have one."""
         return self.least or LEAST.get(self.find or "", 1)
 
 
@@ -97,19 +97,19 @@ class CutText(NamedTuple):
     """Documents cut at spans."""
 
     rows: Ragged
-    """Parts of documents; those that are a span are empty."""
+    """The parts of documents; those that are spans are empty."""
     rules: npt.NDArray[np.int32]
-    """int32[n_parts]: number of the rule for parts that are a span, -1 for text."""
+    """int32[n_parts]: the number of the rule for parts that are spans, -1 for text."""
     documents: npt.NDArray[np.int64]
-    """int64[n_documents + 1]: the parts of each document, at least one."""
+    """int64[n_documents + 1]: document d has the parts `[d]` to `[d + 1] - 1`, at least one."""
     sources: npt.NDArray[np.int64]
-    """int64[n_spans, 2]: where the spans, in order, are in the values of the documents, in bytes."""
+    """int64[n_spans, 2]: start and stop of each span in the values of the documents, in order."""
     rejected: npt.NDArray[np.bool_]
     """bool[n_documents]: those on which an expression took too long; they are one empty part."""
 
     @property
     def edges(self) -> Edges:
-        """Which parts begin and end their documents."""
+        """The parts that begin and end their documents."""
         begins, ends = np.zeros(self.rules.size, np.bool_), np.zeros(self.rules.size, np.bool_)
         begins[self.documents[:-1]] = True
         ends[self.documents[1:] - 1] = True
@@ -119,8 +119,9 @@ class CutText(NamedTuple):
 class SpanFinder:
     """Finds spans. Immutable; may be used by several threads.
 
-    Each rule finds its matches by itself, from left to right, without overlap. Of matches that overlap, the one that
-    begins first wins, of those that begin at the same place the one whose rule is listed first; the others are dropped.
+    Each rule finds its matches separately, from left to right, without overlap. Of matches of several rules that
+    overlap, the one that begins first wins; if they begin at the same place, the one whose rule is listed first. The
+    others are dropped.
     """
 
     def __init__(self, rules: Iterable[SpanRule]) -> None:
@@ -135,7 +136,7 @@ class SpanFinder:
             raise ValueError(f"token {twice[0]!r} belongs to two spans; each must have its own")
 
     def find_text(self, text: str) -> list[tuple[int, int, int]]:
-        """Returns the spans of one text as (start, stop, number of the rule), in characters: the slow twin of `cut`.
+        """Returns the spans of one text as (start, stop, number of the rule), in characters; the slow twin of `cut`.
 
         Raises:
           TimeoutError: if an expression takes too long.
@@ -159,7 +160,7 @@ class SpanFinder:
         return taken
 
     def cut(self, rows: Ragged) -> CutText | None:
-        """Cuts rows of valid UTF-8 at their spans; None where there is none and nothing is rejected."""
+        """Cuts rows of valid UTF-8 at their spans; returns None if there is none and nothing is rejected."""
         found, rejected = [np.empty((0, 3), np.int64)], np.zeros(rows.n_rows, np.bool_)
         for number, rule in enumerate(self.rules):
             if rule.regex is not None:
@@ -212,7 +213,7 @@ class SpanFinder:
 
     @staticmethod
     def _find_regex(rows: Ragged, rule: SpanRule, rejected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Returns the matches of an expression, int64[n, 3]; notes documents that take too long."""
+        """Returns the matches of an expression, int64[n, 3]; marks documents that take too long in `rejected`."""
         found: list[npt.NDArray[np.int64]] = [np.empty((0, 3), np.int64)]
         for row in np.flatnonzero((np.diff(rows.offsets) > 0) & ~rejected).tolist():
             data = rows.values[rows.offsets[row] : rows.offsets[row + 1]]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What text steps know of characters, in one version of Unicode whatever the Python, lowered to arrays.
+"""The character tables of text steps, in one version of Unicode, whatever the Python version.
 
-`UNICODE_VERSION` says which. What Unicode has once decided about normal forms and case folding it never changes, so
-Python's `unicodedata`, of an older version, gives the same answers on all characters that it knows.
+`UNICODE_VERSION` says which. Unicode never changes the normal forms and case folding of a character, so Python's
+`unicodedata`, of an older version, gives the same results on all characters that it knows.
 """
 
 import functools
@@ -22,7 +22,7 @@ UNICODE_VERSION = data.TEXT_VERSION
 PYTHON_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000").union(
     map(chr, range(0x2000, 0x200B))
 )
-"""What `str.isspace`, `str.strip` and `\\s` of `re` take for white space: Unicode's, and four separators of files."""
+"""The white space of `str.isspace`, `str.strip` and `\\s` of `re`: Unicode's, and four separators of files."""
 
 SPACES = PYTHON_SPACES - frozenset("\x1c\x1d\x1e\x1f")
 """Unicode's White_Space."""
@@ -44,14 +44,14 @@ def table_of(characters: frozenset[str]) -> npt.NDArray[np.bool_]:
 
 @functools.cache
 def canonical() -> dict[int, str]:
-    """Returns the full canonical decompositions, Hangul left out."""
+    """Returns the full canonical decompositions, except for Hangul."""
     return unicode_tables.decompositions() | data.texts("text/canonical")
 
 
 @functools.cache
 def combining() -> npt.NDArray[np.uint8]:
     """Returns the canonical combining classes, uint8[0x110000]."""
-    # No character has a class in both.
+    # No character has a class in both tables.
     return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
 
 
@@ -66,26 +66,26 @@ def normal_form(compatible: bool, composes: bool) -> NormalForm:
 
 
 def canonical_additions() -> dict[int, str]:
-    """Returns the canonical decompositions that HF tokenizers does not know yet."""
+    """Returns the canonical decompositions that are newer than the Unicode version of HF tokenizers."""
     return data.texts("text/canonical")
 
 
 @functools.cache
 def case_folds() -> dict[int, str]:
-    """Returns the full default case folding: code point -> text, where it changes something."""
+    """Returns the full default case folding: code point -> text, for characters that it changes."""
     folds = unicode_tables.lowercase() | data.texts("text/case_folds")
     return {c: text for c, text in folds.items() if text != chr(c)}
 
 
 @functools.cache
 def digit_values() -> dict[int, str]:
-    """Returns the decimal digits of all scripts but ASCII's: code point -> its ASCII digit."""
+    """Returns code point -> ASCII digit, for the decimal digits of all scripts except ASCII's."""
     zeros = np.flatnonzero(members("zeros")).tolist()
     return {zero + i: str(i) for zero in zeros if zero != ord("0") for i in range(10)}
 
 
 @functools.cache
 def emoji_names() -> dict[str, str]:
-    """Returns the Unicode names of pictographs and emoji modifiers: character -> name."""
+    """Returns character -> Unicode name, for pictographs and emoji modifiers."""
     characters = map(chr, data.array("text/emoji").tolist())
     return dict(zip(characters, data.names("text/emoji_names"), strict=True))

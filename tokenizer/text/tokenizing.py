@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TextTokenizer`: a tokenizer with what happens to text before it, spans first, then steps."""
+"""`TextTokenizer`: a tokenizer, with the preparation of text before it: spans first, then steps."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,24 +23,24 @@ from tokenizer.text.spans import CutText, SpanFinder, SpanRule
 
 
 class PreparedText(NamedTuple):
-    """Documents that spans have been cut from and steps have been applied to."""
+    """Documents that were cut at spans, and to which steps were applied."""
 
     rows: Ragged
-    """Documents, or parts of them where `cut` is given."""
+    """The documents, or their parts if `cut` is given."""
     cut: CutText | None
-    """Where documents were cut; its rows are those before the steps. None where there was no span."""
+    """Where documents were cut; its rows are those before the steps. None if there was no span."""
     reports: list[StepReport]
     n_spans: Mapping[str, int]
-    """How many spans became each token."""
+    """Token -> how many spans became it."""
     rejected: npt.NDArray[np.bool_]
-    """bool[n_documents]: those that a step or a span gave up; they are empty."""
+    """bool[n_documents]: those that a step or a span rule gave up on; they are empty."""
 
     def texts(self) -> pa.LargeStringArray:
-        """Returns the rows as a text column: what words are counted of."""
+        """Returns the rows as a text column, for counting words."""
         return self._column(self.rows.offsets)
 
     def documents(self) -> pa.LargeStringArray:
-        """Returns a text for each document: what is left of it without its spans."""
+        """Returns the text of each document without its spans."""
         return self._column(self.rows.offsets if self.cut is None else self.rows.offsets[self.cut.documents])
 
     def _column(self, offsets: npt.NDArray[np.int64]) -> pa.LargeStringArray:
@@ -48,21 +48,21 @@ class PreparedText(NamedTuple):
 
 
 class EncodedText(NamedTuple):
-    """What `TextTokenizer.encode_arrow` returns."""
+    """The result of `TextTokenizer.encode_arrow`."""
 
     ids: pa.LargeListArray
-    """One row of int32 ids per text; null for null and for what was rejected."""
+    """One row of int32 ids per text; null for null and for rejected texts."""
     sources: pa.LargeListArray | None
-    """One row of texts per text, those of its spans in order, null for rules that do not keep them; None where no
-    rule does."""
+    """For each text, the texts of its spans in order, null for rules that do not keep them; None if no rule keeps
+    them."""
     prepared: PreparedText
 
 
 class TextTokenizer:
-    """A tokenizer, the spans that become tokens of their own, and the steps that text goes through.
+    """A tokenizer, the spans that become tokens, and the steps that text goes through before it is tokenized.
 
-    Spans are found in the text as it is. What lies between them goes through the steps, then through the tokenizer,
-    each part by itself, as text beside an added token does. May be used by several threads, as `Tokenizer` may.
+    Spans are found in the raw text. Each part between them goes through the steps and the tokenizer by itself, like
+    text next to an added token. Several threads may use it, as with `Tokenizer`.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class TextTokenizer:
         normalize: Iterable[str | Mapping[str, Any] | TextStep] = (),
         spans: Iterable[SpanRule | Mapping[str, Any]] = (),
     ) -> None:
-        """Puts them together.
+        """Puts a tokenizer, steps and spans together.
 
         Args:
-          tokenizer: tokens of spans that it does not have get the next free ids, in the order of the rules; see
-            `tokenizer` for the one that has them.
+          tokenizer: the tokenizer. Tokens of spans that it does not have get the next free ids, in the order of the
+            rules; the attribute `tokenizer` has them.
           normalize: steps, in order; see `TextChain`.
           spans: rules, in order; see `SpanFinder`.
 
         Raises:
-          ValueError: if one of them is not what it must be, or a token has a function in the tokenizer already.
+          ValueError: if a step or a rule is invalid, or a token has a function in the tokenizer already.
         """
         self.chain = TextChain(parse_steps(normalize))
         self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule.from_config(rule) for rule in spans)
@@ -95,17 +95,18 @@ class TextTokenizer:
 
     @classmethod
     def for_clip(cls, tokenizer: Tokenizer) -> "TextTokenizer":
-        """Returns CLIP's tokenizer with the clean-up of OpenAI's code in place of that of HF's: ftfy, HTML, lower-case.
+        """Returns CLIP's tokenizer with the clean-up of OpenAI's code instead of HF's: ftfy, HTML, lower-case.
 
-        Source: OpenAI CLIP `simple_tokenizer.py`; the same ids but for what tests/tokenizer/text/test_clip.py lists.
+        Source: OpenAI CLIP `simple_tokenizer.py`; the same ids, except for what tests/tokenizer/text/test_clip.py
+          lists.
 
         Args:
-          tokenizer: CLIP's, from its gzip of merges or any other of its files.
+          tokenizer: CLIP's tokenizer, from its gzip of merges or any other of its files.
         """
         return cls(tokenizer.replace(normalizer=None), normalize=["clip"])
 
     def prepare(self, texts: Any) -> PreparedText:
-        """Finds spans in a text column and applies the steps to what lies between.
+        """Finds spans in a text column, and applies the steps to the text between them.
 
         Raises:
           TypeError: if `texts` is not a text column.
@@ -113,7 +114,7 @@ class TextTokenizer:
         return self.prepare_rows(text_rows(texts), self.chain.apply_rows)
 
     def prepare_rows(self, rows: Ragged, apply: Callable[..., ChainResult]) -> PreparedText:
-        """Finds spans in rows and applies steps to what lies between; `apply` is as `TextChain.apply_rows`."""
+        """Finds spans in rows, and applies steps to the text between them; `apply` is like `TextChain.apply_rows`."""
         cut = self.finder.cut(rows) if self.finder.rules else None
         if cut is None:
             result = apply(rows)
@@ -146,7 +147,7 @@ class TextTokenizer:
     def encode_prepared(
         self, prepared: PreparedText, tally: Tally | None = None, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
-        """Encodes what `prepare` returned as `Tokenizer.encode_bare` does; null where `nulls` is true."""
+        """Encodes the result of `prepare` like `Tokenizer.encode_bare`; null where `nulls` is true."""
         cut = prepared.cut
         segments = None
         if cut is not None:
@@ -155,7 +156,7 @@ class TextTokenizer:
         return self.tokenizer.encode_segments(segments or prepared.rows, tally, nulls)
 
     def sources(self, texts: Any, prepared: PreparedText) -> pa.LargeListArray | None:
-        """Returns the texts of spans, one row for each of `texts`, which `prepared` was made of; see `EncodedText`."""
+        """Returns the texts of spans, a row for each of `texts`, from which `prepared` was made; see `EncodedText`."""
         rows = text_rows(texts)
         if not any(rule.keep_source for rule in self.finder.rules):
             return None
@@ -171,7 +172,7 @@ class TextTokenizer:
         return pa.LargeListArray.from_arrays(pa.array(n_before), string_array(values, offsets, pa.array(is_dropped)))
 
     def encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text with everything an `Encoding` has; offsets are characters of the text as it was given.
+        """Encodes one text to an `Encoding` with all fields; offsets are characters of the original text.
 
         Raises:
           TimeoutError: if an expression takes too long.
@@ -191,15 +192,15 @@ class TextTokenizer:
         return self.tokenizer.encode_aligned(parts, add_special_tokens)
 
     def decode(self, ids: Sequence[int], sources: Sequence[str | None] = (), skip_special_tokens: bool = True) -> str:
-        """Decodes a row of ids; spans become their sources, those without one their token or nothing.
+        """Decodes a row of ids; spans become their sources, those without a source their token or nothing.
 
-        Where tokens hold all white space, as those of byte-level BPE do, this gives back what was tokenized. Where they
-        do not, as in WordPiece, a space stands on both sides of a span.
+        If tokens include all white space, as in byte-level BPE, this gives back the text that was tokenized. If they do
+        not, as in WordPiece, there is a space on both sides of a span.
 
         Args:
           ids: the row.
           sources: the texts of its spans, in order; may be shorter.
-          skip_special_tokens: whether tokens without a text are left out, spans without a source among them.
+          skip_special_tokens: whether to leave out special tokens, including spans without a source.
         """
         texts = iter(sources)
         joint = " " if _loses_spaces(self.tokenizer) else ""
@@ -219,7 +220,7 @@ class TextTokenizer:
         return joint.join(part for part in parts if part)
 
     def _decode_chunk(self, ids: list[int], begins: bool, skip_special_tokens: bool) -> str:
-        """Decodes ids; those that do not begin a text without what a decoder does at the beginning of one."""
+        """Decodes ids; unless `begins`, without what a decoder does at the beginning of a text."""
         if begins:
             return self.tokenizer.decode(ids, skip_special_tokens)
         before = self.tokenizer.decode(ids[:1], skip_special_tokens)
@@ -227,7 +228,7 @@ class TextTokenizer:
 
 
 def _loses_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether white space at the ends of a text is not in its tokens: then decoding puts a space beside a span."""
+    """Whether tokens do not include white space at the ends of a text; then decoding puts spaces around a span."""
     return (
         tokenizer.decoder is None
         or isinstance(tokenizer.decoder, decoders.WordPiece)
@@ -237,7 +238,7 @@ def _loses_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def check_span_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> None:
-    """Raises ValueError if a token has a function in a tokenizer: unknown token, padding, a place in its template."""
+    """Raises ValueError if a token has a function in a tokenizer: as unknown token, padding, or in its template."""
     taken = (
         {tokenizer.id_to_token(tokenizer.unk_token_id): "the unknown token"}
         if tokenizer.unk_token_id is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White space: collapsed, stripped, line breaks kept or not."""
+"""`Whitespace`: collapses and strips white space, and keeps line breaks or not."""
 
 import dataclasses
 import functools
@@ -22,23 +22,23 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 @dataclasses.dataclass(frozen=True)
 class Whitespace(EditingStep):
-    """Puts white space in order.
+    """Collapses and strips white space.
 
-    A run of white space inside a text becomes one space. Where it holds line breaks (U+000A, U+000D, the two together,
-    U+0085, U+2028, U+2029) `newlines` says what it becomes: as all other runs one space; its line breaks, as U+000A,
-    and nothing else; or those, but at most two, so that paragraphs stay apart.
+    A run of white space inside a text becomes one space. If it has line breaks (U+000A, U+000D, the two together,
+    U+0085, U+2028, U+2029), `newlines` says what it becomes: one space, like all other runs; only its line breaks, as
+    U+000A; or these, but at most two, so that paragraphs stay apart.
     """
 
     name = "whitespace"
     texts = ("", " ", "\n", "\n\n")
 
     collapse: bool = True
-    """Without it runs stay as they are, and only `strip` does something."""
+    """Whether to collapse runs; without it only `strip` has an effect."""
     strip: bool = True
-    """Removes white space at both ends of a document."""
+    """Whether to remove white space at both ends of a document."""
     newlines: Newlines = "keep"
     python: bool = False
-    """Takes U+001C to U+001F for white space too, as Python does, and CLIP's clean-up in it."""
+    """Whether U+001C to U+001F are white space too, as in Python, and so in CLIP's clean-up."""
 
     def __post_init__(self) -> None:
         if self.newlines not in ("space", "keep", "paragraphs"):
@@ -49,7 +49,7 @@ class Whitespace(EditingStep):
         return tables.PYTHON_SPACES if self.python else tables.SPACES
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns what the step does to one text; see `TextStep`."""
+        """Returns the edits of one text; see `TextStep`."""
         edits: list[Edit] = []
         for run in re.finditer(f"[{''.join(sorted(self._spaces))}]+", text):
             start, stop = run.span()
@@ -67,7 +67,7 @@ class Whitespace(EditingStep):
             return [Edit(start, start + len(run), "\n\n")]
         edits, at = [], 0
         for found in breaks:
-            # Of a carriage return and a line feed the first goes and the second stays.
+            # If a carriage return and a line feed follow each other, only the line feed stays.
             begin = found.end() - 1
             edits += [Edit(start + at, start + begin, "")] if at < begin else []
             edits += [Edit(start + begin, start + begin + 1, "\n")] if run[begin] != "\n" else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accents: found, and the words that lose them.
+"""Finds accents, and the words that lose them.
 
 Its slow twin is `tokenizer.text.accents.StripAccents.edits`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -11,7 +11,7 @@ from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
 from tokenizer.text.kernels.edit_lists import add_edit
 
 MARK, LATIN = 1, 2
-"""What a character is: one that goes where its base is to lose accents; a base of the Latin script."""
+"""Kinds of characters: a mark, which is removed if its base loses accents; a base of the Latin script."""
 
 _PRIME = np.uint64(0x100000001B3)
 
@@ -23,13 +23,13 @@ def find_accents(data, offsets, kinds, texts, steps, only_latin, edits):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       kinds: uint8[0x110000], MARK, LATIN or neither.
-      texts: int32[0x110000], number of the text that takes the place of a character, 0 where it stays; text 0 is empty.
-      steps: uint8[256]: bytes of the character, by its first byte, where all that begin so stay and are not Latin.
+      texts: int32[0x110000], number of the text that replaces a character, 0 if it stays; text 0 is empty.
+      steps: uint8[256]: bytes of a character, by its first byte, if all that begin so stay and are not Latin; else 0.
       only_latin: whether marks stay after bases of other scripts.
-      edits: int64[room, 3], filled as far as it reaches.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -68,11 +68,11 @@ def find_edited_words(data, offsets, edits, is_word, words):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       edits: int64[n_edits, 3], in order.
-      is_word: bool[0x110000], what words are made of.
+      is_word: bool[0x110000], the characters of words.
       words: int64[n_edits, 2], filled: where they start and stop.
 
     Returns:
-      How many there are.
+      The number of words.
     """
     n = 0
     row = 0
@@ -113,7 +113,7 @@ def _hash(data, start, stop):
 
 @kernel
 def index_words(words, word_offsets, slots):
-    """Makes a hash table of different words.
+    """Makes a hash table of distinct words.
 
     Args:
       words, word_offsets: uint8[n] and int64[n_words + 1].
@@ -133,8 +133,8 @@ def count_listed_words(data, offsets, is_word, words, word_offsets, slots, longe
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      is_word: bool[0x110000], what words are made of.
-      words, word_offsets, slots: see `index_words`; longest: bytes of the longest of them.
+      is_word: bool[0x110000], the characters of words.
+      words, word_offsets, slots: see `index_words`; longest: the number of bytes of the longest.
       counts: int64[n_words], added to.
     """
     mask = slots.size - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that a slow step may change, found fast: all others it need not see.
+"""Finds the rows that a slow step may change, so that it need not look at the others.
 
 Its slow twin is in `tests/tokenizer/text/test_candidates.py`.
 """
@@ -16,12 +16,12 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 @kernel
 def find_pairs(data, offsets, first, second, found):
-    """Finds rows in which a byte stands before one of a set.
+    """Finds rows in which a byte is followed by one of a set.
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
       first: the byte, of ASCII; second: bool[256].
-      found: bool[n_rows], changed: set where there is one.
+      found: bool[n_rows], changed: set for rows with one.
     """
     for row in range(found.size):
         i = offsets[row]
@@ -36,7 +36,7 @@ def find_pairs(data, offsets, first, second, found):
 
 @intrinsic
 def _first_bytes(typingctx, array, index, prints):
-    """Returns a mask of the 64 bytes at an index: where characters begin, with `prints` not those of printing ASCII."""
+    """Returns a mask of the 64 bytes at an index: where characters begin, without printing ASCII if `prints`."""
 
     def codegen(context, builder, signature, args):
         block = ir.VectorType(ir.IntType(8), 64)
@@ -48,7 +48,7 @@ def _first_bytes(typingctx, array, index, prints):
         address = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
         text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
         begins = builder.icmp_signed(">=", text, every(0xC0))
-        # From 0xC0 up and over to below 0x20, and U+007F.
+        # First bytes from 0xC0 on, ASCII below 0x20, and U+007F.
         others = builder.icmp_unsigned("<", builder.add(text, every(0x40)), every(0x60))
         others = builder.or_(others, builder.icmp_unsigned("==", text, every(0x7F)))
         masks = [builder.bitcast(mask, ir.IntType(64)) for mask in (others, begins)]
@@ -59,20 +59,20 @@ def _first_bytes(typingctx, array, index, prints):
 
 @kernel
 def find_characters(data, offsets, wanted, firsts, prints, found):
-    """Finds rows that hold one of a set of characters.
+    """Finds rows that contain one of a set of characters.
 
     Args:
       data: uint8[n], of which rows are valid UTF-8; offsets: int64[n_rows + 1] into it.
       wanted: bool[0x110000].
       firsts: bool[256]: whether a character that begins with this byte may be wanted.
       prints: whether none of the printing characters of ASCII is wanted.
-      found: bool[n_rows], changed: set where there is one.
+      found: bool[n_rows], changed: set for rows with one.
     """
     row = 0
     end = offsets[found.size]
     i = offsets[0]
     while i < end:
-        # The text as a whole, whatever rows it has; where a block would reach beyond the array, byte by byte.
+        # In blocks over all rows together; byte by byte where a block would reach beyond the array.
         n = 64 if i + 64 <= data.size else 1
         mask = _first_bytes(data, i, prints) if n == 64 else np.uint64((data[i] & 0xC0) != 0x80)
         block = i

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits found in rows of text, applied: most text steps find edits with a kernel of their own and share this one.
+"""Applies edits to rows of text: most text steps have their own kernel to find edits, and share this one.
 
 Its slow twin is `tokenizer.text.base.TextStep.edits`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -12,12 +12,12 @@ from tokenizer.kernels.utf8 import copy_bytes
 
 @kernel_part
 def add_edit(edits, n, start, stop, text):
-    """Notes an edit if there is room; returns how many there are.
+    """Adds an edit if there is room; returns how many edits there are, with this one.
 
     Args:
       edits: int64[room, 3], `start, stop, text` in rows.
-      n: how many there are already.
-      start, stop: bytes that go; text: number of the text that takes their place.
+      n: the number of edits before.
+      start, stop: the bytes that are removed; text: number of the text that replaces them.
     """
     if n < edits.shape[0]:
         edits[n, 0] = start
@@ -32,13 +32,13 @@ def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      edits: int64[n_edits, 3], in order, without overlap; see `add_edit`. None reaches over the end of a row, and
-        insertions are not at the ends of rows.
+      edits: int64[n_edits, 3], in order, without overlap; see `add_edit`. None reaches beyond a row, and insertions are
+        not at the ends of rows.
       pool, pool_offsets: uint8[m] and int64[n_texts + 1], the new texts.
       out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
 
     Returns:
-      Characters replaced or removed, and those put in where nothing was.
+      The number of characters replaced or removed, and of characters inserted without replacing any.
     """
     changed = 0
     o = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emoji as whole grapheme clusters: families, flags, skin tones, keycaps.
+"""Finds emoji as whole grapheme clusters: families, flags, skin tones, keycaps.
 
 Its slow twin is `tokenizer.text.emoji.Emoji.edits`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -12,11 +12,11 @@ from tokenizer.text.kernels.edit_lists import add_edit
 from tokenizer.text.kernels.runs import is_member_before
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
-"""Bits of what a character is: an extended pictograph; an emoji by itself; a regional indicator; what joins the
+"""Bits for the roles of a character: an extended pictograph; an emoji by itself; a regional indicator; joined to the
 character before it; U+200D; U+FE0F; U+FE0E; a skin tone."""
 
 UNITS, ISOLATE = 0, 1
-"""What `find_emoji` notes: the units themselves, or the places where a space must be put."""
+"""The result of `find_emoji`: the units themselves, or the places where a space must be inserted."""
 SPACE = 1
 _KEYCAP = 0x20E3
 
@@ -28,7 +28,7 @@ def _is_keycap_base(byte):
 
 @kernel_part
 def _past_extenders(data, i, end, classes, joins):
-    """Returns where the characters end that join the one before; with `joins`, pictographs after U+200D among them."""
+    """Returns where the characters joined to the one before end; with `joins`, also pictographs after U+200D."""
     after_joiner = False
     while i < end and data[i] >= 128:
         code_point, following = decode_utf8(data, i)
@@ -42,7 +42,7 @@ def _past_extenders(data, i, end, classes, joins):
 
 @kernel_part
 def unit_end(data, i, end, classes):
-    """Returns where the emoji ends that begins at the character at `i`, -1 where none does."""
+    """Returns where the emoji that begins with the character at `i` ends, -1 if none begins there."""
     if data[i] < 128:
         if not _is_keycap_base(data[i]) or i + 1 >= end or data[i + 1] < 128:
             return -1
@@ -70,14 +70,14 @@ def find_emoji(data, offsets, classes, is_space, steps, mode, edits):
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      classes: uint8[0x110000], the bits above; is_space: bool[0x110000], beside which no space is needed.
-      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so begins or ends an emoji;
-        else 0.
+      classes: uint8[0x110000], the bits above; is_space: bool[0x110000], next to which no space is needed.
+      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so begins or ends an emoji; else
+        0.
       mode: UNITS or ISOLATE.
-      edits: int64[room, 3], filled as far as it reaches.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -97,7 +97,7 @@ def find_emoji(data, offsets, classes, is_space, steps, mode, edits):
                 i += step
                 continue
             start = i
-            # A keycap shows by what follows its digit.
+            # A keycap is recognized by the characters after its digit.
             stop = np.int64(-1)
             if i > last and _is_keycap_base(data[i - 1]):
                 stop = unit_end(data, i - 1, end, classes)

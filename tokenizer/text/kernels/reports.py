@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports of text steps count: characters, and rows that are not what they were.
+"""Counts for the reports of text steps: characters, and rows that have changed.
 
 Its slow twin is `tokenizer.text.base.n_changed`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -19,7 +19,7 @@ def count_characters(data, start, stop):
     i = start
     while i + 8 <= stop:
         eight = load_u64(data, i)
-        # Bytes that go on a character have the highest bit set and the next one not.
+        # Bytes that continue a character have the highest bit set, and the next one not.
         following = eight & ~(eight << np.uint64(1)) & HIGH_BITS
         n -= np.int64(((following >> _SEVEN) * EACH_BYTE) >> _FIFTY_SIX)
         i += 8
@@ -35,7 +35,7 @@ def compare_rows(before, before_offsets, after, after_offsets, changed):
 
     Args:
       before, before_offsets: uint8[n] and int64[n_rows + 1]; after: uint8[m]; after_offsets: int64[n_rows + 1].
-      changed: bool[n_rows], added to: True where they differ.
+      changed: bool[n_rows], added to: set to True for rows that differ.
     """
     for row in range(changed.size):
         start, stop = before_offsets[row], before_offsets[row + 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Characters that are repeated, and characters that are to stand alone.
+"""Finds repeated characters, and digits that must be isolated.
 
 Its slow twins are `tokenizer.text.runs.RepeatedPunctuation.edits` and `tokenizer.text.runs.IsolateDigits.edits`;
 `tests/tokenizer/text/test_steps.py` compares them.
@@ -39,11 +39,11 @@ def find_repeated(data, offsets, counted, most, whole, edits):
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       counted: bool[0x110000], the characters to look at.
       most: 1 or more.
-      whole: whether the edit is the whole run, or what is too much of it.
-      edits: int64[room, 3], filled as far as it reaches.
+      whole: whether an edit covers the whole run, or only what exceeds `most`.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -52,7 +52,7 @@ def find_repeated(data, offsets, counted, most, whole, edits):
         while i < end:
             if i + 9 <= end:
                 eight = load_u64(data, i)
-                # 0x80 in bytes that are equal to the next one, or above, or not ASCII: all others begin no run.
+                # 0x80 in bytes that may equal the next one, or are not ASCII: all others begin no run.
                 look = (zero_bytes(eight ^ load_u64(data, i + 1)) | eight) & HIGH_BITS
                 if look == np.uint64(0):
                     i += 8
@@ -73,18 +73,18 @@ def find_repeated(data, offsets, counted, most, whole, edits):
 
 @kernel
 def find_isolated(data, offsets, isolated, is_space, steps, each, edits):
-    """Finds where spaces must be put so that digits stand alone.
+    """Finds where spaces must be inserted to isolate digits.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       isolated: bool[0x110000], the digits; those of ASCII must be among them.
-      is_space: bool[0x110000], beside which no space is needed.
-      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is a digit; else 0.
-      each: whether digits stand apart from one another, too.
-      edits: int64[room, 3], filled as far as it reaches.
+      is_space: bool[0x110000], next to which no space is needed.
+      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is a digit; else 0.
+      each: whether digits are separated from one another, too.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where units of scripts that are written without spaces begin.
+"""Finds where units begin in scripts that are written without spaces.
 
 Its slow twin is `tokenizer.text.segments.Segment.edits`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -11,7 +11,7 @@ from tokenizer.kernels.utf8 import decode_utf8, past_ascii
 from tokenizer.text.kernels.edit_lists import add_edit
 
 OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
-"""Kinds of characters. Those of kana stand together with their like, those of the last two each for itself."""
+"""Kinds of characters. Runs of one kind of kana stay together; characters of the last two kinds are separated."""
 
 SPACE = 1
 """Number of the text that edits put in."""
@@ -19,18 +19,18 @@ SPACE = 1
 
 @kernel
 def find_segments(data, offsets, kinds, joins, leads, is_space, edits):
-    """Finds where spaces must be put so that units stand apart.
+    """Finds where spaces must be inserted to separate units.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       kinds: uint8[0x110000]; ASCII is OTHER.
       joins: bool[0x110000], characters that belong to the one before them.
       leads: bool[0x110000], characters that belong to the one after them.
-      is_space: bool[0x110000], beside which no space is needed.
-      edits: int64[room, 3], filled as far as it reaches.
+      is_space: bool[0x110000], next to which no space is needed.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -53,7 +53,7 @@ def find_segments(data, offsets, kinds, joins, leads, is_space, edits):
                 code_point, following = decode_utf8(data, i)
             kind = np.int64(kinds[code_point])
             if joins[code_point] and i > start and not is_space[before]:
-                # Of the same kind as what it belongs to.
+                # It has the kind of the character that it belongs to.
                 kind = kind_before
             elif (
                 i > start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans found in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and which of them win.
+"""Finds spans in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and selects among them.
 
 Its slow twin is in `tests/tokenizer/text/test_spans.py`.
 """
@@ -12,8 +12,8 @@ from tokenizer.kernels.utf8 import next_character
 from tokenizer.text.kernels.edit_lists import add_edit
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
-"""Bits of what a byte may be: of the local part of an address, of a label of its domain, a letter of ASCII; of a URL,
-and at its end."""
+"""Bits for where a byte may occur: in the local part of an address, in a label of its domain; an ASCII letter; in a
+URL; at the end of a URL."""
 
 
 @kernel
@@ -22,12 +22,12 @@ def find_numbers(data, offsets, digits, steps, edits):
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      digits: bool[0x110000], those of ASCII among them.
-      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is a digit; else 0.
-      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+      digits: bool[0x110000], including those of ASCII.
+      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is a digit; else 0.
+      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
 
     Returns:
-      How many there are.
+      The number of spans, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -57,7 +57,7 @@ def find_numbers(data, offsets, digits, steps, edits):
 
 @kernel_part
 def _past_scheme(data, i, end):
-    """Returns where `http://`, `https://`, `ftp://` or `www.` ends that begins at `i`, in any case; else -1."""
+    """Returns where the `http://`, `https://`, `ftp://` or `www.` at `i`, in any case, ends; -1 if there is none."""
     first = data[i] | 0x20
     if first == 0x77:
         is_www = i + 4 <= end and data[i + 1] | 0x20 == 0x77 and data[i + 2] | 0x20 == 0x77 and data[i + 3] == 0x2E
@@ -84,10 +84,10 @@ def find_urls(data, offsets, bytes_are, edits):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       bytes_are: uint8[256], bits above.
-      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
 
     Returns:
-      How many there are.
+      The number of spans, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -122,10 +122,10 @@ def find_emails(data, offsets, bytes_are, edits):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       bytes_are: uint8[256], bits above.
-      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
 
     Returns:
-      How many there are.
+      The number of spans, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -169,12 +169,12 @@ def find_runs(data, offsets, members, steps, least, edits):
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       members: bool[0x110000].
-      steps: uint8[256]: bytes of the character, by its first byte, ASCII too, where none that begins so is a member.
-      least: characters.
-      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too; else 0.
+      least: the least number of characters.
+      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
 
     Returns:
-      How many there are.
+      The number of spans, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -202,17 +202,17 @@ def find_runs(data, offsets, members, steps, least, edits):
 
 @kernel
 def find_literal(data, offsets, literal, edits):
-    """Finds a text, from the left, none overlapping another.
+    """Finds the occurrences of a text from the left, without overlaps.
 
-    Time is bytes times the length of the literal at worst.
+    Time is at worst bytes times the length of the literal.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       literal: uint8[1 or more].
-      edits: int64[room, 3], filled as far as it reaches: start, stop, 0.
+      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
 
     Returns:
-      How many there are.
+      The number of spans, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -235,7 +235,7 @@ def find_literal(data, offsets, literal, edits):
 
 @kernel
 def select_leftmost(spans, taken):
-    """Takes spans that do not overlap one taken before.
+    """Takes the spans, in order, that do not overlap one taken before.
 
     Args:
       spans: int64[n, 3], ordered by start, then by rule: start, stop, rule.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White space: runs of it put in order, and cut off at the ends of documents.
+"""Collapses runs of white space, and strips it at the ends of documents.
 
 Its slow twin is `tokenizer.text.whitespace.Whitespace.edits`; `tests/tokenizer/text/test_steps.py` compares them.
 """
@@ -12,7 +12,7 @@ from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
 from tokenizer.text.kernels.edit_lists import add_edit
 
 AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
-"""What becomes of line breaks: nothing special; all stay; two at most stay."""
+"""Treatment of line breaks: like other white space; all stay; at most two stay."""
 NOTHING, SPACE, BREAK, TWO_BREAKS = 0, 1, 2, 3
 """Numbers of the texts that edits put in."""
 
@@ -57,7 +57,7 @@ def _collapse(data, start, stop, breaks, edits, n):
     if breaks == PARAGRAPHS and n_breaks > 2:
         return add_edit(edits, n, start, stop, TWO_BREAKS)
     i = start
-    gone = start  # what is from here to `i` goes
+    gone = start  # the text from here to `i` is removed
     while i < stop:
         code_point, following = next_character(data, i)
         if _is_break(code_point) and not (code_point == 0x0D and following < stop and data[following] == 0x0A):
@@ -72,18 +72,18 @@ def _collapse(data, start, stop, breaks, edits, n):
 
 @kernel
 def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, breaks, strip, edits):
-    """Finds the edits that put white space in order.
+    """Finds the edits that collapse and strip white space.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       begins, ends: bool[n_rows], whether a row begins where its document does, and ends where it ends.
       is_space: bool[0x110000].
-      steps: uint8[256]: bytes of the character, by its first byte, where none that begins so is white space; else 0.
-      collapse: whether runs become one; breaks: see above; strip: whether documents lose theirs at both ends.
-      edits: int64[room, 3], filled as far as it reaches.
+      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is white space; else 0.
+      collapse: whether runs are collapsed; breaks: see above; strip: whether both ends of documents are stripped.
+      edits: int64[room, 3], filled with the first `room` edits.
 
     Returns:
-      How many edits there are.
+      The number of edits, which may be more than `room`.
     """
     n = 0
     for row in range(offsets.size - 1):
@@ -100,7 +100,7 @@ def find_whitespace(data, offsets, begins, ends, is_space, steps, collapse, brea
         while collapse and i < tail:
             if i + 8 <= tail:
                 eight = load_u64(data, i)
-                # 0x80 in bytes up to 0x20, in spaces, and in what needs a closer look.
+                # 0x80 in bytes up to 0x20, and in those that need a closer look.
                 low = ~((eight | HIGH_BITS) - _PAST_SPACE) & HIGH_BITS & ~eight
                 space = zero_bytes(eight ^ _SPACES)
                 doubled = space & (space << _EIGHT)
