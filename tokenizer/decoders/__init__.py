@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders: tokens back to text. Under HF's names, equal to HF on every list of tokens."""
+"""Decoders turn tokens back into text. They have HF's names, and HF's results on every list of tokens."""
 
 from tokenizer.decoders.base import Decoder as Decoder
 from tokenizer.decoders.base import TokenTexts as TokenTexts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every decoder is: a list of tokens to text, and where possible one token at a time, for columns."""
+"""`Decoder`, the interface: a list of tokens to text, and, for columns, one token at a time if possible."""
 
 import abc
 from collections.abc import Sequence
@@ -7,26 +7,26 @@ from typing import NamedTuple
 
 
 class TokenTexts(NamedTuple):
-    """What each of some tokens adds to a text."""
+    """The text that each token adds, in UTF-8; the lists are parallel to the tokens."""
 
     first: list[bytes]
-    """At the start of a row."""
+    """The text at the start of a row."""
     later: list[bytes]
-    """Everywhere else."""
+    """The text everywhere else."""
 
 
 class Decoder(abc.ABC):
     """Tokens to text.
 
-    For a decoder that works token by token, a row is the texts of its tokens joined: the first one's `first` text, the
-    others' `later` texts. Where that is not UTF-8, the row is what `decode` says; everywhere else the two are equal.
+    For a decoder that works token by token, the text of a row is the `first` text of its first token and the `later`
+    texts of the others, joined. If that is not UTF-8, `decode` decides; otherwise the two are equal.
 
     Source: HF tokenizers `Decoder`.
     """
 
     @abc.abstractmethod
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes; joined they are its text."""
+        """Returns the pieces of a row of tokens; joined they are its text."""
 
     def decode(self, tokens: Sequence[str]) -> str:
         """Returns the text of a row of tokens."""
@@ -34,11 +34,11 @@ class Decoder(abc.ABC):
 
     @property
     def is_per_token(self) -> bool:
-        """Whether what a token adds depends only on itself and on whether it is the first of its row."""
+        """Whether the text of a token depends only on the token and on whether it is the first of its row."""
         return False
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; `first` when it is the first of its row.
+        """Returns the bytes that one token adds to the text; first: whether it is the first of its row.
 
         Raises:
           ValueError: if the decoder needs whole rows.
@@ -46,21 +46,21 @@ class Decoder(abc.ABC):
         raise ValueError(f"{self!r} does not decode token by token; decode whole rows")
 
     def token_texts(self, tokens: Sequence[str]) -> TokenTexts | None:
-        """Returns what each of the tokens of a vocabulary adds, None where only `decode` gives the right text."""
+        """Returns the texts of the tokens of a vocabulary, None if only `decode` gives the right text."""
         if not self.is_per_token:
             return None
         return TokenTexts(*([self.token_text(t, first=first) for t in tokens] for first in (True, False)))
 
 
 class TokenDecoder(Decoder):
-    """A decoder that turns each token into a text of its own."""
+    """A decoder that turns each token into text independently of the others."""
 
     @abc.abstractmethod
     def text(self, token: str, *, first: bool) -> str:
-        """Returns what one token becomes; `first` when it is the first of its row."""
+        """Returns the text of one token; first: whether it is the first of its row."""
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes; see `Decoder`."""
+        """Returns the pieces of a row of tokens; see `Decoder`."""
         return [self.text(token, first=i == 0) for i, token in enumerate(tokens)]
 
     @property
@@ -69,5 +69,5 @@ class TokenDecoder(Decoder):
         return True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         return self.text(token, first=first).encode()

@@ -9,7 +9,7 @@ from tokenizer.decoders.base import Decoder, TokenTexts
 from tokenizer.models.bpe import BYTE_ALPHABET
 
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
-# HF reads the digits as Rust reads numbers: in either case, and with a sign.
+# HF reads the digits as Rust reads numbers: in upper or lower case, and with a sign.
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2}|[+][0-9A-Fa-f])>")
 
 
@@ -17,7 +17,7 @@ _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2}|[+][0-9A-Fa-f])>")
 class ByteLevel(Decoder):
     """Reads tokens as bytes written in GPT-2's alphabet. A token with any other character is its own UTF-8.
 
-    What is not UTF-8 becomes U+FFFD, one for each longest beginning of a character, as everywhere in Python.
+    Bytes that are not UTF-8 become U+FFFD, one for each longest prefix of a character, as in Python.
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`.
     """
@@ -25,7 +25,7 @@ class ByteLevel(Decoder):
     add_prefix_space: bool = True
     trim_offsets: bool = True
     use_regex: bool = True
-    """All three concern other parts only, and are part of the file."""
+    """All three only matter to other parts; they are kept because the file has them."""
 
     @property
     def is_per_token(self) -> bool:
@@ -33,7 +33,7 @@ class ByteLevel(Decoder):
         return True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         try:
             return bytes([_BYTE_OF[character] for character in token])
         except KeyError:
@@ -46,15 +46,15 @@ class ByteLevel(Decoder):
 
 @dataclasses.dataclass(frozen=True)
 class ByteFallback(Decoder):
-    """Reads tokens like `<0xE2>` as bytes. In a run of them that is not UTF-8 every byte becomes U+FFFD.
+    """Reads tokens like `<0xE2>` as bytes. In a run of them that is not UTF-8, every byte becomes U+FFFD.
 
-    With `keeps_characters` only those do that are part of no character, as in sentencepiece.
+    With `keeps_characters`, only bytes that are part of no character do, as in sentencepiece.
 
     Source: HF tokenizers `decoders/byte_fallback.rs`; sentencepiece `sentencepiece_processor.cc`, `Decode`.
     """
 
     keeps_characters: bool = False
-    """Not part of the file: HF has no such choice."""
+    """Not in the file: HF has no such option."""
 
     @property
     def is_per_token(self) -> bool:
@@ -62,16 +62,16 @@ class ByteFallback(Decoder):
         return True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         match = _BYTE_TOKEN.fullmatch(token)
         return bytes([int(match.group(1), 16)]) if match else token.encode()
 
     def token_texts(self, tokens: Sequence[str]) -> TokenTexts | None:
-        """Returns what each token adds; None if one is empty, since it parts bytes that the joined text does not."""
+        """Returns the texts of tokens; None if one is empty, since that separates bytes, which joined texts do not."""
         return super().token_texts(tokens) if all(tokens) else None
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes: a run of byte tokens that is UTF-8 is one."""
+        """Returns the pieces of a row of tokens: a run of byte tokens that is UTF-8 is one."""
         pieces: list[str] = []
         run = bytearray()
         for token in tokens:
@@ -94,6 +94,6 @@ class ByteFallback(Decoder):
 
 def characters_of(data: bytes | bytearray) -> str:
     """Decodes UTF-8, one U+FFFD for every byte that is not part of a character."""
-    # Python has one for each longest beginning of a character.
+    # Python itself makes one for each longest prefix of a character.
     found = data.decode("utf-8", "surrogateescape")
     return "".join("\ufffd" if "\udc80" <= character <= "\udcff" else character for character in found)

@@ -22,19 +22,19 @@ class Replace(TokenDecoder):
     pattern: str
     content: str
     is_regex: bool = False
-    """`pattern` is a regular expression in the dialect of Oniguruma, else a literal."""
+    """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
         if self.is_regex:
-            compiled(self.pattern)  # says what is wrong with it now, not at the first token
+            compiled(self.pattern)  # raises errors now, not at the first token
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns what one token becomes; see `TokenDecoder`. An empty token matches nothing, as in HF."""
+        """Returns the text of one token; see `TokenDecoder`. As in HF, nothing matches in an empty token."""
         if not token:
             return token
         if self.pattern and not self.is_regex:
             return token.replace(self.pattern, self.content)
-        # Nothing, as a literal, matches everywhere, like an expression.
+        # An empty literal matches everywhere, like an empty expression.
         expression = self.pattern if self.is_regex else re.escape(self.pattern)
         segments = find_segments(expression, token)
         return "".join(self.content if is_match else token[start:stop] for start, stop, is_match in segments)
@@ -44,7 +44,7 @@ class Replace(TokenDecoder):
 class Strip(TokenDecoder):
     """Removes a character from both ends of every token, up to `start` and `stop` times.
 
-    A token that is nothing else becomes empty; HF crashes where `stop` then asks for more.
+    A token of only this character becomes empty; HF crashes if `stop` then asks for more.
 
     Source: HF tokenizers `decoders/strip.rs`.
     """
@@ -61,7 +61,7 @@ class Strip(TokenDecoder):
                 raise ValueError(f"{name} must not be negative, got {n!r}")
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns what one token becomes; see `TokenDecoder`."""
+        """Returns the text of one token; see `TokenDecoder`."""
         n_left = min(self.start, len(token) - len(token.lstrip(self.content)))
         n_right = min(self.stop, len(token) - len(token.rstrip(self.content)))
         return token[n_left : max(0, len(token) - n_right)]
@@ -69,7 +69,7 @@ class Strip(TokenDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Fuse(Decoder):
-    """Joins all tokens, so that what comes next sees the row as one.
+    """Joins all tokens, so that the next decoder gets the row as one.
 
     Source: HF tokenizers `decoders/fuse.rs`.
     """
@@ -80,7 +80,7 @@ class Fuse(Decoder):
         return True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         return token.encode()
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each token of a row adds to its text, for decoders that see whole rows too: to show tokens, not to decode."""
+"""Finds the text that each token of a row adds, for any decoder: for showing tokens, not for decoding."""
 
 import collections.abc
 import re
@@ -10,15 +10,15 @@ from tokenizer.decoders.edits import Fuse, Strip
 from tokenizer.decoders.sequence import Sequence
 
 _HALF = re.compile("[\udc80-\udcff]")
-"""How a byte that is no character by itself is written between the steps, as Python's `surrogateescape` does."""
+"""Between steps, a byte that is no character by itself is written as with Python's `surrogateescape`."""
 
 
 def token_pieces(decoder: Decoder, tokens: collections.abc.Sequence[str]) -> list[bytes]:
     """Returns the bytes that each token of a row adds to its text.
 
-    Joined they are what `decode` returns, except that bytes which add up to no character stay as they are. Two things
-    differ: behind a step that joins tokens, an edit other than `Strip` is made in each token alone; and under `CTC`,
-    which drops tokens, each token is read alone.
+    Joined they are the result of `decode`, except that bytes which form no character stay as they are. There are two
+    differences: after a step that joins tokens, an edit other than `Strip` is applied to each token separately; and
+    with `CTC`, which drops tokens, each token is read separately.
     """
     pieces, is_joined = list(tokens), False
     for step in decoder.flat() if isinstance(decoder, Sequence) else [decoder]:
@@ -44,7 +44,7 @@ def _read(step: Decoder, piece: str, *, first: bool) -> str:
 
 
 def _strip(pieces: list[str], content: str, n: int) -> list[str]:
-    """Removes up to `n` times `content` from the start of a row that its pieces spell together."""
+    """Removes `content` up to `n` times from the start of a row, which may be spread over several pieces."""
     left = []
     for piece in pieces:
         n_here = min(n, len(piece) - len(piece.lstrip(content)))

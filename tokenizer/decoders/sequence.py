@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Sequence`: decoders one after the other, recognised where together they still work token by token."""
+"""`Sequence` of decoders, which knows whether all together still work token by token."""
 
 import collections.abc
 import dataclasses
@@ -18,16 +18,15 @@ class _Steps(NamedTuple):
     edits: list[TokenDecoder]
     reader: ByteFallback | ByteLevel | None
     stripped: bytes
-    """What goes from the start of a row, once; empty for nothing."""
+    """The text that is removed from the start of a row, once; empty for none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sequence(Decoder):
-    """Runs decoders one after the other on what the one before made of the row.
+    """Runs decoders in sequence, each on the result of the one before.
 
-    Works token by token where it is, in this order, edits of single tokens (Replace, Strip, Metaspace, WordPiece), then
-    at most one of ByteFallback and ByteLevel, then Fuse, and then a Strip of one character from the start of the row:
-    Llama 2's.
+    It works token by token if it has, in this order, edits of single tokens (Replace, Strip, Metaspace, WordPiece), at
+    most one of ByteFallback and ByteLevel, Fuse, and a Strip of one character from the start of the row, as Llama 2's.
 
     Source: HF tokenizers `decoders/sequence.rs`.
     """
@@ -35,7 +34,7 @@ class Sequence(Decoder):
     decoders: tuple[Decoder, ...]
 
     def flat(self) -> list[Decoder]:
-        """Returns the decoders in order, those of sequences among them in their place."""
+        """Returns the decoders in order, with nested sequences flattened."""
         return [part for d in self.decoders for part in (d.flat() if isinstance(d, Sequence) else [d])]
 
     @functools.cached_property
@@ -57,7 +56,7 @@ class Sequence(Decoder):
             elif is_one and not stripped and isinstance(decoder, Strip) and (decoder.start, decoder.stop) == (1, 0):
                 stripped = decoder.content.encode()
                 if reader is not None and len(stripped) > 1:
-                    return None  # several tokens may spell the character
+                    return None  # several tokens together may spell the character
             else:
                 return None
         return _Steps(edits, reader, stripped)
@@ -73,16 +72,17 @@ class Sequence(Decoder):
         return steps.reader.token_text(token, first=first) if steps.reader else token.encode()
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         if self._steps is None:
             return super().token_text(token, first=first)
         text = self._unstripped(self._steps, token, first=first)
         return text.removeprefix(self._steps.stripped) if first else text
 
     def token_texts(self, tokens: collections.abc.Sequence[str]) -> TokenTexts | None:
-        """Returns what each token adds; see `Decoder`.
+        """Returns the texts of tokens; see `Decoder`.
 
-        None also if a token is empty where that tells: it parts bytes, or leaves the start of the row to the next.
+        None also if a token is empty and that matters: it separates bytes, or makes the next token the first of the
+          row.
         """
         steps = self._steps
         if steps and (steps.stripped or isinstance(steps.reader, ByteFallback)):
@@ -92,7 +92,7 @@ class Sequence(Decoder):
         return super().token_texts(tokens)
 
     def decode_chain(self, tokens: collections.abc.Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes; see `Decoder`."""
+        """Returns the pieces of a row of tokens; see `Decoder`."""
         pieces = list(tokens)
         for decoder in self.decoders:
             pieces = decoder.decode_chain(pieces)
@@ -106,9 +106,9 @@ def of_sentencepiece(*, has_bytes: bool, adds_prefix: bool, removes_spaces: bool
     """Returns the decoder of sentencepiece's models.
 
     Args:
-      has_bytes: whether byte tokens stand for bytes.
-      adds_prefix: whether normalization puts a "▁" in front, which then goes.
-      removes_spaces: whether it removes extra spaces: then all of those in front of the text go.
+      has_bytes: whether byte tokens become bytes.
+      adds_prefix: whether normalization puts a "▁" in front, which is then removed.
+      removes_spaces: whether normalization removes extra spaces; then all spaces in front of the text are removed.
     """
     steps: list[Decoder] = [Replace("▁", " "), *([ByteFallback()] if has_bytes else []), Fuse()]
     if adds_prefix or removes_spaces:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders for tokens that say where words begin, end, or repeat: `WordPiece`, `BPEDecoder`, `Metaspace`, `CTC`."""
+"""Decoders for tokens that mark words, or that repeat: `WordPiece`, `BPEDecoder`, `Metaspace`, `CTC`."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ def _cleaned(text: str) -> str:
 class WordPiece(TokenDecoder):
     """Joins tokens with spaces, except those that continue a word; optionally closes the gap before punctuation.
 
-    With `byte_tokens`, `<0x00>` to `<0xFF>` stand for bytes, and join what is before them: HF has no such policy.
+    With `byte_tokens`, `<0x00>` to `<0xFF>` become bytes, without a space before them; HF has no such policy.
 
     Source: HF tokenizers `decoders/wordpiece.rs`.
     """
@@ -35,19 +35,19 @@ class WordPiece(TokenDecoder):
     byte_tokens: bool = False
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns what one token becomes, byte tokens aside; see `TokenDecoder`."""
+        """Returns the text of one token that is no byte token; see `TokenDecoder`."""
         if not first:
             token = token.removeprefix(self.prefix) if token.startswith(self.prefix) else f" {token}"
         return _cleaned(token) if self.cleanup else token
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns what one token adds to the text; see `Decoder`."""
+        """Returns the bytes that one token adds to the text; see `Decoder`."""
         if self.byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
             return bytes([int(match.group(1), 16)])
         return self.text(token, first=first).encode()
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes: just one if there may be byte tokens."""
+        """Returns the pieces of a row of tokens: only one if there may be byte tokens."""
         if not self.byte_tokens:
             return super().decode_chain(tokens)
         joined = b"".join(self.token_text(token, first=i == 0) for i, token in enumerate(tokens))
@@ -56,7 +56,7 @@ class WordPiece(TokenDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Metaspace(TokenDecoder):
-    """Writes the visible space as a space again; that of the first token goes where one was put in front.
+    """Turns the visible space back into a space; that of the first token is removed if one was put in front.
 
     Source: HF tokenizers `pre_tokenizers/metaspace.rs`.
     """
@@ -64,7 +64,7 @@ class Metaspace(TokenDecoder):
     replacement: str = "\u2581"
     prepend_scheme: Literal["always", "never", "first"] = "always"
     split: bool = True
-    """Concerns pre-tokenizing only."""
+    """Without effect: HF reads it in pre-tokenizing only."""
 
     def __post_init__(self) -> None:
         if len(self.replacement) != 1:
@@ -73,13 +73,13 @@ class Metaspace(TokenDecoder):
             raise ValueError(f"prepend_scheme must be 'always', 'never' or 'first', got {self.prepend_scheme!r}")
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns what one token becomes; see `TokenDecoder`."""
+        """Returns the text of one token; see `TokenDecoder`."""
         return token.replace(self.replacement, "" if first and self.prepend_scheme != "never" else " ")
 
 
 @dataclasses.dataclass(frozen=True)
 class BPEDecoder(Decoder):
-    """Writes the mark at the end of words as a space, and as nothing in the last token.
+    """Turns the end-of-word suffix into a space, or, in the last token, into nothing.
 
     Source: HF tokenizers `decoders/bpe.rs`.
     """
@@ -87,14 +87,14 @@ class BPEDecoder(Decoder):
     suffix: str = "</w>"
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes; see `Decoder`."""
+        """Returns the pieces of a row of tokens; see `Decoder`."""
         last = len(tokens) - 1
         return [token.replace(self.suffix, "" if i == last else " ") for i, token in enumerate(tokens)]
 
 
 @dataclasses.dataclass(frozen=True)
 class CTC(Decoder):
-    """Drops tokens that repeat the one before, then padding, which is there to keep repetitions apart.
+    """Drops tokens that repeat the one before, then padding, which separates repetitions that are meant.
 
     Source: HF tokenizers `decoders/ctc.rs`.
     """
@@ -103,10 +103,10 @@ class CTC(Decoder):
     word_delimiter_token: str = "|"
     """Becomes a space."""
     cleanup: bool = True
-    """Whether to close the gap before punctuation; without, word delimiters stay too, as in HF."""
+    """Whether to close the gap before punctuation; if not, word delimiters stay too, as in HF."""
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces that a row of tokens becomes; see `Decoder`."""
+        """Returns the pieces of a row of tokens; see `Decoder`."""
         pieces = []
         for token, _ in itertools.groupby(tokens):
             piece = token.replace(self.pad_token, "")

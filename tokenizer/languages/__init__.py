@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages of documents, and what happens to text by its language."""
+"""Identifies the languages of documents, and prepares and tokenizes text by its language."""
 
 from tokenizer.languages.identifying import UNKNOWN as UNKNOWN
 from tokenizer.languages.identifying import Languages as Languages

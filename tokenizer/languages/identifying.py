@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`identify`: the language of each document, by its script where scripts decide, else by a statistical identifier."""
+"""`identify`: finds the language of each document, by its script if that decides, else by a statistical identifier."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
 from tokenizer.ragged import Ragged, text_rows
 
 UNKNOWN = "und"
-"""The code of documents whose language cannot be told."""
+"""The code of documents whose language is undetermined."""
 
 ONE_LANGUAGE = {
     "Hangul": "ko", "Thai": "th", "Lao": "lo", "Khmer": "km", "Myanmar": "my", "Tibetan": "bo", "Greek": "el",
@@ -23,20 +23,20 @@ ONE_LANGUAGE = {
     "Oriya": "or", "Tamil": "ta", "Telugu": "te", "Kannada": "kn", "Malayalam": "ml", "Sinhala": "si", "Thaana": "dv",
     "Cherokee": "chr", "Yi": "ii",
 }  # fmt: skip
-"""Scripts that decide: their one language of any size, or the one that no identifier tells from the others. Han decides
-too: Japanese with `KANA_SHARE` of kana, else Chinese."""
+"""Script that decides -> its one large language, or the one that no identifier distinguishes from the others. Han
+decides too: Japanese with `KANA_SHARE` of kana, else Chinese."""
 
 KANA_SHARE = 0.1
-"""Least share of kana among Han and kana in Japanese."""
+"""The least share of kana among Han and kana in Japanese."""
 
 SECOND_SHARE = 0.2
-"""A document is mixed if this share of its letters is of the second script, or more."""
+"""A document is mixed if at least this share of its letters is of the second script."""
 
 SURE = 0.8
 """A document is mixed if its ends are in two languages, both with this confidence."""
 
 MIXED_BYTES = 256
-"""Shorter documents are not asked for the languages of their ends."""
+"""The ends of shorter documents are not compared."""
 
 SEVERAL_LANGUAGES = {
     "Cyrillic": "ba be bg kk ky mk mn ru sr tg tt uk uz".split(),
@@ -44,8 +44,8 @@ SEVERAL_LANGUAGES = {
     "Devanagari": "gom hi mr ne sa".split(),
     "Bengali": "as bn".split(),
 }
-"""Scripts that do not decide, and the languages that the identifier knows in them. Arabic is not told from its
-dialects, nor Chinese. Latin has all languages of the identifier that stand nowhere here."""
+"""Script that does not decide -> the languages that the identifier knows in it. Arabic and Chinese are not
+distinguished from their dialects. Latin has all languages of the identifier that are not listed here."""
 
 _NOT_LATIN = {"ja", "zh", "wuu", "yue", "arz", "ary", "grc", "hbo", "dz", *ONE_LANGUAGE.values()}
 _NOT_LATIN |= {code for codes in SEVERAL_LANGUAGES.values() for code in codes} - {"ku", "uz"}
@@ -56,10 +56,10 @@ class Languages:
     """The languages of documents."""
 
     codes: pa.DictionaryArray
-    """dictionary<int32, string>[n]: ISO 639 codes, two letters where there are two; `und` where it cannot be told."""
+    """dictionary<int32, string>[n]: ISO 639 codes, of two letters if there is one; `und` if undetermined."""
     confidence: npt.NDArray[np.float32]
-    """float32[n]: share of the letters that are of the script that decided; where it does not decide, times the share
-    of that language among all that are written in it. 0 without letters."""
+    """float32[n]: the share of the letters that are of the first script; if that script does not decide, times the
+    share of the language among all that are written in it. 0 without letters."""
     mixed: npt.NDArray[np.bool_]
     """bool[n]: whether the document is in several languages."""
 
@@ -67,13 +67,13 @@ class Languages:
         return len(self.mixed)
 
     def filter(self, kept: npt.NDArray[np.bool_]) -> "Languages":
-        """Returns the languages of some of the documents."""
+        """Returns the languages of some of the documents; kept: bool[n]."""
         return Languages(self.codes.filter(pa.array(kept)), self.confidence[kept], self.mixed[kept])
 
 
 @functools.cache
 def language_codes() -> tuple[str, ...]:
-    """Returns all codes that `identify` may give, in alphabetical order."""
+    """Returns all codes that `identify` may return, in alphabetical order."""
     return tuple(
         sorted({UNKNOWN, "ja", "zh", *ONE_LANGUAGE.values(), *(c for s in _scripts() for c in languages_of(s))})
     )
@@ -101,14 +101,14 @@ def _allowed_table() -> npt.NDArray[np.bool_]:
 
 
 def identify(texts: Any, threshold: float = 0.5) -> Languages:
-    """Tells the language of each row of a text column; a function of the row alone.
+    """Identifies the language of each row of a text column, which depends only on that row.
 
-    Scripts are counted over the whole row. Where they do not decide, the identifier sees its first 2048 bytes, and,
-    to tell whether it is mixed, both ends.
+    Scripts are counted over the whole row. If they do not decide, the identifier reads its first 2048 bytes, and, to
+    find whether it is mixed, both ends.
 
     Args:
       texts: a text column; null is a row without letters.
-      threshold: rows of less confidence than this are `und`.
+      threshold: rows with less confidence than this are `und`.
 
     Raises:
       TypeError: if `texts` is not a text column.
@@ -145,7 +145,7 @@ def _decided() -> tuple[int, ...]:
 def _guess(
     rows: Ragged, asked: npt.NDArray[np.int64], counts: ScriptCounts
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Returns numbers of codes, shares, and whether both ends are in different languages, for some of the rows."""
+    """Returns numbers of codes, shares, and whether the two ends are in different languages, for the rows `asked`."""
     documents = model.take_rows(rows, asked)
     bounds = np.empty((asked.size, 3), np.int64)
     score_kernels.cut_samples(documents.values, documents.offsets, bounds)

@@ -19,7 +19,7 @@ from tokenizer.text.characters import Lowercase
 from tokenizer.text.forms import NormalForm
 
 _PIECES = 1 << 12
-"""Pieces scored at a time: 142 scores each."""
+"""The most pieces to score at a time: each has 142 scores."""
 
 
 class Model(NamedTuple):
@@ -53,23 +53,23 @@ def load_model() -> Model:
 
 @functools.cache
 def _small_letters() -> npt.NDArray[np.bool_]:
-    """Returns which characters a text in capitals does not have, bool[0x110000]."""
+    """Returns which characters do not occur in a text in capitals, bool[0x110000]."""
     return read_only(
         np.array([chr(c).islower() or (chr(c).istitle() and not chr(c).isupper()) for c in range(0x110000)])
     )
 
 
 class Guesses(NamedTuple):
-    """The likeliest languages of pieces of text."""
+    """The most likely languages of pieces of text."""
 
     classes: npt.NDArray[np.int64]
     """int64[n]: numbers of `Model.classes`."""
     confidence: npt.NDArray[np.float64]
-    """float64[n]: share of all languages that were allowed; equal shares where nothing was found."""
+    """float64[n]: the share among all languages that were allowed; equal shares if no n-gram was found."""
 
 
 def as_seen(rows: Ragged) -> Ragged:
-    """Returns rows as the model was trained on text: in NFC, and in small letters if all letters are capitals."""
+    """Returns rows in the form of the model's training text: NFC, and lower case if all letters are capitals."""
     found = np.empty(rows.n_rows, np.bool_)
     score_kernels.has_any(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), _small_letters(), found)
     capitals = np.flatnonzero(~found)
@@ -92,7 +92,7 @@ def take_rows(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
 
 
 def take_pieces(rows: Ragged, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Returns pieces of the values of rows as rows."""
+    """Returns pieces `starts[k]:stops[k]` of the values of rows, as rows."""
     starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
     values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
     edit_kernels.gather(rows.values, starts, stops, values, offsets)
@@ -130,7 +130,7 @@ def _shares(
     allowed: npt.NDArray[np.bool_],
     classes: tuple[str, ...],
 ) -> npt.NDArray[np.float64]:
-    """Returns scores as shares of one, those of a language with several classes in the first of them."""
+    """Returns scores as shares that add up to one; a language with several classes has its share in the first."""
     scaled = np.where(allowed, scores.astype(np.float64) / np.sqrt(np.maximum(n_bytes, 1))[:, None], -np.inf)
     shares = np.exp(scaled - scaled.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)

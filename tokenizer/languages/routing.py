@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column in several languages, each document by the rule of its own, rows in the order they came."""
+"""Prepares and tokenizes columns in several languages, each document by the rule of its language, in the same order."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ Steps = Sequence[str | Mapping[str, Any] | TextStep]
 
 
 class Router:
-    """Which rule each language takes: its own, else `default`."""
+    """Finds the rule for each language: its own, or else `default`."""
 
     def __init__(self, names: Iterable[str]) -> None:
         """Takes the languages that have a rule.
 
         Raises:
-          ValueError: if one is not a code that `identify` gives, or there is none for `default`.
+          ValueError: if one is not a code that `identify` returns, or `default` is missing.
         """
         self.names = (DEFAULT, *sorted({*names} - {DEFAULT}))
         if unknown := [name for name in self.names[1:] if name not in language_codes()]:
@@ -36,15 +36,15 @@ class Router:
         self._rule_of = np.array([self.names.index(c) if c in self.names else 0 for c in language_codes()], np.int64)
 
     def rules(self, languages: Languages) -> npt.NDArray[np.int64]:
-        """Returns the rule of each document, int64[n], numbers of `names`."""
+        """Returns the rule of each document, int64[n], as numbers in `names`."""
         return self._rule_of[languages.codes.indices.to_numpy(zero_copy_only=False)]
 
 
 class LanguageTextTokenizer(TextTokenizer):
-    """One tokenizer for all languages, steps for each. May be used by several threads.
+    """One tokenizer for all languages, with steps for each. Several threads may use it.
 
-    Languages are told of the raw text, then spans are cut, then what lies between goes through the steps of all
-    languages and those of its own.
+    The language is identified in the raw text. Then text is cut at spans, and the text between them goes through the
+    steps of all languages and those of its own.
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class LanguageTextTokenizer(TextTokenizer):
         spans: Iterable[SpanRule | Mapping[str, Any]] = (),
         threshold: float = 0.5,
     ) -> None:
-        """Puts them together; see `TextTokenizer`.
+        """Puts a tokenizer, steps and spans together; see `TextTokenizer`.
 
         Args:
-          tokenizer: of all languages.
-          rules: steps by language, in place of those of `RULES` where both have one.
-          normalize: steps of all languages, before those.
-          spans: of all languages.
+          tokenizer: the tokenizer for all languages.
+          rules: language -> steps; they replace those of `RULES` for the same language.
+          normalize: steps for all languages, which come before those.
+          spans: span rules for all languages.
           threshold: see `identify`.
 
         Raises:
-          ValueError: if one of them is not what it must be.
+          ValueError: if a step, a rule or a language is invalid.
         """
         super().__init__(tokenizer, normalize=normalize, spans=spans)
         merged = {**RULES, **rules}
@@ -79,7 +79,7 @@ class LanguageTextTokenizer(TextTokenizer):
 
         Args:
           texts: the column.
-          languages: of its rows, if they are known already.
+          languages: the languages of its rows, if they are known already.
         """
         rules = self.router.rules(languages or identify(texts, self.threshold))
         return self.prepare_rows(text_rows(texts), lambda *parts: self._route(rules, *parts))
@@ -132,7 +132,7 @@ def _gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stop
 
 
 def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) -> Ragged:
-    """Returns rows that were dealt out in their old order."""
+    """Returns rows that were divided into parts in their old order."""
     starts, stops = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
     at = 0
     for taken, rows in parts:
@@ -143,17 +143,17 @@ def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) ->
 
 
 class RoutedText(NamedTuple):
-    """What `LanguageTokenizers.encode_arrow` returns."""
+    """The result of `LanguageTokenizers.encode_arrow`."""
 
     ids: pa.LargeListArray
-    """One row of int32 ids per text, of the vocabulary of its rule; null for null and for what was rejected."""
+    """One row of int32 ids per text, in the vocabulary of its tokenizer; null for null and for rejected texts."""
     rules: pa.DictionaryArray
     """dictionary<int32, string>[n]: the rule of each row, which names its tokenizer."""
     languages: Languages
 
 
 class LanguageTokenizers:
-    """A tokenizer for each language: one pass over a mixed column. May be used by several threads."""
+    """A tokenizer for each language, for columns in several languages. Several threads may use it."""
 
     def __init__(self, tokenizers: Mapping[str, Tokenizer | TextTokenizer], threshold: float = 0.5) -> None:
         """Takes tokenizers by language, one of them for `default`; see `Router`.

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to text by its language: the rules that are there without a config."""
+"""The default rules: text steps by language."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 DEFAULT = "default"
-"""The rule of languages that have none of their own."""
+"""The name of the rule for languages without their own."""
 
 RULES: Mapping[str, Sequence[str | Mapping[str, Any]]] = {
     DEFAULT: ["default"],
-    # Full-width Latin letters, digits and punctuation in their narrow forms; what is Chinese only, as 。, stays.
+    # Full-width Latin letters, digits and punctuation become narrow; Chinese punctuation, like 。, stays.
     "zh": ["default", "full_width", {"segment": "han"}],
     # Half-width kana become kana, with their marks; that takes NFKC.
     "ja": ["nfkc", "default", {"segment": "japanese"}],
@@ -19,7 +19,7 @@ RULES: Mapping[str, Sequence[str | Mapping[str, Any]]] = {
     "ar": ["nfkc", "default", "tatweel", "ascii_digits"],
     # ё and й are letters: nothing is stripped. « » and dashes get one form.
     "ru": ["default", "punctuation"],
-    # U+200B stands between words in Thai. Not NFKC: it would take ำ apart.
+    # U+200B separates words in Thai. Not NFKC, which would decompose ำ.
     "th": [{"regex": {"pattern": "\u200b+", "replace": " "}}, "default", "ascii_digits", {"segment": "thai"}],
     # NFC writes nukta letters in one way. Joiners and marks are part of the spelling and stay.
     "hi": ["default", "ascii_digits"],

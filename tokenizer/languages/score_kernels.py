@@ -3,9 +3,6 @@
 
 Its slow twin is `tokenizer.languages.reference.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
 them.
-
-Its slow twin is `tokenizer.languages.reference.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
-them.
 """
 
 import numpy as np
@@ -14,15 +11,15 @@ from tokenizer.compiling.kernel import kernel
 from tokenizer.kernels.utf8 import decode_utf8
 
 SAMPLE_BYTES = 2048
-"""Bytes of a document that are looked at, at most."""
+"""The most bytes of a document that are read."""
 
 ROOM = 3 * SAMPLE_BYTES + 16
-"""n-grams that a piece may hold: one ends at each byte, and composing characters may make three bytes of one."""
+"""The most n-grams of a piece: one may end at each byte, and composing characters may turn one byte into three."""
 
 
 @kernel
 def cut_samples(data, offsets, bounds):
-    """Finds the pieces of documents that are looked at: both ends, each a whole number of characters.
+    """Finds the pieces of documents that are read: both ends, each a whole number of characters.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -51,7 +48,7 @@ def cut_samples(data, offsets, bounds):
 
 @kernel
 def has_any(data, starts, stops, table, found):
-    """Says for pieces of text whether a character of a table is in them.
+    """Finds the pieces of text that contain a character of a table.
 
     Args:
       data: uint8[n_bytes], valid UTF-8; starts, stops: int64[n]; table: bool[0x110000].
@@ -80,8 +77,8 @@ def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, lo
       weights: float32[n_grams, n_classes]; priors: float32[n_classes].
       logs: float32[ROOM + 1], log(1 + count).
       counts: int32[n_grams], zeros before and after; touched: int32[ROOM]; for work.
-      scores: float32[n_pieces, n_classes], filled; 0 where nothing is found.
-      n_found: int64[n_pieces], filled with how many different n-grams were found.
+      scores: float32[n_pieces, n_classes], filled; 0 if no n-gram is found.
+      n_found: int64[n_pieces], filled with how many distinct n-grams were found.
     """
     for piece in range(starts.size):
         state = np.int64(0)

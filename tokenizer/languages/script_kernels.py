@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scripts documents are written in: one pass over the bytes of a column, ASCII eight bytes at a time.
+"""Counts the scripts of documents in one pass over the bytes of a column, ASCII eight bytes at a time.
 
 Its slow twin is in `tests/tokenizer/languages/test_languages.py`.
 """
@@ -10,10 +10,10 @@ from tokenizer.compiling.kernel import kernel, load_u64
 from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
 
 NO_SCRIPT, LATIN, HAN, KANA, HANGUL = range(5)
-"""Numbers of scripts that kernels know; hiragana and katakana are one."""
+"""The numbers of scripts that kernels know; hiragana and katakana are one script."""
 
 TOTAL, FIRST, N_FIRST, SECOND, N_SECOND, N_KANA = range(6)
-"""Columns of what `count_scripts` fills."""
+"""The columns of `found` in `count_scripts`."""
 
 N_COLUMNS = 6
 
@@ -23,17 +23,17 @@ _FROM_A, _PAST_Z = np.uint64(0x80 - ord("a")) * EACH_BYTE, np.uint64(0x80 - ord(
 
 @kernel
 def count_scripts(data, offsets, script_of, counts, found):
-    """Counts the characters of each script in each row, and says which two have most.
+    """Counts the characters of each script in each row, and finds the two most frequent.
 
-    Han and kana are one script to this end; of equals the one with the smaller number wins.
+    Here Han and kana are one script; ties go to the smaller number.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      script_of: uint8[0x110000], the script of each character, NO_SCRIPT where it has none. Of ASCII the letters are
-        LATIN and the others NO_SCRIPT.
+      script_of: uint8[0x110000], the script of each character, NO_SCRIPT if it has none. ASCII letters are LATIN, other
+        ASCII is NO_SCRIPT.
       counts: int64[n_scripts], for work.
       found: int64[n_rows, N_COLUMNS], filled: characters with a script; the first script and its characters, the second
-        and its characters, NO_SCRIPT and 0 where there is none; characters of kana.
+        and its characters, NO_SCRIPT and 0 if there is none; characters of kana.
     """
     for row in range(offsets.size - 1):
         for script in range(counts.size):

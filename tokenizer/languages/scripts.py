@@ -23,12 +23,12 @@ SCRIPTS = (
     *(name.capitalize() for name in _FIRST),
     *(n.capitalize() for n in _NAMES if n not in (*_FIRST, *_KANA)),
 )
-"""Names of scripts by their numbers, as Unicode writes them, in one word. `Hiragana` stands for katakana, too."""
+"""Names of scripts by their numbers, as Unicode writes them, in one word. `Hiragana` includes katakana."""
 
 
 @functools.cache
 def script_table() -> npt.NDArray[np.uint8]:
-    """Returns the script of each code point, uint8[0x110000], numbers of `SCRIPTS`; 0 where it has none."""
+    """Returns the script of each code point, uint8[0x110000], as numbers in `SCRIPTS`; 0 for none."""
     table = np.zeros(0x110000, np.uint8)
     for number, name in enumerate(_NAMES):
         is_kana = name in _KANA
@@ -39,17 +39,17 @@ def script_table() -> npt.NDArray[np.uint8]:
 
 
 def script_name(code_point: int) -> str:
-    """Returns the script of a character, `Common` where it has none; kana are `Hiragana`."""
+    """Returns the script of a character, `Common` if it has none; kana are `Hiragana`."""
     return SCRIPTS[script_table()[code_point]] or "Common"
 
 
 class ScriptCounts(NamedTuple):
-    """What documents are written in; each an int64[n_rows]. Han and kana are one script to this end."""
+    """The scripts of documents; each field is int64[n_rows]. Here Han and kana are one script."""
 
     total: npt.NDArray[np.int64]
     """Characters that have a script."""
     first: npt.NDArray[np.int64]
-    """The script with most characters, a number of `SCRIPTS`; 0 where there is none."""
+    """The script with the most characters, a number in `SCRIPTS`; 0 if there is none."""
     n_first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
     n_second: npt.NDArray[np.int64]
@@ -64,9 +64,9 @@ def count_scripts(rows: Ragged) -> ScriptCounts:
 
 
 def main_scripts(texts: Any) -> pa.DictionaryArray:
-    """Returns the script that most characters of each row are of, dictionary<int32, string>[n].
+    """Returns the script of the most characters of each row, dictionary<int32, string>[n].
 
-    `Common` where no character has a script. Kana count as Han: Japanese is `Han`.
+    It is `Common` if no character has a script. Kana count as Han: Japanese is `Han`.
 
     Args:
       texts: a text column; null is a row without characters.

@@ -55,7 +55,7 @@ class EditingStep(TextStep):
 
     @abc.abstractmethod
     def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
-        """Fills `edits`, int64[room, 3], with the first `room` edits; returns their total. Texts: numbers in `texts`."""
+        """Fills `edits`, int64[room, 3], with the first `room` edits; returns how many there are in all."""
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of characters: `data.npz`, made by `python -m tools.unicode`, its reader `data`, and tables of it."""
+"""Character data: `data.npz`, which `python -m tools.unicode` makes; its reader, `data`; and tables made from it."""

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of `data.npz`, which holds what Unicode says of characters, and what libraries make of it.
+"""Reads `data.npz`, which has the character data of Unicode and of several libraries.
 
-`bert/`, `patterns/` and `normalization/` are what HF tokenizers answers when asked about every code point; several
-versions of Unicode, because it has several sources of such data. `text/` and `scripts/` are of `TEXT_VERSION` and hold
-what the others lack. `CONTENTS` says what each array is. An array is made when it is first asked for.
+`bert/`, `patterns/` and `normalization/` are the behaviour of HF tokenizers on every code point. They are of several
+versions of Unicode, because HF tokenizers has several sources of such data. `text/` and `scripts/` are of
+`TEXT_VERSION` and have what the others lack. `CONTENTS` describes each array. An array is read when it is first asked
+for.
 
-Its arrays are int32 of one of four kinds, but for names, which are UTF-8, uint8[n], one on a line:
+The arrays are int32 of one of four kinds, except names, which are UTF-8, uint8[n], one on a line:
 
-- runs, [n, 2]: the first and the last of code points in a row, rising;
+- runs, [n, 2]: the first and the last of consecutive code points, ascending;
 - numbered runs, [n, 3]: the same with a number in front, of a name or a class;
-- pairs, [n, 3]: two characters, and the one that they compose into, rising;
-- texts, [n]: a character, the length of its text, and that text, one character after the other, rising.
+- pairs, [n, 3]: two characters, and the one that they compose into, ascending;
+- texts, [n]: a character, the length of its text, and that text, one character after the other, ascending.
 """
 
 import functools
@@ -26,10 +27,10 @@ PATH = Path(__file__).with_name("data.npz")
 N_CODE_POINTS = 0x110000
 
 UNICODE_VERSIONS = {"categories": "8.0.0", "decompositions": "9.0.0", "lowercase": "17.0.0"}
-"""Of what `bert/` holds. Part of every result, and so of every manifest."""
+"""The Unicode versions of `bert/`. Results depend on them, so they are in every manifest."""
 
 TEXT_VERSION = "18.0.0"
-"""Of `text/` and `scripts/`."""
+"""The Unicode version of `text/` and `scripts/`."""
 
 CONTENTS: Mapping[str, str] = {
     "bert/dropped": "runs: clean-up removes these, NUL, U+FFFD, Cc, Cf and Co except tab and line ends",
@@ -75,12 +76,12 @@ CONTENTS: Mapping[str, str] = {
     "scripts/scripts": "numbered runs: scripts",
     "scripts/script_names": "names of their numbers, in capitals and one word",
 }
-"""The arrays, and what each is."""
+"""Name of an array -> its description."""
 
 
 @functools.cache
 def _archive() -> Any:
-    # The file in memory, so that processes that are forked off do not share a place in it.
+    # Read into memory, so that forked processes do not share a file position.
     return np.load(io.BytesIO(PATH.read_bytes()), allow_pickle=False)
 
 
@@ -89,7 +90,7 @@ def array(name: str) -> npt.NDArray[Any]:
     """Returns an array of `CONTENTS`, read-only.
 
     Raises:
-      KeyError: if there is none of that name.
+      KeyError: if there is no array of that name.
     """
     found: npt.NDArray[Any] = _archive()[name]
     found.flags.writeable = False
@@ -112,7 +113,7 @@ def texts(name: str) -> dict[int, str]:
 
 
 def texts_of(numbers: npt.NDArray[np.int32]) -> dict[int, str]:
-    """Returns the same of an array of that kind."""
+    """Returns character -> text from an array of that kind."""
     found, i = {}, 0
     flat = numbers.tolist()
     while i < len(flat):
@@ -123,7 +124,7 @@ def texts_of(numbers: npt.NDArray[np.int32]) -> dict[int, str]:
 
 
 def compositions(name: str) -> dict[tuple[str, str], str]:
-    """Returns what pairs of characters compose into."""
+    """Returns pair of characters -> the character that they compose into."""
     return {(chr(first), chr(second)): chr(both) for first, second, both in array(name).tolist()}
 
 
@@ -141,13 +142,13 @@ def names(name: str) -> list[str]:
 
 
 def runs_of_number(name: str, number: int) -> list[tuple[int, int]]:
-    """Returns those of numbered runs that have a number, both ends included."""
+    """Returns the runs of one number among numbered runs, both ends included."""
     found = array(name)
     return [(first, last) for first, last in found[found[:, 0] == number, 1:].tolist()]
 
 
 def members_of_number(name: str, number: int) -> npt.NDArray[np.bool_]:
-    """Returns which code points are in numbered runs of a number, bool[0x110000], a new array."""
+    """Returns which code points are in the runs of one number, bool[0x110000], a new array."""
     found = array(name)
     return _members(found[found[:, 0] == number, 1:])
 

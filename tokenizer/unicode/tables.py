@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code point tables: what the BERT normalizer and pre-tokenizer do to each character, lowered to arrays.
+"""Code point tables of the BERT normalizer and pre-tokenizer.
 
-Clean-up, CJK isolation, decomposition, accent stripping and lower-casing look at one character at a time, so their
-composition is one table: for each code point a class and the bytes it turns into. The one exception is canonical
+Clean-up, CJK isolation, decomposition, accent stripping and lower-casing look at one character at a time, so all of
+them
+together are one table: for each code point a class, and the bytes that it becomes. The one exception is canonical
 reordering, which looks at neighbours: the few characters that survive accent stripping and can take part in it have
-a class of their own, and the scanner sorts them.
+their own class, and the scanner sorts them.
 """
 
 import functools
@@ -20,22 +21,22 @@ HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
 
 
 class BertTables(NamedTuple):
-    """What the BERT scanner knows of every code point. Read-only; shared by all tokenizers with the same options."""
+    """The BERT scanner's tables of code points. Read-only; shared by all tokenizers with the same options."""
 
     classes: npt.NDArray[np.uint8]
     """uint8[0x110000]: WORD, SPACE, ISOLATED, DROPPED or REORDERED."""
     replacements: npt.NDArray[np.int32]
-    """int32[0x110000]: 0 where the character stays as it is, else `offset << 4 | n_bytes` into `pool`."""
+    """int32[0x110000]: 0 if the character stays as it is, else `offset << 4 | n_bytes` into `pool`."""
     pool: npt.NDArray[np.uint8]
     """uint8[n]: UTF-8 of the replacements."""
     ascii_bytes: npt.NDArray[np.uint8]
-    """uint8[256]: the byte an ASCII word character turns into; 0 for every byte that needs a closer look."""
+    """uint8[256]: the byte that an ASCII word character becomes; 0 for every byte that needs a closer look."""
     upper_to_lower: np.uint64
     """0x20 when ASCII letters are lower-cased, else 0."""
     digits_apart: np.uint64
-    """All ones where digits are words of their own, else 0."""
+    """All ones if each digit is a word of its own, else 0."""
     combining: npt.NDArray[np.uint8]
-    """uint8[0x110000]: the canonical combining class, or TAIL; all zero where nothing is decomposed."""
+    """uint8[0x110000]: the canonical combining class, or TAIL; all zero if nothing is decomposed."""
     is_mark: npt.NDArray[np.bool_]
     """bool[0x110000]: nonspacing marks, which accent stripping removes only after canonical ordering."""
     ends_word: npt.NDArray[np.bool_]
@@ -52,7 +53,7 @@ def combining_classes() -> npt.NDArray[np.uint8]:
 
 @functools.cache
 def decompositions() -> dict[int, str]:
-    """Returns the full canonical decompositions, Hangul left out."""
+    """Returns the full canonical decompositions, except for Hangul."""
     return data.texts("bert/decompositions")
 
 
@@ -64,12 +65,12 @@ def lowercase() -> dict[int, str]:
 
 @functools.cache
 def property_table(name: str) -> npt.NDArray[np.bool_]:
-    """Returns which code points have a property that HF's BERT knows, bool[0x110000]: `property_table("spaces")`."""
+    """Returns which code points have a property that HF's BERT tests, bool[0x110000]: `property_table("spaces")`."""
     return data.members(f"bert/{name}")
 
 
 def decompose(code_point: int) -> str:
-    """Returns the full canonical decomposition of one character, itself where it has none."""
+    """Returns the full canonical decomposition of one character, itself if it has none."""
     if HANGUL_FIRST <= code_point <= HANGUL_LAST:
         index = code_point - HANGUL_FIRST
         lead, vowel, trail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, 0x11A7 + index % 28
@@ -84,7 +85,7 @@ def bert_tables(
 ) -> BertTables:  # fmt: skip
     """Lowers `BertNormalizer` with these options, followed by `BertPreTokenizer` unless told otherwise, to tables.
 
-    isolate_digits: whether `Digits(individual_digits=True)` comes beside the latter.
+    isolate_digits: whether there is a `Digits(individual_digits=True)` besides the latter.
 
     Source: HF tokenizers `normalizers/bert.rs` and `pre_tokenizers/bert.rs`; proven on every code point by
     tests/parity/test_unicode_tables.py.
@@ -105,7 +106,7 @@ def bert_tables(
         for c in [*decompositions(), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
             changed[c] = "".join(x for x in decompose(c) if not marks[ord(x)])
     if lowercase:
-        # Decomposition first, then lower-casing of what it left: the order of HF.
+        # As in HF, decomposition comes first, then lower-casing.
         for c, text in list(changed.items()):
             changed[c] = "".join(lower.get(ord(x), x) for x in text)
         for c, text in lower.items():
@@ -115,7 +116,7 @@ def bert_tables(
     if handle_chinese_chars:
         classes[cjk] = ISOLATED
     if clean_text:
-        # Clean-up comes first of all, so its verdict is final.
+        # Clean-up runs before everything else, so it overrides.
         classes[dropped] = DROPPED
     classes[0xD800:0xE000] = DROPPED  # not characters; valid UTF-8 has none
 
@@ -158,7 +159,7 @@ def bert_tables(
 
 
 def _class_of(text: str, spaces: npt.NDArray[np.bool_], punctuation: npt.NDArray[np.bool_], code_point: int) -> int:
-    """Returns the class of a character from what it turns into."""
+    """Returns the class of a character from the text that it becomes."""
     if not text:
         return DROPPED
     kinds = {SPACE if spaces[ord(x)] else ISOLATED if punctuation[ord(x)] else WORD for x in text}

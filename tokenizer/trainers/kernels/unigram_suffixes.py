@@ -52,7 +52,7 @@ def lay_out_runs(code_points, offsets, counts, numbers, text, starts, run_counts
     Args:
       code_points, offsets, counts: as for `count_code_points`.
       numbers: int32[0x110000], the number of each character, 0 for those that are in no piece.
-      text, run_of: int32 with room for all characters and words, filled; run_of: the run that each place is in.
+      text, run_of: int32 with room for all characters and words, filled; the latter has the run of each place.
       starts, run_counts: int64 with room for one more than the characters, filled.
 
     Returns:
