@@ -34,10 +34,10 @@ REFERENCE = LANGUAGES[0]
 SHOWN = ("eng", "deu_1996", "rus", "hin", "tha", "cmn_hans")
 
 CLOSE = 1e-9
-"""Relative difference of two numbers that are the same one."""
+"""The largest relative difference of two numbers that count as equal."""
 
 Measures = dict[tuple[str, str], float]
-"""By language, and by the name that we have for a measure."""
+"""Language -> our name of a measure -> its value."""
 
 
 def main(arguments: list[str]) -> int:
@@ -137,7 +137,7 @@ def _as_hf_has_it(path: str, texts: Mapping[str, str]) -> Any:
 
 @functools.cache
 def toklens() -> Callable[[Any, Mapping[str, str]], Measures] | None:
-    """Returns what asks TokLens about a tokenizer, of `tokenizers`, and texts by language; None if it is not here."""
+    """Returns a function that asks TokLens about a tokenizer, of `tokenizers`, and texts; None without TokLens."""
     found = importlib.util.find_spec("toklens")
     if found is None or not found.submodule_search_locations:
         return None
@@ -159,7 +159,7 @@ def toklens() -> Callable[[Any, Mapping[str, str]], Measures] | None:
 
 @functools.cache
 def tokeval() -> Callable[[Any, Mapping[str, str]], Measures] | None:
-    """The same of TokEval, which needs scipy."""
+    """Returns the same for TokEval, which needs scipy."""
     folder = os.environ.get("TOKENMILL_TOKEVAL")
     if folder is None or importlib.util.find_spec("scipy") is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What statistics and report cost of a job: the processor time of the functions that make them, of that of the process.
+"""Measures what statistics and report cost: the processor time of the functions that make them, as a share of the job.
 
 Statistics cannot be switched off, so every job of a round takes the time of these functions while it runs, each in the
 thread that calls it. What the encode loop spends on counting words is measured after the job, with and without a tally.
@@ -84,7 +84,7 @@ def _measure(options: argparse.Namespace, folder: Path, facts: dict[str, str]) -
 
 
 class _Clock(threading.local):
-    """Whether a thread is in one of the functions already: what is inside of it has no time of its own."""
+    """Whether a thread is in one of the functions already: calls inside it are not timed separately."""
 
     is_running = False
 

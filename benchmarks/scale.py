@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans a crawl of a million files that do not exist, and closes its books, to see what that costs at this size.
+"""Plans a crawl of a million files that do not exist, and closes its books, to measure the cost at this size.
 
-The files live in a filesystem registered with Beam: a listing with sizes like those of a crawl, log-normal with a heavy
-tail, and a few bytes for whoever opens a file. The code that plans, describes and adds up is that of every job.
+The files are in a filesystem registered with Beam: a listing with sizes like those of a crawl, log-normal with a heavy
+tail, and a few bytes as the content of every file. The code that plans, describes and adds up is that of every job.
 """
 
 import argparse

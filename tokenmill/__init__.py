@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is public of TokenMill under one name that no other package has.
+"""The public API of TokenMill, under one name that no other package has.
 
-`from tokenmill import Tokenizer` is `from tokenizer import Tokenizer`, but says so where `tokenizer` is not ours: other
-packages have that name, and `pipeline`'s, and pip lets one overwrite the other without a word.
+`from tokenmill import Tokenizer` is `from tokenizer import Tokenizer`, but raises an error if `tokenizer` is not ours:
+other packages have the names `tokenizer` and `pipeline` too, and pip lets one overwrite the other silently.
 
 - Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
-- `VERSION`, `InputConfig` and `plan_splits` of `pipeline`; `compare` and `read_report`, whose answers show themselves
-  in notebooks.
+- `VERSION`, `InputConfig` and `plan_splits` of `pipeline`; `compare` and `read_report`, whose results are displayed in
+  notebooks.
 - For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
   `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
 
-Nothing is imported before it is asked for.
+Everything is imported on first use.
 """
 
 import functools
@@ -66,7 +66,7 @@ _PIPELINE = {
 
 @functools.cache
 def _check() -> None:
-    """Makes sure, before anything of ours is imported, that it is ours."""
+    """Checks, before anything of ours is imported, that it is ours."""
     if faults := installation.faults():
         raise ImportError("\n".join(faults))
     for stranger in installation.strangers():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `tokenmill`, which first makes sure that all of its code is its own."""
+"""The command `tokenmill`, which first checks that the code that it will import is its own."""
 
 import sys
 
@@ -14,7 +14,7 @@ def main() -> int:
         return 2
     for stranger in installation.strangers():
         print(f"tokenmill: {stranger}", file=sys.stderr)
-    # Not before it is known what would be imported.
+    # Imported only now, after the check.
     from pipeline.cli import main
     from pipeline.running.outlets import outlive_readers
 

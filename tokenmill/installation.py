@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the code that Python finds under our names is ours, and whole.
+"""Checks that the code that Python finds under our names is ours, and complete.
 
-Our packages have names that others have too. pip lets `pip install tokenizer` put its files over ours, takes ours away
-when that is uninstalled, and says nothing; and Python prefers a folder `tokenizer` beside the program that it runs. So
-before anything of `tokenizer` or `pipeline` is imported, this looks where they are, and compares them with the RECORD
-that pip has kept. Of a checkout there is none, and pip does not write into it.
+Other packages have the same names as ours. `pip install tokenizer` silently puts its files over ours, and removes ours
+when it is uninstalled; and Python prefers a folder `tokenizer` next to the program that it runs. So before anything of
+`tokenizer` or `pipeline` is imported, this finds where they are, and compares them with the RECORD that pip has kept. A
+checkout has no RECORD, but pip does not write into it either.
 """
 
 import base64
@@ -25,10 +25,10 @@ _MEND = (
 
 
 def faults(root: str | None = None) -> list[str]:
-    """Returns what makes our code unusable, a line for each thing and what to do; nothing where all is well.
+    """Returns the faults that make our code unusable, each a line with what to do about it; empty if there are none.
 
     Args:
-      root: the folder that our packages lie in; by default the one that this package is imported from.
+      root: the folder that our packages are in; by default the one that this package is imported from.
     """
     root = _root() if root is None else root
     found = list(_hidden(root)) or list(_damaged(root))
@@ -36,7 +36,7 @@ def faults(root: str | None = None) -> list[str]:
 
 
 def strangers(root: str | None = None) -> list[str]:
-    """Returns which other distributions have files in our folders that do us no harm, as far as is known."""
+    """Returns the other distributions that have files in our folders, but do no harm as far as is known."""
     root = _root() if root is None else root
     ours = _record(root)
     others = _others_files(root, ours) if ours else []
@@ -53,7 +53,7 @@ def _root() -> str:
 
 
 def _hidden(root: str) -> Iterator[str]:
-    """Yields which packages would be imported from, or have been, somewhere else."""
+    """Yields the packages that would be imported, or have been, from somewhere else."""
     for package in PACKAGES:
         folder = os.path.join(root, package)
         found = _place(package)
@@ -75,7 +75,7 @@ def _place(package: str) -> str | None:
 
 
 def _damaged(root: str) -> Iterator[str]:
-    """Yields which of our files are missing or not those that were installed."""
+    """Yields those of our files that are missing, or not as they were installed."""
     ours = _record(root)
     changed = [path for path, digest in ours.items() if digest != _digest(os.path.join(root, path))]
     owners = _owners(root, changed) if changed else []
@@ -91,7 +91,7 @@ def _damaged(root: str) -> Iterator[str]:
 
 
 def _record(root: str, pattern: str = "tokenmill-*.dist-info") -> dict[str, str]:
-    """Returns the files in our folders that distributions have installed, and the digest of each, as RECORD has it."""
+    """Returns file -> digest, as in RECORD, for the files in our folders that distributions have installed."""
     files: dict[str, str] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(root), pattern, "RECORD"))):
         with open(path, encoding="utf-8", newline="") as record:
@@ -121,7 +121,7 @@ def _others_files(root: str, ours: dict[str, str]) -> list[str]:
 
 
 def _owners(root: str, files: list[str]) -> list[str]:
-    """Returns the other distributions that have files of these names, with their versions, as `tokenizer 3.5.6`."""
+    """Returns the other distributions that have files of these names, with versions, for example `tokenizer 3.5.6`."""
     owners = []
     for path in glob.glob(os.path.join(glob.escape(root), "*.dist-info")):
         name = os.path.basename(path).removesuffix(".dist-info")

@@ -2,8 +2,8 @@
 """Builds the wheel and the sdist of a release into a folder: `python -m tools.distributions build/dist`.
 
 The same sources give the same bytes: every date in them is `SOURCE_DATE_EPOCH`, by default that of the last commit.
-setuptools (84) does so for wheels; an sdist it packs with the dates and owners that files happen to have, so that is
-packed once more. Needs the group `build` and no network.
+setuptools (84) does so for wheels, but packs an sdist with the dates and owners that files happen to have, so the sdist
+is packed again. It needs the group `build`, and no network.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def build(folder: Path) -> list[Path]:
 
 
 def _pack_again(sdist: Path, seconds: int) -> None:
-    """Gives all files of an sdist the same date and owner, and an order."""
+    """Gives all files of an sdist the same date and owner, and sorts them."""
     packed = io.BytesIO()
     with tarfile.open(sdist) as given, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
         for member in sorted(given, key=lambda member: member.name):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests `./run.sh test --quick` leaves out: the slowest, until the others take no more than a budget.
+"""Chooses the tests that `./run.sh test --quick` leaves out: the slowest, until the others fit into a budget.
 
     ./run.sh test --junitxml=build/tests.xml
     .venv/bin/python -m tools.slow_tests build/tests.xml
 
-writes `tests/slow.txt`, a test function on each line, its parameters taken together. Measure with nothing else on the
-machine, and with no kernels compiled: what compiles one is slow for whoever has changed it.
+writes `tests/slow.txt`, a test function on each line; the times of its parameters are added up. Measure on an idle
+machine, and with no kernels compiled: a test that compiles a kernel is slow for everyone who changes it.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of every command and option, from the parsers that read the command line.
+"""Writes the page of all commands and options, from the parsers of the command line.
 
-argparse's own help is not used: it is laid out for the width of a terminal, and differently by each version of Python.
+argparse's own help is not used: its layout depends on the width of the terminal and on the version of Python.
 """
 
 import argparse
@@ -100,6 +100,6 @@ def _default(action: argparse.Action) -> str:
 
 
 def _cell(text: str) -> str:
-    """Returns words as a sentence in Markdown: a capital first, a full stop last, `|` and `*` escaped."""
+    """Returns a text as a sentence in Markdown: with a capital, a full stop, and `|` and `*` escaped."""
     words = re.sub(r"\s+", " ", text).replace("|", "\\|").replace("*", "\\*")
     return words and words[0].upper() + words[1:] + ("" if words.endswith((".", ")")) else ".")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of every config key: its type, what is allowed, its default, its docstring and an example.
+"""Writes the page of all config keys: type, allowed values, default, docstring and an example of each.
 
-Types, limits and defaults are those of the JSON Schema that `tokenmill schema` prints; the words are the docstrings.
-Examples are written here, since only a person knows a sensible one. Each is loaded as a config before the page is
-written, and a key without an example is an error.
+Types, limits and defaults are those of the JSON Schema that `tokenmill schema` prints; the texts are the docstrings.
+Examples are written here, by hand. Each is loaded as a config before the page is written, and a key without an example
+is an error.
 """
 
 import json
@@ -53,7 +53,7 @@ _TYPES = {
     "normalize": "list of [steps](../explanation/text.md#steps), each a name or one name with its options",
     "spans": "list of [spans](../explanation/text.md#spans), each with `token` and one of `find`, `regex`, `literal`",
 }
-"""What the schema says of these in more words than a reader wants."""
+"""Types of keys whose description from the schema would be too long."""
 
 EXAMPLES = {
     "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
@@ -154,7 +154,7 @@ EXAMPLES = {
 
 
 def keys() -> list[tuple[str, dict[str, Any], bool]]:
-    """Returns every key by its whole path, with its part of the schema and whether it must be given."""
+    """Returns the full path of every key, its part of the schema, and whether it is required."""
     schema = json_schema()
     return list(_keys(schema, schema["$defs"], ""))
 
@@ -173,7 +173,7 @@ def check_examples() -> None:
     """Loads every example as a config.
 
     Raises:
-      ValueError: if a key has none or an example names no key, is no config, or does not set its key.
+      ValueError: if a key has no example, or an example is for no key, is no valid config, or does not set its key.
     """
     paths = {path for path, key, _ in keys() if _is_value(path, key)}
     if odd := paths ^ EXAMPLES.keys():
@@ -194,7 +194,7 @@ def check_examples() -> None:
 
 
 def _is_value(path: str, key: Mapping[str, Any]) -> bool:
-    """Whether a key is set to something; the sections that are always there are not."""
+    """Whether a key takes a value; sections that are always there do not."""
     return "$ref" not in key
 
 
@@ -248,7 +248,7 @@ def _section_words(path: str) -> str:
 
 
 def _words(path: str, key: Mapping[str, Any]) -> str:
-    """Returns what the docstring says of a key, or of the section that it is, on one line."""
+    """Returns the docstring of a key, or of its section if it is one, on one line."""
     words = key.get("description")
     if words is None:
         (ref,) = (branch["$ref"] for branch in key["anyOf"] if "$ref" in branch)
@@ -271,7 +271,7 @@ def _default(path: str, key: Mapping[str, Any], is_required: bool) -> str:
 
 
 def _type(key: Mapping[str, Any]) -> str:
-    """Returns what may be written for a key, in words."""
+    """Returns the type of a key's value, in words."""
     if branches := key.get("anyOf") or key.get("oneOf"):
         return ", or ".join(_type(branch) for branch in branches)
     if "$ref" in key:
@@ -297,7 +297,7 @@ def _limits(key: Mapping[str, Any]) -> str:
 
 
 def _options() -> list[str]:
-    """Returns the table of what each model takes, with its defaults."""
+    """Returns the table of the options that each model takes, with their defaults."""
     names = list(dict.fromkeys(name for options in OPTIONS.values() for name in options))
     lines = [
         "## Options by model",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of the repository: which there are, their code blocks, headings and links."""
+"""Finds the documents of the repository, and their code blocks, headings and links."""
 
 import dataclasses
 import re
@@ -26,13 +26,13 @@ class Block:
     line: int
     """The line of the document in which its text begins, from 1."""
     not_run: str = ""
-    """Why it is not run, where a comment above it says so: `<!-- not run: needs a cluster -->`."""
+    """Why it is not run, if a comment above it says so: `<!-- not run: needs a cluster -->`."""
     needs: str = ""
-    """A Python package that it needs and that we do not: `<!-- needs: torch -->`."""
+    """A Python package that it needs, but TokenMill does not: `<!-- needs: torch -->`."""
 
     @property
     def name(self) -> str:
-        """The file that it is to be saved as, where its first line says so: `# my.yaml`."""
+        """The file to save it as, if its first line says so: `# my.yaml`."""
         named = re.match(r"# ([\w./-]+\.(?:yaml|py))\n", self.text)
         return named[1] if named else ""
 
@@ -62,7 +62,7 @@ def links(path: Path) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Returns the anchors of a document's headings, as GitHub makes them and the site does."""
+    """Returns the anchors of a document's headings, as GitHub and the site make them."""
     found: set[str] = set()
     for heading in _HEADING.findall(_FENCED.sub("", path.read_text(encoding="utf-8"))):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of everything that can go wrong by rule: exit codes, reasons for rejects, rules that filter, messages.
+"""Writes the page of exit codes, reasons for rejects, rules that filter, and messages.
 
-The lists are those of the code. What a reader does about each is said here, and an entry without advice is an error.
+The lists are those of the code. The advice for each is written here, and an entry without advice is an error.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the public Python API: every public name of the packages, its signature and its docstring.
+"""Writes the page of the public Python API: every public name of the packages, its signature and its docstring.
 
-Signatures are read from the sources, where types stand as their authors wrote them: objects know them only in the long
-form that the interpreter makes of them, which differs between versions of Python.
+Signatures are read from the sources, with types as their authors wrote them: objects have them only in the long form of
+the interpreter, which differs between versions of Python.
 """
 
 import ast
@@ -26,7 +26,7 @@ MODULES = {
     "tokenizer.fidelity": "What is lost on the way from text to ids and back.",
     "tokenmill": "All public names under one name that no other package has, and what Beam graphs of your own need.",
 }
-"""What the page is of, in its order, and a line on each."""
+"""Module -> a line about it, in the order of the page."""
 
 _HEAD = """\
 # Python API
@@ -51,11 +51,11 @@ _MEMBERS_LEFT_OUT = {
     "InputConfig": "Its fields are the keys of the section [`input`](config.md#input) of a config.",
     **dict.fromkeys(("ComputeAndApplyTokenizer",), ""),
 }
-"""Of these the members are Beam's, or told elsewhere."""
+"""Classes without their members on the page: these are Beam's, or described elsewhere."""
 
 
 def public_names(module: str) -> list[str]:
-    """Returns the public names that a module defines or passes on, in alphabetical order."""
+    """Returns the public names that a module defines or re-exports, in alphabetical order."""
     package = importlib.import_module(module)
     names = [name for name in dir(package) if not name.startswith("_")]
     return [name for name in names if _is_ours(module, getattr(package, name), name)]
@@ -66,7 +66,7 @@ def _is_ours(module: str, found: Any, name: str) -> bool:
         return False
     home = getattr(found, "__module__", None)
     is_callable = inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "__wrapped__")
-    # A module that is no package has what it imports among its names; its own are those that it defines.
+    # A module that is no package also has the names that it imports; its own are those that it defines.
     if not hasattr(sys.modules[module], "__path__"):
         return home == module if is_callable else name in _constants(module)
     return not is_callable or str(home).startswith(_OURS)
@@ -147,7 +147,7 @@ def _class(name: str, found: type) -> Iterator[str]:
 
 
 def _constructor(found: type) -> list[str]:
-    """Returns what a class is made with: its fields, or the arguments of its constructor."""
+    """Returns the arguments of a class: its fields, or those of its constructor."""
     if dataclasses.is_dataclass(found):
         fields = _fields(found).items()
         return [f"{field}: {of_type}{f' = {default}' if default else ''}" for field, (of_type, default, _) in fields]
@@ -170,7 +170,7 @@ def _class_body(found: type) -> list[ast.stmt]:
 
 
 def _classes(found: type) -> list[type]:
-    """Returns a class and what it inherits of ours, itself last."""
+    """Returns a class and its base classes in our packages, itself last."""
     return [c for c in reversed(found.__mro__) if str(c.__module__).startswith(_OURS)]
 
 
@@ -191,7 +191,7 @@ def _fields(found: type) -> dict[str, tuple[str, str, str]]:
 
 
 def _default(value: ast.expr | None) -> str:
-    """Returns the default of a field as a reader needs it: what `field(default_factory=dict)` gives, not how."""
+    """Returns the default of a field as a reader needs it: `{}`, for example, for `field(default_factory=dict)`."""
     if value is None:
         return ""
     if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("field"):
@@ -231,7 +231,7 @@ def _signature(definition: ast.FunctionDef) -> str:
 
 
 def _laid_out(name: str, arguments: list[str], returns: str) -> str:
-    """Returns a call on one line, or on several where one is too long."""
+    """Returns a call on one line, or on several if it is too long for one."""
     if name.startswith("class ") and not arguments:
         return name
     one_line = f"{name}({', '.join(arguments)}){returns}"
@@ -301,7 +301,7 @@ _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Source|Known difference|Exa
 
 
 def _markdown(doc: str) -> Iterator[str]:
-    """Returns a docstring of Google's style as Markdown: its sections as lists, everything else as it stands."""
+    """Returns a docstring in Google style as Markdown: its sections as lists, everything else unchanged."""
     inside = ""
     for line in doc.splitlines():
         if section := _SECTION.match(line):

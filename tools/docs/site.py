@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The site: all documents, and the files that they link to, under the paths that they have in the repository.
+"""Stages the site: all documents, and the files that they link to, under their paths in the repository.
 
 So a link is the same on the site and in the repository. README is the home page.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from tools.docs.documents import documents, links
 
 SOURCE = "build/site-source"
-"""Where mkdocs reads; `mkdocs.yml` beside this file names it too."""
+"""The folder that mkdocs reads; `mkdocs.yml` next to this file names it too."""
 
 
 def stage(repository: Path) -> Path:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what documents show, in a folder that holds what a clone holds after `./run.sh`, and nothing else.
+"""Runs the snippets of documents, in a folder with the same content as a clone after `./run.sh`.
 
-Of the pages that are read with the hands on the keyboard everything runs, in the order in which it stands: files are
-saved under the name in their first line, `bash` runs in a shell, `python` in a process of its own. A block that cannot
-run says why, in a comment above it.
+In the pages that readers follow at the keyboard, every block runs, in order: files are saved under the name in their
+first line, `bash` runs in a shell, `python` in a process of its own. A comment above a block that cannot run says why.
 """
 
 import dataclasses
@@ -19,35 +18,35 @@ from pathlib import Path
 from tools.docs.documents import Block, blocks
 
 RUN = ("docs/tutorial", "docs/how-to", "docs/troubleshooting.md", "docs/reference/commands.md")
-"""Folders and pages of which everything runs."""
+"""The folders and pages of which every block runs."""
 
 _SECONDS = 600
-"""After which a block has failed."""
+"""The seconds after which a block counts as failed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a block."""
+    """The result of a block."""
 
     document: str
     line: int
     error: str = ""
     """How it ended, with the end of what it printed; empty if it ended well."""
     skipped: str = ""
-    """Why it was not run."""
+    """Why it was not run; empty if it was."""
 
 
 def documents_that_run(repository: Path) -> list[Path]:
-    """Returns the documents of which everything runs."""
+    """Returns the documents of which every block runs."""
     places = [repository / place for place in RUN]
     return sorted(path for place in places for path in (place.rglob("*.md") if place.is_dir() else [place]))
 
 
 class Sandbox:
-    """A folder that looks like a clone where `./run.sh` has been run."""
+    """A folder that looks like a clone in which `./run.sh` has been run."""
 
     def __init__(self, repository: Path, root: Path, python: str = sys.executable) -> None:
-        """Makes it, quickstart included, in `root`; commands are run by `python`, on the code of `repository`."""
+        """Makes the folder `root`, quickstart included; `python` runs commands, with the code of `repository`."""
         self.repository, self.root, self.python = repository, root, python
         shutil.copytree(repository / "configs", root / "configs")
         bin_ = root / ".venv" / "bin"

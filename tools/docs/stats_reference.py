@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of every number of stats.json, from the types that are its JSON Schema."""
+"""Writes the page of all numbers in stats.json, from the types that its JSON Schema is made of."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -48,7 +48,7 @@ def _section(path: str, described: Mapping[str, Any], kinds: Mapping[str, Any], 
 
 
 def _type(field: Mapping[str, Any], kinds: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None, str]:
-    """Returns the type in words, what it is made of if it is an object, and how its name goes on below."""
+    """Returns the type in words; its fields, if it is an object; and the part of the path that follows its name."""
     if "$ref" in field:
         return "object", kinds[field["$ref"].rpartition("/")[2]], ""
     if "anyOf" in field:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the file, and says which of its arrays are not what they were."""
+"""Writes the file, and says which of its arrays have changed."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tools.unicode import bert, normalization, packing, patterns, scripts, text
 
 
 def main() -> None:
-    """Asks, compares, writes."""
+    """Makes the arrays, compares them with the file, and writes it."""
     arrays = bert.arrays() | patterns.arrays() | normalization.arrays() | scripts.arrays()
     arrays |= text.arrays(arrays)
     if missing := arrays.keys() ^ data.CONTENTS.keys():

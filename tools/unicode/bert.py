@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the BERT normalizer and pre-tokenizer of HF tokenizers know of characters: `bert/`."""
+"""Makes `bert/`: the character data of HF tokenizers' BERT normalizer and pre-tokenizer."""
 
 import tokenizers as hf
 from tokenizers import normalizers, pre_tokenizers
@@ -24,7 +24,7 @@ def _bert(**options: bool) -> normalizers.BertNormalizer:
 
 
 def _combining_class(c: int, nfd: normalizers.NFD) -> int:
-    """Finds the class of `c` by how NFD orders it against characters of known class."""
+    """Finds the class of `c` from the order in which NFD puts it and characters of known class."""
     if nfd.normalize_str(chr(CLASS_SAMPLES[240]) + chr(c)) == chr(CLASS_SAMPLES[240]) + chr(c):
         if nfd.normalize_str(chr(c) + chr(CLASS_SAMPLES[1])) == chr(c) + chr(CLASS_SAMPLES[1]):
             return 0 if c != CLASS_SAMPLES[1] else 1
@@ -37,7 +37,7 @@ def _combining_class(c: int, nfd: normalizers.NFD) -> int:
 
 
 def _word_characters() -> list[int]:
-    r"""Finds what stops an added token from being a single word: `\w` of the Rust regex crate."""
+    r"""Finds the characters that are part of a word next to an added token: `\w` of the Rust regex crate."""
     tokenizer = hf.Tokenizer(hf.models.WordLevel({"?": 0}, unk_token="?"))
     tokenizer.add_tokens([hf.AddedToken("\u2295", single_word=True, normalized=False)])
     return [c for c in CODE_POINTS if tokenizer.encode(f"{chr(c)}\u2295").ids == [0]]

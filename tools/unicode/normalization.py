@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What normal forms and graphemes are to HF tokenizers: `normalization/`."""
+"""Makes `normalization/`: the normal forms and graphemes of HF tokenizers."""
 
 import struct
 
@@ -10,9 +10,9 @@ from tools.unicode.packing import CODE_POINTS, HANGUL, Arrays
 
 
 def _one_for_each_grapheme() -> normalizers.Precompiled:
-    """A character map under which every grapheme of less than six bytes, and every other character, becomes one `x`.
+    """Returns a character map by which every grapheme of less than six bytes, and every other character, becomes `x`.
 
-    Its trie holds all bytes but NUL as keys, so that a grapheme and each of its characters has a prefix in it.
+    Its trie has all bytes except NUL as keys, so that a grapheme and each of its characters has a prefix in it.
     """
     units = [0] * 1024
     units[0] = 256 << 10
@@ -36,11 +36,11 @@ def _compositions() -> dict[tuple[str, str], str]:
 
 
 def _grapheme_classes() -> dict[str, list[int]]:
-    """Finds what each character is to grapheme clusters, where it decides about those of less than six bytes."""
+    """Finds the grapheme category of each character, as far as it matters for graphemes of less than six bytes."""
     ask = _one_for_each_grapheme().normalize_str
 
     def joined(text: str) -> bool:
-        """Whether the text has just one grapheme of two characters that has less than six bytes, none of more."""
+        """Whether the text has exactly one grapheme of two characters with less than six bytes, and no longer one."""
         return len(ask(text)) == len(text) - 1
 
     found: dict[str, list[int]] = {}
@@ -48,8 +48,8 @@ def _grapheme_classes() -> dict[str, list[int]]:
     def add(name: str, c: int) -> None:
         found.setdefault(name, []).append(c)
 
-    accent = "\u0301"  # two bytes, Extend: with a character of three bytes it makes a grapheme that shows
-    long = "\u20d0\u20d0"  # Extend, too: makes what is before it a grapheme that does not show
+    accent = "\u0301"  # two bytes, Extend: with a character of three bytes it makes a grapheme that can be seen
+    long = "\u20d0\u20d0"  # Extend, too: makes what is before it a grapheme too long to be seen
     pictograph, consonant, virama = "\u263a", "\u0915", "\u094d"
     for c in CODE_POINTS:
         x = chr(c)
@@ -77,7 +77,7 @@ def _grapheme_classes() -> dict[str, list[int]]:
         elif not joined(f"{x}\uac00{accent}"):
             add("HANGUL_L", c)
         elif not joined(f"{x}\u1161{accent}"):
-            # What has four bytes shows only by what it lets follow.
+            # A character of four bytes can only be recognized by the characters that may follow it.
             after_vowel = len(x.encode()) > 3 or not joined(f"\u1161{x}{accent}")
             add("HANGUL_V" if after_vowel else "HANGUL_LV", c)
         elif not joined(f"{x}\u11a8{accent}"):

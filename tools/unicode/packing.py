@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrays of `tokenizer/unicode/data.npz`, whose reader says what kinds there are, and the file of them."""
+"""Packs the arrays of `tokenizer/unicode/data.npz`; its reader, `data.py`, explains the kinds of arrays."""
 
 import io
 import zipfile
@@ -17,11 +17,11 @@ Numbers = npt.NDArray[np.int32]
 Arrays = dict[str, npt.NDArray[Any]]
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The first that a zip file can name: the same data is the same file."""
+"""The earliest date in a zip file, used for all entries, so that the same data gives the same file."""
 
 
 def runs(code_points: Iterable[int]) -> Numbers:
-    """Returns the first and the last of code points in a row."""
+    """Returns the first and the last code point of each run."""
     points = np.array(sorted(code_points), np.int64)
     ends = np.flatnonzero(np.diff(points) != 1)
     return np.stack([points[np.append(0, ends + 1)], points[np.append(ends, -1)]], axis=1).astype(np.int32)
@@ -34,12 +34,12 @@ def numbered_runs(groups: Mapping[int, Iterable[int]]) -> Numbers:
 
 
 def texts(mapping: Mapping[int, str]) -> Numbers:
-    """Returns characters, each with the length of its text and that text."""
+    """Returns each character, followed by the length of its text and that text."""
     return np.array([n for c, text in sorted(mapping.items()) for n in (c, len(text), *map(ord, text))], np.int32)
 
 
 def pairs(compositions: Mapping[tuple[str, str], str]) -> Numbers:
-    """Returns pairs of characters, and the one that each makes."""
+    """Returns pairs of characters, each with the one that they compose into."""
     rows = [(ord(first), ord(second), ord(both)) for (first, second), both in sorted(compositions.items())]
     return np.array(rows, np.int32)
 
@@ -55,14 +55,14 @@ def names(lines: Iterable[str]) -> npt.NDArray[np.uint8]:
 
 
 def packed(arrays: Arrays) -> bytes:
-    """Returns the file. Nothing in it is compressed, which every library of that kind does in its own way."""
+    """Returns the file. Nothing in it is compressed, because libraries compress differently."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in sorted(arrays.items()):
             member = io.BytesIO()
             np.lib.format.write_array(member, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
             entry = zipfile.ZipInfo(f"{name}.npy", _DATE)
-            entry.create_system = 3  # whatever the system is
+            entry.create_system = 3  # the same on every system
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, member.getvalue())
     return file.getvalue()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What patterns, and the pre-tokenizers of HF tokenizers, know of characters: `patterns/`."""
+"""Makes `patterns/`: the character data of patterns, and of the pre-tokenizers of HF tokenizers."""
 
 import regex
 import tokenizers as hf
@@ -13,13 +13,13 @@ _CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So
 
 
 def _matched(pattern: str) -> list[int]:
-    """Returns the code points that one character of a pattern matches, as Oniguruma in HF sees it."""
+    """Returns the code points that a pattern of one character matches in HF's Oniguruma."""
     splitter = pre_tokenizers.Split(hf.Regex(pattern), "removed", invert=True)
     return [ord(x) for x, _ in splitter.pre_tokenize_str(_EVERYTHING)]
 
 
 def _unicode_scripts() -> list[list[int]]:
-    """Finds which code points `UnicodeScripts` takes for the same script, without those that it splits from nothing."""
+    """Finds the code points that `UnicodeScripts` treats as one script, without those that it never splits."""
     splitter = pre_tokenizers.UnicodeScripts()
 
     def is_one(text: str) -> bool:
@@ -40,12 +40,12 @@ def _unicode_scripts() -> list[list[int]]:
 
 
 def _pattern_scripts() -> dict[str, list[int]]:
-    """Returns the scripts that patterns know, under every name that `regex` and HF both take for one."""
+    """Returns the scripts in patterns, under every name that both `regex` and HF know."""
     by_members: dict[tuple[int, ...], list[str]] = {}
     for name in regex._regex_core.PROPERTIES["SCRIPT"][1]:
         try:
             members = tuple(_matched(rf"\p{{{name}}}"))
-        except Exception:  # HF raises nothing more particular
+        except Exception:  # HF raises no more specific type
             continue
         by_members.setdefault(members, []).append(name.capitalize())
     found = {" ".join([known[0], *sorted(known[1:])]): list(members) for members, known in by_members.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which script each character belongs to, by `regex`: `scripts/`."""
+"""Makes `scripts/`: the script of each character, by `regex`."""
 
 import regex
 
@@ -10,10 +10,10 @@ _NO_SCRIPTS = {"COMMON", "INHERITED", "UNKNOWN", "KATAKANAORHIRAGANA"}
 
 
 def _names() -> list[str]:
-    """Returns the names of the scripts, as Unicode writes them but for the underscores."""
+    """Returns the names of the scripts, as Unicode writes them, without underscores."""
     by_number: dict[int, str] = {}
     for name, number in regex._regex_core.PROPERTIES["SCRIPT"][1].items():
-        # Beside the name there are codes of four letters.
+        # Besides its name, a script has a code of four letters.
         if number not in by_number or len(by_number[number]) == 4:
             by_number[number] = name if len(name) != 4 or number not in by_number else by_number[number]
     return sorted(set(by_number.values()) - _NO_SCRIPTS)

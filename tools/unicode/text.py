@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What text steps know of characters beyond what HF tokenizers does, by `unicodedata2` and `regex`: `text/`."""
+"""Makes `text/`: the character data of text steps that HF tokenizers lacks, by `unicodedata2` and `regex`."""
 
 import unicodedata
 
@@ -36,7 +36,7 @@ def _case_folds() -> dict[int, str]:
     folds = {}
     for c in CODE_POINTS:
         folded = regex._regex.fold_case(regex.FULLCASE | regex.IGNORECASE | regex.UNICODE, chr(c))
-        # `regex` folds as Turkish does, too; the standard's default folding does not.
+        # `regex` also applies the Turkish foldings, which are not in the standard's default folding.
         folded = {"I": "i", "İ": "i̇", "ı": "ı"}.get(chr(c), folded)
         if unicodedata.category(chr(c)) != "Cn" and folded != chr(c).casefold():
             raise ValueError(f"U+{c:04X} folds to {folded!r}, to Python {chr(c).casefold()!r}")
@@ -73,14 +73,14 @@ def _emoji() -> dict[int, str]:
 
 
 def _new_in(found: dict, known: dict) -> dict:
-    """Returns what is not known yet. What Unicode has once decided about these things it never changes."""
+    """Returns the entries of `found` that `known` lacks. Unicode never changes existing ones."""
     if wrong := [key for key, value in known.items() if found.get(key) != value]:
         raise ValueError(f"Unicode has changed {wrong!r}")
     return {key: value for key, value in found.items() if key not in known}
 
 
 def arrays(known: Arrays) -> Arrays:
-    """Asks about every code point; leaves out what is in the arrays that come of asking HF tokenizers.
+    """Asks about every code point; leaves out data that the arrays from HF tokenizers have already.
 
     Raises:
       ValueError: if the libraries are of another version of Unicode.
