@@ -25,9 +25,9 @@ class BPE(BPEFields):
     """A vocabulary and the merges that build its entries from characters, or from bytes, in order of preference.
 
     A word is cut into characters. All but the first get `continuing_subword_prefix` in front, the last gets
-    `end_of_word_suffix` behind; so they are looked up. Then, of all pairs of neighbours that merge, the one whose merge
-    comes first in `merges` is merged, the leftmost among equals, until none is left. If a merge occurs twice, only the
-    last one counts.
+    `end_of_word_suffix` behind, and each is looked up in this form. Then, of all pairs of neighbours that merge, the
+    one whose merge comes first in `merges` is merged, the leftmost among equals, until none is left. If a merge occurs
+    twice, only the last one counts.
 
     An unknown character becomes its byte tokens `<0x00>`..`<0xFF>` if `byte_fallback` is set and the vocabulary has
     all of them; otherwise the unknown token, one for a whole run if `fuse_unk` is set; without one, nothing.
