@@ -42,7 +42,7 @@ class Tokenizer(Encoder, Decoder):
     """
 
     ignored_fields: tuple[str, ...] = ()
-    """Fields of the `tokenizer.json` it was loaded from that have no meaning, in HF neither; `explain` names them."""
+    """Fields of the `tokenizer.json` it was loaded from that have no meaning, in HF either; `explain` names them."""
 
     # Making one.
 
