@@ -28,6 +28,8 @@ MAX_COUNT = (1 << 63) - 1
 
 _TALLY_SLOTS = 1 << 16
 _TALLY_POOL_BYTES = 1 << 20
+_THREE_BYTES_END = 1 << 16
+"""Code points of three bytes are below."""
 MAX_TALLY_WORDS = 1 << 16
 """The number of distinct words with an unknown token that a tally keeps; the rarest others count as untracked."""
 
@@ -124,7 +126,7 @@ class Tally:
         self.counter = self._new_counter()
 
     def _new_counter(self) -> kernel_memory.CounterArrays:
-        return kernel_memory.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES)
+        return kernel_memory.new_counter(_TALLY_SLOTS, _TALLY_POOL_BYTES, _THREE_BYTES_END)
 
     @property
     def n_words(self) -> int:
@@ -172,9 +174,15 @@ class Tally:
         self._keep(fresh)
 
     def _drain(self) -> None:
-        if not self.counter.state[word_counters.COUNTER_WORDS]:
+        self.counter.characters[0] = 0
+        alone = np.flatnonzero(self.counter.characters)
+        if not alone.size and not self.counter.state[word_counters.COUNTER_WORDS]:
             return
-        self.add_oov_words(word_count_table(self.counter))
+        values = alone.astype("<u4").tobytes().decode("utf-32-le").encode()
+        buffers = [None, pa.py_buffer(np.arange(0, len(values) + 1, 3)), pa.py_buffer(values)]
+        characters = pa.LargeBinaryArray.from_buffers(pa.large_binary(), alone.size, buffers)
+        by_character = pa.Table.from_arrays([characters, self.counter.characters[alone]], schema=WORD_COUNTS)
+        self.add_oov_words(add_word_counts([word_count_table(self.counter, ordered=False), by_character]))
         total = self.counter.state[word_counters.COUNTER_TOTAL]
         self.counter = self._new_counter()
         self.counter.state[word_counters.COUNTER_TOTAL] = total

@@ -43,7 +43,10 @@ class IdDecoder:
             if decoder is None
             else decoder.token_texts(list(tokens.values()))
         )
-        self._texts = None if texts is None else (*self._joined(texts.first), *self._joined(texts.later))
+        self._texts = None
+        if texts is not None:
+            first = self._joined(texts.first)
+            self._texts = (*first, *(first if texts.later is texts.first else self._joined(texts.later)))
 
     def _joined(self, texts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """Lays out texts by id, uint8[n] and int64[n_ids + 1]."""

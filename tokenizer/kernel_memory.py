@@ -26,6 +26,9 @@ class CounterArrays(NamedTuple):
     """uint8[n]: the words longer than 16 bytes."""
     state: npt.NDArray[np.int64]
     """int64[3]: distinct words, bytes used of `words`, words counted in all."""
+    characters: npt.NDArray[np.int64]
+    """int64[0x10000] or, where none is counted so, int64[0]: words of one character of three bytes, by code point. The
+    first has what is not counted."""
 
 
 class Scratch(NamedTuple):
@@ -44,12 +47,13 @@ def power_of_two(n: int) -> int:
     return 1 << (n.bit_length() - 1)
 
 
-def new_counter(n_slots: int, n_pool_bytes: int) -> CounterArrays:
+def new_counter(n_slots: int, n_pool_bytes: int, n_characters: int = 0) -> CounterArrays:
     """Makes an empty word counter; `n_slots` is a power of two, half of which can be filled."""
     return CounterArrays(
         slots=_new_slots(n_slots),
         words=np.zeros(n_pool_bytes, np.uint8),
         state=np.zeros(3, np.int64),
+        characters=np.zeros(n_characters, np.int64),
     )
 
 

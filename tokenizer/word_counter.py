@@ -131,7 +131,7 @@ class WordCounter:
             self._table = new_table(2 * _TABLE_BYTES)
 
     def _make_room(self, n_words: int, n_bytes: int) -> None:
-        slots, words, state = self._counter
+        slots, words, state, _ = self._counter
         while (state[COUNTER_WORDS] + n_words) * 2 > slots.shape[0]:
             bigger = np.zeros((slots.shape[0] * 2, slots.shape[1]), np.int64)
             word_table.rehash(slots, bigger)
@@ -140,7 +140,7 @@ class WordCounter:
             longer = np.zeros(words.size * 2 + n_bytes, np.uint8)
             longer[: words.size] = words
             words = longer
-        self._counter = kernel_memory.CounterArrays(slots, words, state)
+        self._counter = self._counter._replace(slots=slots, words=words)
 
     def _empty_table(self) -> None:
         self._make_room(int(np.count_nonzero(self._table.slots[1::4])), 0)

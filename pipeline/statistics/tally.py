@@ -102,7 +102,7 @@ def _fixed(array: np.ndarray) -> np.ndarray:
 @kernel
 def count_rows(
     ids: Any, starts: Any, stops: Any, unk_id: int, token_counts: Any, length_counts: Any, n_oov: Any
-) -> int:
+) -> int | np.int64:
     """Counts tokens, lengths and unknown tokens of rows.
 
     Args:
@@ -119,14 +119,14 @@ def count_rows(
     """
     size = np.uint32(token_counts.size)
     for row in range(n_oov.size):
-        unknown = np.int64(0)
-        for i in range(starts[row], stops[row]):
+        before = token_counts[unk_id] if unk_id >= 0 else 0
+        # Numbers that cannot be below zero save numba a look at every index.
+        for i in range(np.uint64(starts[row]), np.uint64(stops[row])):
             token_id = np.uint32(ids[i])  # below zero is above all
             if token_id >= size:
-                return i
+                return np.int64(i)
             token_counts[token_id] += 1
-            unknown += ids[i] == unk_id
-        n_oov[row] = unknown
+        n_oov[row] = token_counts[unk_id] - before if unk_id >= 0 else 0
         length = stops[row] - starts[row]
         bucket = length
         if length >= EXACT_LENGTHS:

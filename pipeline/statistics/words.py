@@ -99,6 +99,8 @@ def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
 
 def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:
     """Returns how many unknown tokens each row has, int64[n]."""
+    if tokenizer.unk_token_id is None:
+        return np.zeros(len(ids), np.int64)
     values, offsets = ids.values.to_numpy(), ids.offsets.to_numpy()
     before = np.concatenate([[0], np.cumsum(values == tokenizer.unk_token_id)])
     return np.diff(before[offsets])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, WordPiece, reference
+from tokenizer import Tokenizer, WordPiece, counting, reference
 from tokenizer.models import OOV_POLICIES
 
 EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]
@@ -123,6 +123,31 @@ def test_tally_equals_the_reference(texts: list[str], oov: str) -> None:
     assert swallowed == reference.swallowed_characters(words, tokenizer.model)
     assert tally.n_oov_characters == swallowed.total()
     assert tally.n_oov_words_untracked == 0
+
+
+@given(
+    st.lists(st.text("中文好玫豈\uf900。、ア가ab \U00020000́", max_size=120), min_size=2, max_size=8),
+    st.sampled_from(["word", "contain", "char", "byte"]),
+    st.booleans(),
+)
+def test_a_tally_counts_runs_of_ideographs_as_the_reference_does(texts: list[str], oov: str, fills_up: bool) -> None:
+    """What stands alone wherever it is has counters of its own. One that is full has a batch found a second time."""
+    tokenizer = Tokenizer.for_bert(["[UNK]", "中", "。", "a", "##b", *(f"<0x{b:02X}>" for b in "好".encode())], oov=oov)
+    if fills_up:
+        distinct = iter(range(10_000))
+        texts = [f"{text}{text}".join(f" b{next(distinct)} " for _ in range(60)) for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_TALLY_SLOTS", 1 << 9)
+        tally = tokenizer.new_tally()
+        for _ in range(2):  # the second time all are known
+            tokenizer.encode_arrow(pa.array([*texts, "a" * 80]), tally=tally)
+        words = reference.count_words([*texts, "a" * 80] * 2, tokenizer.normalizer)
+        lost = {w: n for w, n in words.items() if "[UNK]" in [t for t, _ in reference.wordpiece(w, tokenizer.model)]}
+        assert tally.n_words == words.total()
+        assert {r["word"].decode(): r["count"] for r in tally.oov_words().to_pylist()} == lost
+        code_points, counts = tally.oov_characters()
+    swallowed = {chr(c): n for c, n in zip(code_points.tolist(), counts.tolist(), strict=True)}
+    assert swallowed == reference.swallowed_characters(words, tokenizer.model)
 
 
 def test_a_tally_stays_bounded_and_its_characters_exact() -> None:

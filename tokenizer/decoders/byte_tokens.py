@@ -39,6 +39,11 @@ class ByteLevel(Decoder):
         except KeyError:
             return token.encode()
 
+    def token_texts(self, tokens: Sequence[str]) -> TokenTexts:
+        """Returns what each token adds, which is the same everywhere in a row; see `Decoder`."""
+        texts = [self.token_text(token, first=False) for token in tokens]
+        return TokenTexts(texts, texts)
+
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
         """Returns the text of a row of tokens as one piece."""
         return [b"".join(self.token_text(token, first=False) for token in tokens).decode("utf-8", "replace")]

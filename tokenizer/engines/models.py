@@ -47,15 +47,9 @@ class ModelRunner:
         """Encodes the words of rows; rows that are an added token become its id."""
         n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
         return self.run(
-            self._encode_found,
-            (words, added),
-            pool,
-            tally,
-            first=0,
-            n_rows=n_rows,
-            n_bytes=n_bytes,
+            self._encode_found, (words, added), pool, tally, first=0, n_rows=n_rows, n_bytes=n_bytes,
             longest=words.max_word,
-        )
+        )  # fmt: skip
 
     def run(
         self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,

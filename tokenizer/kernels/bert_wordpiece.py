@@ -31,7 +31,7 @@ from tokenizer.kernels.scanners_parts import character
 from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count, count_word
+from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
 from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
 from tokenizer.kernels.wordpiece import wordpiece
@@ -58,10 +58,10 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
                 continue
         elif i < n_readable and n == 0:
             first = i
-            i, o = emit_direct(direct, data, i, min(end, n_readable), work.tallying, work.out, o)
+            i, o = emit_direct(work, data, i, min(end, n_readable), o)
             n_emitted += (i - first) // 3
             if i > first:
-                continue
+                break  # a batch begins behind what has been counted: it may have to be found again
         elif i < n_readable and begins_run(direct, data, i):
             break
         kind, after = character(data, i, classes)
@@ -80,6 +80,19 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
     return i, inner, n, n - before + n_emitted, o
 
 
+@kernel_part
+def _character_alone(data, at, w, tables):
+    """Returns the code point of a character of three bytes that is a word wherever it stands, and stays as it is; or 0.
+
+    Such a word is looked up and counted by this number, any other by its bytes.
+    """
+    if w == 3 and data[at] >= 0xE0:
+        code_point, _ = decode_utf8(data, at)
+        if tables.classes[code_point] == ISOLATED and tables.replacements[code_point] == 0:
+            return code_point
+    return np.int64(0)
+
+
 @kernel
 def miss(arguments, k, o):
     """Like `misses.miss_by`; words that normalization leaves empty are not put into the table.
@@ -92,6 +105,7 @@ def miss(arguments, k, o):
     w = np.int64(batch[STOP + k]) - at
     k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
     before = o
+    code_point = _character_alone(data, at, w, tables)
     o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
     if found and not (has_unknown and work.tallying):
         return o
@@ -104,12 +118,15 @@ def miss(arguments, k, o):
         o, has_unknown = wordpiece(word, n, model, out, before, work.ends)
         table.state[MISSES] += 1
         remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
-        if w == 3 and data[at] >= 0xE0 and tables.classes[decode_utf8(data, at)[0]] == ISOLATED:
-            remember_direct(table.direct, data, at, out, before, o, has_unknown)
+        if code_point > 0:
+            remember_direct(table.direct, code_point, out, before, o, has_unknown)
     if has_unknown and work.tallying:
         if n > SHORT_WORD_BYTES:
             h0, h1 = long_key(word, 0, n), np.uint64(0)
-        count_word(work.tally, word, 0, n, h0, h1)
+        if code_point > 0:
+            work.tally.characters[code_point] += 1
+        else:
+            add_count(work.tally, word, 0, n, h0, h1, 1)
     return o
 
 

@@ -7,7 +7,7 @@ from tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
 from tokenizer.compiling.references import values_of
 from tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
 from tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
-from tokenizer.kernels.word_counters import count_word
+from tokenizer.kernels.word_counters import add_count
 from tokenizer.kernels.word_table import word_key_anywhere
 
 
@@ -47,5 +47,5 @@ def miss_by(tokenize, arguments, k, o):
             remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
     if has_unknown and work.tallying:
         h0, h1 = word_key_anywhere(data, at, w)
-        count_word(work.tally, data, at, w, h0, h1)
+        add_count(work.tally, data, at, w, h0, h1, 1)
     return o

@@ -40,7 +40,7 @@ from tokenizer.kernels.sentencepiece_units import (
 from tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
 from tokenizer.kernels.spans import add_span, expand
 from tokenizer.kernels.unigram import width
-from tokenizer.kernels.word_counters import COUNTER_TOTAL, count_word
+from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
 from tokenizer.kernels.word_table import word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
@@ -165,7 +165,7 @@ def count_noted(data, tables, tally, noted, first, stop, text):
         n, _ = normalize_part(data, noted[3 * k], noted[3 * k + 1], noted[3 * k + 2], tables, text)
         if n > 0:
             k0, k1 = word_key_anywhere(text, 0, n)
-            if not count_word(tally, text, 0, n, k0, k1):
+            if not add_count(tally, text, 0, n, k0, k1, 1):
                 return k
     return stop
 

@@ -160,17 +160,20 @@ def begins_run(direct, data, i):
 
 
 @kernel_part
-def emit_direct(direct, data, i, stop, counting, out, o):
+def emit_direct(work, data, i, stop, o):
     """Appends the ids of the characters at the beginning of `data[i:stop]`, as long as `direct` has them.
 
-    If `counting`, it stops at unknown characters, which the table counts. `data` is readable for eight bytes from each
-    character on. Returns where it stopped, and the new o.
+    If there is a tally, it counts unknown characters by code point, and all others as the first: no branch on which it
+    is. `data` is readable for eight bytes from each character on. Returns where it stopped, and the new o.
     """
-    past = _DIRECT_UNKNOWN if counting else ~np.uint64(0)
+    direct, characters, out = work.table.direct, work.tally.characters, work.out
     while i < stop:
-        value = direct[_code_point(load_u64(data, i))]
-        if (value == np.uint64(0)) | (value >= past):
+        c = _code_point(load_u64(data, i))
+        value = direct[c]
+        if value == np.uint64(0):
             break
+        if work.tallying:
+            characters[c * (value >> np.uint64(63))] += 1
         out[np.uint64(o)] = np.int32(value & _DIRECT_MASK)
         out[np.uint64(o + 1)] = np.int32((value >> _DIRECT_BITS) & _DIRECT_MASK)
         out[np.uint64(o + 2)] = np.int32((value >> (_TWO * _DIRECT_BITS)) & _DIRECT_MASK)
@@ -180,8 +183,8 @@ def emit_direct(direct, data, i, stop, counting, out, o):
 
 
 @kernel_part
-def remember_direct(direct, data, at, out, before, o, has_unknown):
-    """Keeps the ids `out[before:o]` of the character of three bytes at `at`, if they fit."""
+def remember_direct(direct, code_point, out, before, o, has_unknown):
+    """Keeps the ids `out[before:o]` of a character of three bytes, if they fit."""
     n = o - before
     value = np.uint64(n) << np.uint64(60)
     if has_unknown:
@@ -190,9 +193,8 @@ def remember_direct(direct, data, at, out, before, o, has_unknown):
         if np.uint64(out[before + q]) > _DIRECT_MASK:
             return
         value |= np.uint64(out[before + q]) << (np.uint64(q) * _DIRECT_BITS)
-    three = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8) | np.uint64(data[at + 2]) << np.uint64(16)
     if 0 < n <= 3:
-        direct[_code_point(three)] = value
+        direct[code_point] = value
 
 
 @kernel_part

@@ -9,17 +9,12 @@ COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
 
 
 @kernel_part
-def count_word(counter, data, at, w, k0, k1):
-    """Counts one occurrence of a word; returns False if the word is new and the counter has no room for it.
-
-    counter: kernel_memory.CounterArrays, changed; k0, k1: the key of the word `data[at:at + w]`, see `word_table`.
-    """
-    return add_count(counter, data, at, w, k0, k1, 1)
-
-
-@kernel_part
 def add_count(counter, data, at, w, k0, k1, n):
-    """Counts n occurrences of a word, like `count_word`; the bytes in `data` are only read for long words."""
+    """Counts n occurrences of a word; returns False if the word is new and the counter has no room for it.
+
+    counter: kernel_memory.CounterArrays, changed; k0, k1: the key of the word `data[at:at + w]`, see `word_table`. The
+    bytes in `data` are only read for long words.
+    """
     slots, words, state = counter.slots, counter.words, counter.state
     j, found = find(slots, words, data, at, w, k0, k1)
     if not found:

@@ -28,7 +28,7 @@ from tokenizer.kernels.encode_loop import (
 from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
 from tokenizer.kernels.spans import found_spans, never_cut
 from tokenizer.kernels.utf8 import add_characters
-from tokenizer.kernels.word_counters import add_count, count_word
+from tokenizer.kernels.word_counters import add_count
 from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
@@ -85,7 +85,7 @@ def miss_count(arguments, k, o):
         h0, h1 = batch[KEY_0 + k], np.uint64(0)
         if w == SHORT_WORD_BYTES:
             h0, h1 = word_key_anywhere(data, at, w)
-        count_word(work.tally, data, at, w, h0, h1)
+        add_count(work.tally, data, at, w, h0, h1, 1)
         return o
     j = batch[SLOT + k]
     if slots[j + _FOUR + _TWO] < slots[j + _TWO]:
