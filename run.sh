@@ -4,8 +4,8 @@
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
 #   ./run.sh test [--quick] [pytest options]          linters, type checker, the whole test suite; --quick: what to run before a
 #                                                      commit, without large data, whole products and installations
-#   ./run.sh bench [NAME] [options]                    beam, count, encode, insight, load, pipeline, small, text, train: benchmarks;
-#                                                      hostile, kills, scale: what breaks other programs;
+#   ./run.sh bench [NAME] [options]                    beam, count, encode, insight, load, pipeline, plan, small, text, train:
+#                                                      benchmarks; hostile, kills, scale: what breaks other programs;
 #                                                      first-run: the quickstart with nothing compiled; compare: the numbers of
 #                                                      `tokenmill compare` against those of TokLens and TokEval;
 #                                                      commits: this tree against another commit
@@ -212,17 +212,17 @@ run_tests() {
 run_benchmarks() {
   cd -- "$root"
   case ${1:-all} in
-    beam | commits | compare | count | encode | first-run | hostile | insight | kills | load | pipeline | scale | small | text | train)
+    beam | commits | compare | count | encode | first-run | hostile | insight | kills | load | pipeline | plan | scale | small | text | train)
       exec "$venv/bin/python" -m "benchmarks.${1//-/_}" "${@:2}"
       ;;
     all)
       local name
-      for name in beam count encode insight load pipeline small text train; do
+      for name in beam count encode insight load pipeline plan small text train; do
         step "$name"
         "$venv/bin/python" -m "benchmarks.$name" "${@:2}"
       done
       ;;
-    *) fail "unknown benchmark '$1'; there are beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; commits, hostile, kills, scale" ;;
+    *) fail "unknown benchmark '$1'; there are beam, compare, count, encode, first-run, insight, load, pipeline, plan, small, text, train; commits, hostile, kills, scale" ;;
   esac
 }
 

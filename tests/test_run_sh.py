@@ -309,7 +309,7 @@ def test_unknown_benchmark_is_named(checkout: Checkout) -> None:
     checkout.add_python("python3")
     code, _, err = checkout.run("bench", "speed")
     assert code == 1
-    named = "beam, compare, count, encode, first-run, insight, load, pipeline, small, text, train; "
+    named = "beam, compare, count, encode, first-run, insight, load, pipeline, plan, small, text, train; "
     named += "commits, hostile, kills, scale"
     assert f"unknown benchmark 'speed'; there are {named}" in err
 

@@ -57,7 +57,7 @@ def plan_only(options: argparse.Namespace) -> int:
         start = _start(options.job, config, settings)
         try:
             found = forecast.forecast(plan)
-            actual = comparison.outcome(found)
+            actual = comparison.outcome(plan)
         except (OSError, ValueError) as error:
             if options.debug:
                 raise

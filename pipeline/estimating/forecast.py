@@ -31,7 +31,8 @@ SAMPLE_BYTES = 64 << 20
 """At most this much text is read; a smaller corpus is read completely."""
 
 SAMPLE_SECONDS = 3.0
-"""Less is read if the job's work on it would take longer than this."""
+"""Less is read if the job's work on it would take more processor time than this. Other programs of a busy machine make
+no sample smaller."""
 
 SHARD_SIZE_MATTERS = 0.02
 """How much better or worse the job's shards may compress than those of the sample, because of their size."""
@@ -158,15 +159,19 @@ def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
     if text <= _PROBE_BYTES:
         return None
     probe = _places(plan, _PROBE_BYTES, folder)
-    for _ in range(2):  # the first time, kernels are loaded
+    tokenizer = _tokenizer(plan, plan.config) if plan.counting_json is None else None
+    for _ in range(2):  # the first time, kernels are loaded, and the tables of the tokenizer made
         with trial.temporary(plan.config) as config:
+            started = time.thread_time()
             if plan.counting_json is not None:
                 done = trial.count_words(probe, config, plan.counting_json, BATCH_BYTES)
             else:
+                assert tokenizer is not None
                 config, shards = _with_shards(plan, config, probe, False)
-                done = trial.tokenize(probe, config, _tokenizer(plan, config), shards, BATCH_BYTES)
+                done = trial.tokenize(probe, config, tokenizer, shards, BATCH_BYTES)
+    pace = (time.thread_time() - started) / max(1.0, sum(unit.n_planned for unit in done.units))
     budget = SAMPLE_BYTES
-    while budget > _PROBE_BYTES and done.pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
+    while budget > _PROBE_BYTES and pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
         budget //= 2
     return None if text <= budget else budget
 

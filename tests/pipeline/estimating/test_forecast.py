@@ -5,6 +5,8 @@ import copy
 import gzip
 import json
 import random
+import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +14,7 @@ import pytest
 
 from pipeline.books.shard_entry import runs_of
 from pipeline.config.job import Config
-from pipeline.estimating import advice, comparison, forecast, places, report
+from pipeline.estimating import advice, comparison, forecast, places, report, trial
 from pipeline.jobs import planning
 from pipeline.jobs.finish import finish_output
 from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
@@ -102,9 +104,9 @@ def test_a_forecast_of_all_of_the_input_is_what_the_job_does(tmp_path, tiny_voca
     planned = plan(tmp_path, folder / "vocab.txt", kind, **copy.deepcopy(sections))
     found = forecast.forecast(planned)
     assert found.is_whole
-    assert comparison.outcome(found) is None
+    assert comparison.outcome(planned) is None
     run(planned)
-    actual = comparison.outcome(found)
+    actual = comparison.outcome(planned)
     told = {**found.totals, **{f"bytes.{name}": each for name, each in found.shard_bytes.items()}}
     assert {name: each.value for name, each in told.items()} == {name: actual[name] for name in told}
     assert all(each.is_exact for each in told.values())
@@ -150,11 +152,21 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
     assert not found.is_whole
     assert 2 < found.factor < 12
     run(planned)
-    actual = comparison.outcome(found)
+    actual = comparison.outcome(planned)
     for name in ("n_records", "n_documents", "n_tokens", "n_chars", "rejected", "n_cut_tokens", "n_oov_tokens"):
         assert found.totals[name].holds(actual[name]), (name, found.totals[name], actual[name])
     assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
+
+
+def test_a_busy_machine_makes_no_sample_smaller(tmp_path, tiny_vocab_file, small_sample, monkeypatch):
+    monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 10.0)
+    write(tmp_path, "jsonl", n=10_000)
+    planned = plan(tmp_path, tiny_vocab_file, "jsonl")
+    alone = forecast.forecast(planned)
+    clock = SimpleNamespace(perf_counter=lambda: 1000 * time.perf_counter(), thread_time=time.thread_time)
+    monkeypatch.setattr(trial, "time", clock)
+    assert forecast.forecast(planned).sample_bytes == alone.sample_bytes
 
 
 def test_compressed_files_that_keep_more_or_less_than_was_asked_count_by_what_they_kept(
