@@ -58,17 +58,10 @@ class Lent:
     def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
         """Makes the `Work` of an encode loop; arguments as for `run_loop`."""
         return Work(
-            table=self.table,
-            tally=self.counter(tally),
-            tallying=tally is not None,
-            batch=self.batch,
-            limit=encode_loop.BATCH,
-            word=self.word,
-            ends=self.ends,
-            out=recycled.empty(n_ids + 16, np.int32),
-            out_offsets=np.zeros(n_rows + 1, np.int64),
-            position=np.array([0, first, 0, 0, 0], np.int64),
-        )
+            table=self.table, tally=self.counter(tally), tallying=tally is not None, batch=self.batch,
+            limit=encode_loop.BATCH, word=self.word, ends=self.ends, out=recycled.empty(n_ids + 16, np.int32),
+            out_offsets=np.zeros(n_rows + 1, np.int64), position=np.array([0, first, 0, 0, 0], np.int64),
+        )  # fmt: skip
 
     def give_up(self) -> None:
         """Forgets scratch that is too large to be kept."""
