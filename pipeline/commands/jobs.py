@@ -181,7 +181,8 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
 
     output, name = plan.config.output.path, filenames.CLOCK
     try:
-        clock.gather(output, len(plan.splits), began, stages, time.time() - began)
+        file = plan.config.tokenizer.file
+        clock.gather(output, len(plan.splits), began, stages, time.time() - began, file)
         if plan.config.output.report:
             from pipeline.books.partitions import folders_of
             from pipeline.reporting import page

@@ -90,7 +90,10 @@ def _advice(lines: Sequence[str]) -> Element:
 
 def _sentence(facts: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(facts["versions"].items()))
-    return f"Job {facts['job']}, digest {facts['job_digest'][:16]}; {versions}."
+    file = (facts["clock"] or {}).get("tokenizer")
+    named = f" {blocks.shortened(file)}" if file else ""  # a job that trained it has no file of it
+    job, tokenizer = facts["job_digest"][:16], facts["tokenizer"]["digest"][:16]
+    return f"Job {facts['job']}, digest {job}; tokenizer{named}, digest {tokenizer}; {versions}."
 
 
 def _headline(headline: Mapping[str, Any]) -> Element:
@@ -271,9 +274,13 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
         f"{oov['words']:,} words. The {needed['95%']:,} most frequent, added to the vocabulary, would remove 95 % of "
         f"all that is unknown; {needed['50%']:,} would remove half of it."
     )
-    characters = (
-        [each["code_point"], _shown(each["character"]), f"{each['count']:,}"] for each in oov["top_characters"]
+    listed = oov["top_characters"]
+    characters = ([each["code_point"], _shown(each["character"]), f"{each['count']:,}"] for each in listed)
+    share = sum(each["count"] for each in listed) / oov["characters"]
+    removed = element(
+        "p", f"These {len(listed):,} together are {percent(share)} of all that is unknown.", class_="soft"
     )
+    more = left_out(oov["distinct_characters"] - len(listed), "characters")
     words = ([_shown(each["word"]), f"{each['count']:,}"] for each in oov["top_words"][:_CHARTED])
     scripts = ([each["script"], f"{each['count']:,}"] for each in oov["scripts"][:_CHARTED])
     top = oov["top_characters"][:_CHARTED]
@@ -287,7 +294,10 @@ def _unknown(oov: Mapping[str, Any]) -> Element | None:
             "occurrences",
         ),
         table(("script", "unknown characters"), scripts),
-        details("characters, most frequent first", table(("code point", "character", "count"), characters)),
+        details(
+            "characters, most frequent first",
+            element("div", table(("code point", "character", "count"), characters), removed, more),
+        ),
         details("words with an unknown character", table(("word", "count"), words)),
     )
 

@@ -80,7 +80,14 @@ class Stopwatch:
             handle.write(json.dumps(asdict(times)).encode())
 
 
-def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[str, float]], seconds: float) -> None:
+def gather(
+    output: str,
+    n_splits: int,
+    started: float,
+    stages: Sequence[tuple[str, float]],
+    seconds: float,
+    tokenizer: str | None = None,
+) -> None:
     """Writes `clock.json` of a finished job, and removes the files of its splits.
 
     Holds 40 bytes for each split, the names of their files, and `SLOWEST` records.
@@ -92,6 +99,7 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
         not in the throughput, since the pauses between runs are unknown.
       stages: the stages of the job in order, and how many seconds each took.
       seconds: how long the job took.
+      tokenizer: the file that it was read from: no digest covers where that was.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -116,6 +124,7 @@ def gather(output: str, n_splits: int, started: float, stages: Sequence[tuple[st
         "format_version": FORMAT_VERSION,
         "started": when,
         "seconds": seconds,
+        "tokenizer": tokenizer,
         "stages": [{"stage": name, "seconds": each} for name, each in stages],
         "hosts": len({host for host, _ in workers}),
         "workers": len(workers),

@@ -99,6 +99,17 @@ def test_rejects_have_their_reasons_and_samples(job):
     assert all(found["meaning"] for found in rejected.values())
 
 
+def test_a_list_of_unknown_characters_says_what_it_leaves_out(job):
+    found = facts.gather(str(job.output))
+    oov = found["stats"]["oov"]
+    n = oov["distinct_characters"]
+    assert f"These {n} together are 100 % of all that is unknown." in page.render(found)
+    oov |= {"characters": 4 * oov["characters"], "distinct_characters": n + 10}
+    shown = page.render(found)
+    assert f"These {n} together are 25 % of all that is unknown." in shown
+    assert "10 more characters are not shown." in shown
+
+
 def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
     found = facts.gather(str(job.output))
     text = page.render(found)
@@ -158,6 +169,8 @@ def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus,
         assert json.loads((tmp_path / name / filenames.CLOCK).read_text())["splits"]["timed"] == 1
         assert filenames.CLOCK not in (tmp_path / name / "manifest.json").read_text()
     if asked:
+        header = f"; tokenizer {tiny_vocab_file}, digest "
+        assert header in (tmp_path / "one" / filenames.REPORT).read_text(encoding="utf-8")
         ours, theirs = (facts.gather(str(tmp_path / name)) for name in ("one", "other"))
         assert "Time" in page.render(ours)
         assert page.render(ours | {"clock": None}) == page.render(theirs | {"clock": None})
