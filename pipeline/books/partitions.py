@@ -8,7 +8,6 @@ rejected, or filtered exactly once.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from pipeline import storage
@@ -44,12 +43,14 @@ def partition_configs(config: Config) -> dict[str, Config]:
     """
     if config.tokenizer.by is None or config.languages is None:
         return {}
-    others = sorted({*config.tokenizer.files} - {DEFAULT})
+    files: Mapping[str, str | None] = config.tokenizer.files or dict.fromkeys(config.counts.languages)
+    others = sorted({*files} - {DEFAULT})
     found = {}
     for name in (DEFAULT, *others):
         partition = PartitionConfig(of=name, others=others if name == DEFAULT else [])
         sections = {
-            "tokenizer": {"by": None, "files": {}, "file": config.tokenizer.files[name]},
+            "tokenizer": {"by": None, "files": {}, "file": files.get(name)},
+            "counts": {"by": [], "languages": []},
             "languages": {"partition": partition},
             "output": {"path": storage.join(config.output.path, partition_name(name))},
         }
@@ -58,12 +59,15 @@ def partition_configs(config: Config) -> dict[str, Config]:
     return found
 
 
-def build(job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Returns the contents of `partitions.json` for finished folders.
+def build(
+    job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]], files: Sequence[FileRecord]
+) -> dict[str, Any]:
+    """Returns what `partitions.json` says of finished folders.
 
     Args:
       job: the job of all of them.
       parts: by the name of the tokenizer, the record of the folder's manifest, and the manifest.
+      files: the word counts that the tokenizers were trained on, beside the folders; none if they were not.
 
     Raises:
       BooksError: if the folders did not read the same, or together do not have every record exactly once.
@@ -85,11 +89,12 @@ def build(job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]]) -
                 **({"other_than": others} if name == DEFAULT else {}),
                 "tokenizer": {key: manifest["tokenizer"][key] for key in ("digest", "vocab_size", "token_dtype")},
                 "job_digest": manifest["job_digest"],
-                "manifest": {name: value for name, value in asdict(record).items() if value is not None},
+                "manifest": record.to_record(),
                 "totals": {key: manifest["totals"][key] for key in (*_EACH_HAS_ALL, "filtered", *_ADDED)},
             }
             for name, (record, manifest) in parts.items()
         ],
+        "files": [file.to_record() for file in files],
         "totals": totals,
         "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
     }

@@ -77,6 +77,8 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
     keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
     if "by" in keys:
         made = "makes several tokenizers with tokenizer.train.by" if job == "train" else "makes no tokens"
+        if job == "tokenize" and "train" in keys:
+            return ["tokenizer.files: required by the job tokenize; to train and tokenize in one go use the job run"]
         return [] if job in ("run", "tokenize") else [f"tokenizer.by: is for the jobs run and tokenize; {job} {made}"]
     if keys >= {"file", "train"}:
         return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
@@ -89,6 +91,8 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
         for key, is_several in (("vocab_size", isinstance(train.get("vocab_size"), list)), ("by", train.get("by"))):
             if is_several:
                 why = "makes several vocabularies, but the job run tokenizes with one; use train"
+                if train.get(key) == "lang":
+                    why += ", or tokenizer.by: lang instead of it"
                 return [f"tokenizer.train.{key}: {why}"]
     if job == "tokenize" and "file" not in keys:
         instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""

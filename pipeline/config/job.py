@@ -54,11 +54,15 @@ class Config(Section):
             raise mistake(
                 "languages.partition", self.languages.partition.of, "tokenizer.by makes the folders; remove one"
             )
-        for code in sorted({*self.tokenizer.files} - {DEFAULT}):
+        key, names = "tokenizer.files", sorted({*self.tokenizer.files} - {DEFAULT})
+        if self.tokenizer.train is not None:
+            key, names = "counts.languages", self.counts.languages
+            if not names:
+                instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
+                raise mistake(key, names, f"tokenizer.by trains one for each of them; {instead}")
+        for code in names:
             if code in self.languages.drop or (self.languages.keep and code not in self.languages.keep):
-                raise mistake(
-                    "tokenizer.files", code, "languages.keep and drop leave out all documents in this language"
-                )
+                raise mistake(key, code, "languages.keep and drop leave out all documents in this language")
         if self.output.shuffle is not None:
             raise mistake(
                 "output.shuffle", "given", "is for one tokenizer; with tokenizer.by, shards are in the order read"

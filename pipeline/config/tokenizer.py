@@ -55,8 +55,8 @@ class TokenizerConfig(Section):
     file: NonEmpty | None = None
     """A tokenizer file of any supported format, such as `tokenizer.json` or `vocab.txt`, or a folder with one."""
     by: Literal["lang"] | None = None
-    """`lang`: each document is tokenized by the tokenizer in `files` for its language, and written into the folder of
-    that tokenizer, `tokenizer=<language>/`."""
+    """`lang`: documents are tokenized by the tokenizers in `files`, or those that `train` makes, one for each of
+    `counts.languages`, each by that of its language, and written into a folder for each, `tokenizer=<language>/`."""
     files: dict[NonEmpty, NonEmpty] = {}
     """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
@@ -95,12 +95,23 @@ class TokenizerConfig(Section):
             if self.files:
                 raise mistake("files", self.files, "is by language: give `by: lang` too")
             return self
-        check_codes("files", self.files, or_default=True)
-        if DEFAULT not in self.files:
-            raise mistake("files", self.files, f"must have one for {DEFAULT!r}: other languages, and what is rejected")
-        for name in ("file", "train"):
-            if getattr(self, name) is not None:
-                raise mistake(name, "given", "`by: lang` takes its tokenizers from `files`; remove one")
+        if self.file is not None:
+            raise mistake("file", self.file, "`by: lang` takes its tokenizers from `files`, or trains them; remove one")
+        if self.train is None:
+            check_codes("files", self.files, or_default=True)
+            if DEFAULT not in self.files:
+                allowed = f"must have one for {DEFAULT!r}: other languages, and what is rejected"
+                raise mistake("files", self.files, f"{allowed}; or give train instead")
+            return self
+        if self.files:
+            raise mistake("files", self.files, "`train` makes the tokenizers; remove one")
+        if isinstance(self.train.vocab_size, list):
+            raise mistake("train.vocab_size", self.train.vocab_size, "`by: lang` trains one size for all languages")
+        if self.train.by is not None:
+            raise mistake("train.by", self.train.by, "is for the job train; `by: lang` trains by language anyway")
+        if self.train.counts is not None:
+            instead = "to use others, run the job train with train.by: lang, and name its vocabularies in `files`"
+            raise mistake("train.counts", self.train.counts, f"with `by: lang`, the job counts words itself; {instead}")
         return self
 
     @model_validator(mode="after")

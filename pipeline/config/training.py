@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from pipeline.config.languages import check_codes
 from pipeline.config.sections import NonEmpty, Section, mistake
 
 MAX_VOCAB_SIZE = 10_000_000
@@ -27,17 +28,22 @@ class CountsConfig(Section):
     by: Annotated[list[Label], Field(max_length=1)] = []
     """`[source]` or `[lang]`: separate counts for every source, or every language, instead of for the whole input."""
     sources: dict[NonEmpty, NonEmpty] = {}
-    """Maps names of sources to patterns of file names as in the manifest; the first match wins. Empty: a source per
-    file."""
+    """Maps labels to patterns of file names as in the manifest; the first match counts. Empty: one source per file."""
+    languages: list[NonEmpty] = []
+    """For `[lang]`: the languages that are counted by themselves; all others together are `default`. Empty: all are."""
     min_count: Annotated[int, Field(ge=1)] = 1
     """Words that occur less often are left out."""
     max_words: Annotated[int, Field(ge=1)] | None = None
     """At most this many distinct words are kept; the rarest are left out, equally rare ones together; null: all."""
 
     @model_validator(mode="after")
-    def _check_sources(self) -> Self:
+    def _check_labels(self) -> Self:
         if self.sources and "source" not in self.by:
             raise mistake("sources", dict(self.sources), "needs `by: [source]`")
+        if self.languages:  # else the library that knows them is not imported
+            check_codes("languages", self.languages)
+            if "lang" not in self.by:
+                raise mistake("languages", self.languages, "needs `by: [lang]`")
         for label in self.sources:
             if "\0" in label or len(label) > 256:
                 raise mistake("sources", label, "labels must have no NUL and at most 256 characters")

@@ -280,7 +280,7 @@ class _Grouping:
         self._is_by_language = "lang" in counts.by
         self.labels: Sequence[Group]
         if self._is_by_language:
-            self.labels = languages.labels()
+            self.labels = languages.labels(counts.languages)
         elif "source" in counts.by:
             self.labels = [(source_of(piece.name, counts),) for piece in split.pieces]
         else:

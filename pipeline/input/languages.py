@@ -66,11 +66,15 @@ def _is_in(documents: pa.RecordBatch, codes: Sequence[str]) -> npt.NDArray[np.bo
     return np.asarray(pc.is_in(documents.column("lang"), pa.array(codes, pa.string())).to_numpy(zero_copy_only=False))
 
 
-def labels() -> list[tuple[str]]:
-    """Returns the labels that counts by language may have, in the order of the numbers in the column `lang`."""
+def labels(chosen: Sequence[str]) -> list[tuple[str]]:
+    """Returns the labels that counts by language have, in the order of the numbers in the column `lang`.
+
+    Args:
+      chosen: the languages that have one of their own; empty: all.
+    """
     from tokenizer.languages import language_codes
 
-    return [(code,) for code in language_codes()]
+    return [(code if code in chosen or not chosen else DEFAULT,) for code in language_codes()]
 
 
 def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText":

@@ -2,7 +2,7 @@
 """Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -133,7 +133,11 @@ def finish_output(
 
 
 def finish_partitions(
-    config: Config, job: Job, parts: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer]], lease: Lease | None
+    config: Config,
+    job: Job,
+    parts: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord]]],
+    lease: Lease | None,
+    files: Sequence[FileRecord] = (),
 ) -> Mapping[str, Any]:
     """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns its contents.
 
@@ -141,7 +145,8 @@ def finish_partitions(
       config: the config of the whole job.
       job: the whole job.
       parts: by the name of the tokenizer, what `finish_output` needs.
-      lease: the lease of the folder of the whole job.
+      lease: of the folder of the whole job.
+      files: beside the folders, which `partitions.json` is to list.
 
     Raises:
       BooksError, ValueError: as `finish_output`, or if the folders together do not balance, or all of them together
@@ -149,10 +154,10 @@ def finish_partitions(
     """
     output = config.output.path
     found = {}
-    for name, (part, its_job, splits, tokenizer) in parts.items():
-        built, _ = finish_output(part, its_job, splits, tokenizer, lease=lease)
+    for name, (part, its_job, splits, tokenizer, its_files) in parts.items():
+        built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
         found[name] = ledger.describe(output, f"{filenames.partition_name(name)}/{filenames.MANIFEST}"), built
-    told = partitions.build(job, found)
+    told = partitions.build(job, found, files)
     n_rejected = sum(told["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)
     if lease is not None:

@@ -90,8 +90,9 @@ class JobPlan:
 
     @property
     def plan_path(self) -> str:
-        """Where `prepare` writes the splits."""
-        return storage.join(self.config.output.path, PLAN_NAME)
+        """Where `prepare` writes the splits; for a job by language, those of the first tokenizer."""
+        first = next(iter(self.parts.values()), self)
+        return storage.join(first.config.output.path, PLAN_NAME)
 
     @property
     def n_bytes(self) -> int:
@@ -155,7 +156,7 @@ def _plan_partitions(name: JobName, config: Config) -> JobPlan:
     digests = {tokenizer: plan.job.parts["tokenizer"] for tokenizer, plan in parts.items()}
     job = Job({**Job.of(first.name, config, None).parts, "partitions": digests})
     warnings = tuple(dict.fromkeys(line for plan in parts.values() for line in plan.warnings))
-    return JobPlan(first.name, config, job, first.splits, None, None, warnings, parts)
+    return JobPlan(first.name, config, job, first.splits, None, first.counting_json, warnings, parts)
 
 
 def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: list[Split] | None = None) -> JobPlan:

@@ -91,7 +91,8 @@ def _train(_: JobName, config: Config) -> None:
 
 
 def _tokenize(name: JobName, config: Config) -> None:
-    for part in partition_configs(config).values():
+    parts = list(partition_configs(config).values())
+    for part in parts[:1] if config.tokenizer.train is not None else parts:  # the sample trains them all alike
         assert part.languages is not None
         everything = part.languages.model_copy(update={"partition": None})  # the sample is in no language
         _tokenize(name, part.model_copy(update={"languages": everything}))

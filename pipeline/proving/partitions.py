@@ -20,6 +20,9 @@ def verify_partitions(output: str) -> VerifyReport:
     try:
         found = partitions.read(output)
         record = read_job(output)
+        files = [FileRecord(**each) for each in found["files"]]
+        for file in files:
+            check_file(output, file, report)
         for part in found["partitions"]:
             check_file(output, FileRecord(**part["manifest"]), report)
             proven = verify(storage.join(output, part["folder"]))
@@ -32,7 +35,7 @@ def verify_partitions(output: str) -> VerifyReport:
             names = {name: partition_name(name) for name in record[0].parts["partitions"]}
             parts = {n: (listed[f], manifest.read(storage.join(output, f))) for n, f in names.items() if f in listed}
             report.problems += [
-                f"{PARTITIONS}: {line}" for line in differences(found, partitions.build(record[0], parts))
+                f"{PARTITIONS}: {line}" for line in differences(found, partitions.build(record[0], parts, files))
             ]
     except ValueError as error:
         report.problems.append(str(error))

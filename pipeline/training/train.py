@@ -62,22 +62,31 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
             f"tokenizer.train.counts: {artifact.output!r} holds counts of other words ({'; '.join(differences)}); "
             "set tokenizer.train.normalizer and pre_tokenizer, lowercase and strip_accents as they were, or count again"
         )
-    if config.train.by is not None and config.train.by not in artifact.labels:
+    by = config.by or config.train.by
+    if by is not None and by not in artifact.labels:
         raise ValueError(
-            f"tokenizer.train.by: {artifact.output!r} holds no counts by {config.train.by}; count with "
-            f"counts.by: [{config.train.by}]"
+            f"tokenizer.train.by: {artifact.output!r} holds no counts by {by}; count with counts.by: [{by}]"
         )
     artifact.check_files()
 
 
 def train_vocabularies(
-    artifact: CountsArtifact, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: Tell | None = None
+    artifact: CountsArtifact,
+    config: TokenizerConfig,
+    span_tokens: Sequence[str] = (),
+    tell: Tell | None = None,
+    labels: Sequence[str] = (),
 ) -> Iterator[Vocabulary]:
     """Yields every vocabulary that `config.train` asks for: by label, then by size, in the order of the config.
 
-    `span_tokens` are special tokens besides those of the config; `tell` is told about the progress of training.
+    Deterministic: a function of the counts and the config. Memory: the distinct words that one of them is trained on.
 
-    Deterministic: a function of the counts and the config. Memory: the distinct words on which one of them is trained.
+    Args:
+      artifact: the counts.
+      config: the section.
+      span_tokens: special tokens besides those of the config.
+      tell: as trainers take it.
+      labels: what must have a vocabulary; what the counts have is trained in any case.
 
     Raises:
       ValueError: if the artifact does not fit the config, or training fails.
@@ -85,7 +94,13 @@ def train_vocabularies(
     train = config.train
     assert train is not None
     check_counts(artifact, config)
-    for label, groups in _grouped(artifact, train):
+    grouped = _grouped(artifact, config.by or train.by)
+    if missing := sorted({*labels} - {label for label, _ in grouped if label is not None}):
+        raise ValueError(
+            f"there is no text for {', '.join(missing)} to train on: counts.languages must name languages that the "
+            "input has, and leave some for default"
+        )
+    for label, groups in grouped:
         counts = artifact.load(groups)
         try:
             trained = train_tokenizer(counts, config, span_tokens, tell)
@@ -99,10 +114,10 @@ def train_vocabularies(
             yield Vocabulary("/".join(parts), tokenizer.to_str(), record)
 
 
-def _grouped(artifact: CountsArtifact, train: TrainConfig) -> list[tuple[str | None, list[Group] | None]]:
-    if train.by is None:
+def _grouped(artifact: CountsArtifact, by: str | None) -> list[tuple[str | None, list[Group] | None]]:
+    if by is None:
         return [(None, None)]
-    place = artifact.labels.index(train.by)
+    place = artifact.labels.index(by)
     labels = sorted({group[place] for group in artifact.groups})
     return [(label, [group for group in artifact.groups if group[place] == label]) for label in labels]
 

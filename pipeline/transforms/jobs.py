@@ -12,6 +12,7 @@ runs, the output folder is the same, byte for byte: splits commit by rename, and
 manifest, reads the ledger.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -69,28 +70,37 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Tokenizes with an existing tokenizer: input -> shards."""
     if plan.parts:
-        return _tokenize_partitions(pipeline, plan)
+        paths = {f"Tokenizer {name}": part.tokenizer_path for name, part in plan.parts.items()}
+        texts = [call_once(pipeline, label, storage.read_text, path) for label, path in paths.items()]
+        return _tokenize_partitions(pipeline, plan, texts)
     assert plan.tokenizer is not None
     keep_compiled(plan.tokenizer)  # for workers that live in this process
     return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Trains a vocabulary and tokenizes with it, in one graph: input -> counts/ -> vocab/ -> shards."""
+    """Trains a vocabulary, or one by language, and tokenizes, in one graph: input -> counts/ -> vocab/ -> shards."""
     counted = _count(pipeline, plan)
     vocabularies = _train(counted, plan)
+    if plan.parts:
+        texts = [
+            vocabularies | f"Tokenizer {name}" >> beam.Map(_tokenizer_of, name).with_output_types(str)
+            for name in plan.parts
+        ]
+        return _tokenize_partitions(pipeline, plan, texts, counted, vocabularies)
     tokenizer = vocabularies | "Tokenizer" >> beam.Map(_tokenizer_of).with_output_types(str)
     return _tokenize(pipeline, plan, tokenizer, counted, vocabularies)
 
 
 def _train(counted: Any, plan: JobPlan) -> Any:
     folder = plan.counts_given or plan.config.output.path
-    return counted | "TrainVocabularies" >> TrainVocabularies(plan.config.tokenizer, folder, plan.config.text.tokens)
+    span_tokens, labels = plan.config.text.tokens, tuple(plan.parts)
+    return counted | "TrainVocabularies" >> TrainVocabularies(plan.config.tokenizer, folder, span_tokens, labels)
 
 
-def _tokenizer_of(vocabularies: Sequence[str]) -> str:
-    (vocabulary,) = vocabularies
-    return Vocabulary.from_json(vocabulary).tokenizer_json
+def _tokenizer_of(vocabularies: Sequence[str], folder: str = "") -> str:
+    (text,) = (each.tokenizer_json for each in map(Vocabulary.from_json, vocabularies) if each.folder == folder)
+    return text
 
 
 def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
@@ -133,17 +143,16 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
         ids = _shuffle(pipeline, plan, splits, text)
     else:
         ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
-    # A job that does not train has no counts, so the list is empty.
-    partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
-    vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
-    side_inputs = beam.pvalue.AsList(ids), text, partitions, vocabularies
+    side_inputs = beam.pvalue.AsList(ids), text, *_side_inputs(counted, trained)
     return call_once(
         pipeline, "Finish", _finish_tokenizing, plan.plan_path, *side_inputs, plan.config, plan.job, plan.lease
     )
 
 
-def _tokenize_partitions(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Tokenizes by several tokenizers, reading each split once."""
+def _tokenize_partitions(
+    pipeline: beam.Pipeline, plan: JobPlan, tokenizers: Sequence[Any], counted: Any = None, trained: Any = None
+) -> Any:
+    """Tokenizes by several tokenizers, in the order of the parts, reading each split once."""
     paths = [part.plan_path for part in plan.parts.values()]
     splits = (
         pipeline
@@ -151,16 +160,20 @@ def _tokenize_partitions(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
         | "TokenizeReadPlans" >> beam.FlatMap(_read_partitions, paths).with_output_types(str)
         | "TokenizeSpread" >> beam.Reshuffle()
     )
-    texts = [
-        beam.pvalue.AsSingleton(call_once(pipeline, f"Tokenizer {name}", storage.read_text, part.tokenizer_path))
-        for name, part in plan.parts.items()
-    ]
+    texts = [beam.pvalue.AsSingleton(text) for text in tokenizers]
     configs = [part.config for part in plan.parts.values()]
     transform = TokenizePartitions(plan.config.output.path, configs, len(plan.splits), texts)
     ids = splits | "TokenizePartitions" >> transform
     jobs = {name: (part.config, part.job) for name, part in plan.parts.items()}
-    side_inputs = beam.pvalue.AsList(ids), jobs, plan.config, plan.job, plan.lease, *texts
-    return call_once(pipeline, "Finish", _finish_partitions, *side_inputs)
+    side_inputs = beam.pvalue.AsList(ids), *_side_inputs(counted, trained), jobs, plan.config, plan.job, plan.lease
+    return call_once(pipeline, "Finish", _finish_partitions, *side_inputs, *texts)
+
+
+def _side_inputs(counted: Any, trained: Any) -> tuple[Any, Any]:
+    """Returns counts and vocabularies as side inputs; a job that does not train has none, which empty lists say."""
+    partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
+    vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
+    return partitions, vocabularies
 
 
 def _read_partitions(_: bytes, paths: Sequence[str]) -> Iterator[str]:
@@ -169,6 +182,8 @@ def _read_partitions(_: bytes, paths: Sequence[str]) -> Iterator[str]:
 
 def _finish_partitions(
     ids: Sequence[str],
+    partitions: Sequence[str],
+    vocabularies: Sequence[str],
     jobs: Mapping[str, tuple[Config, Job]],
     config: Config,
     job: Job,
@@ -176,18 +191,22 @@ def _finish_partitions(
     *tokenizers: str,
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
+    trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
     parts: dict[str, Any] = {}
     planned: list[str] = []
     for (name, (part, its_job)), tokenizer in zip(jobs.items(), compiled_tokenizers(tokenizers), strict=True):
         lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
         splits = PlannedSplits(map(Split.from_json, lines))
-        parts[name] = part, its_job, splits, tokenizer
+        files = [_write_record(part.output.path, trained[name])] if trained else []
+        parts[name] = part, its_job, splits, tokenizer, files
         planned += splits.ids()
     if sorted(ids) != sorted(planned):
         raise BooksError(
             f"{len(planned)} shares of splits were planned, and the {len(ids)} that are done are not these"
         )
-    finish.finish_partitions(config, job, parts, lease)
+    output = config.output.path
+    finish.finish_partitions(config, job, parts, lease, _counts_files(partitions, output))
+    delete_staged(output)
     return job.digest
 
 

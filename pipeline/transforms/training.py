@@ -30,6 +30,8 @@ class TrainVocabularies(beam.PTransform):
     """The folder of the artifact."""
     span_tokens: Sequence[str] = ()
     """Tokens of spans, special tokens like those of the config."""
+    labels: Sequence[str] = ()
+    """As `train_vocabularies` takes them."""
 
     def expand(self, finished: Any) -> Any:  # noqa: D102
         return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
@@ -39,5 +41,5 @@ def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
     enter_stage(TRAINING_STAGE)
     watcher, counts = progress.current(), open_counts(parameters.counts)
     tell = functools.partial(watcher.measure, TRAINING_STAGE) if watcher is not None else None
-    vocabularies = train_vocabularies(counts, parameters.config, tuple(parameters.span_tokens), tell)
+    vocabularies = train_vocabularies(counts, parameters.config, tuple(parameters.span_tokens), tell, parameters.labels)
     return [vocabulary.to_json() for vocabulary in vocabularies]

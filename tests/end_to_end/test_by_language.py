@@ -196,3 +196,114 @@ def test_shuffling_and_counting_are_refused(make_job, sections, capsys):
     assert "output.shuffle: 'given': is for one tokenizer" in capsys.readouterr().err
     assert job.run("count") == 2
     assert "tokenizer.by: is for the jobs run and tokenize" in capsys.readouterr().err
+
+
+def trained_sections(sections, **train):
+    """Returns the sections of a job that trains its tokenizers."""
+    options = {"model": "wordpiece", "vocab_size": 120, "limit_alphabet": 60, "min_frequency": 1, **train}
+    return sections | {
+        "counts": {"by": ["lang"], "languages": ["zh", "en"], "min_count": 2},
+        "tokenizer": {"by": "lang", "train": options},
+    }
+
+
+def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsys):
+    job = make_job("job", **trained_sections(sections))
+    assert job.run("run", "--mode", "inline") == 0
+    assert sorted(path.name for path in job.output.glob("tokenizer=*")) == sorted(FOLDERS)
+    partitions = {
+        "zh": {"of": "zh"},
+        "en": {"of": "en"},
+        "default": {"of": "default", "others": ["en", "zh"]},
+    }
+    for name, partition in partitions.items():
+        own = trained_sections(sections) | {"counts": {"min_count": 2}, "languages": {"partition": partition}}
+        del own["tokenizer"]["by"]
+        alone = make_job(name, **own)
+        assert alone.run("run", "--mode", "inline") == 0
+        ours = {key: data for key, data in final(job).items() if key.startswith(f"tokenizer={name}/")}
+        ours = {key.partition("/")[2]: data for key, data in ours.items()}
+        theirs = {key: data for key, data in alone.files().items() if not key.startswith("counts/")}
+        for files in (ours, theirs):
+            record = json.loads(files.pop("vocab/training.json"))
+            assert record["n_words"] > 0
+            del files["manifest.json"]  # it names the counts, which are beside the folders
+        assert ours == theirs
+    assert {file["file"] for file in told(job)["files"]} >= {"counts/counts.json", "counts/alphabet.parquet"}
+    # The job `train` makes the same of the same counts.
+    two_steps = trained_sections(sections)
+    del two_steps["tokenizer"]["by"]
+    two_steps["tokenizer"]["train"]["by"] = "lang"
+    vocabularies = make_job("vocabularies", **two_steps)
+    assert vocabularies.run("train", "--mode", "inline") == 0
+    for name in partitions:
+        there = (vocabularies.output / f"vocab/{name}/tokenizer.json").read_bytes()
+        assert (job.output / f"tokenizer={name}/vocab/tokenizer.json").read_bytes() == there
+    totals = told(job)["totals"]
+    assert totals["n_records"] == totals["n_documents"] + 4
+    capsys.readouterr()
+    assert cli.main(["verify", str(job.output), "--deep"]) == 0
+    assert job.run("verify") == 0
+    counts = job.output / "counts/counts.json"
+    counts.write_bytes(counts.read_bytes() + b" ")
+    assert cli.main(["verify", str(job.output)]) == 1
+    assert "counts/counts.json: " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make_job, sections):
+    sections = trained_sections(sections)
+    inline = make_job("inline", **sections)
+    assert inline.run("run", "--mode", "inline") == 0
+    for mode in ("threads", "processes"):
+        other = make_job(mode, **sections)
+        assert other.run("run", "--mode", mode, "--workers", "2") == 0
+        assert final(other) == final(inline)
+    killed = make_job("killed", **sections)
+    # While counting, merging the counts, tokenizing, and between two finished folders.
+    for n_renames in (12, 30, 45, 40, 88):
+        assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
+        assert not (killed.output / "partitions.json").exists()
+    assert killed.run("run", "--resume", "--mode", "inline") == 0
+    assert final(killed) == final(inline)
+    assert killed.run("verify") == 0
+    assert killed.run("run", "--overwrite", "--mode", "inline") == 0
+    assert final(killed) == final(inline)
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokenizer", "message"),
+    [
+        ({}, {}, "counts.languages: []: tokenizer.by trains one for each of them; name those"),
+        ({"by": ["lang"]}, {}, "counts.languages: []: tokenizer.by trains one for each of them; name those"),
+        ({"languages": ["zh"]}, {}, "counts.languages: ['zh']: needs `by: [lang]`"),
+        ({"by": ["lang"], "languages": ["default"]}, {}, "counts.languages: 'default': is not a supported language"),
+        ({"by": ["lang"], "languages": ["th"]}, {}, "counts.languages: 'th': languages.keep and drop leave out"),
+        ({"by": ["lang"], "languages": ["zh"]}, {"files": {"default": "x"}}, "tokenizer.files: {'default': 'x'}: "),
+        ({"by": ["lang"], "languages": ["zh"]}, {"file": "x"}, "tokenizer.file: 'x': `by: lang` takes"),
+        ({"by": ["lang"], "languages": ["zh"]}, {"vocab_size": [80, 90]}, "tokenizer.train.vocab_size: [80, 90]: "),
+        ({"by": ["lang"], "languages": ["zh"]}, {"by": "lang"}, "tokenizer.train.by: 'lang': is for the job train"),
+        ({"by": ["lang"], "languages": ["zh"]}, {"counts": "x"}, "tokenizer.train.counts: 'x': with `by: lang`, the"),
+    ],
+)
+def test_mistakes_in_training_are_told_before_work(make_job, sections, capsys, counts, tokenizer, message):
+    sections |= {"counts": counts, "languages": {"drop": ["th"]}}
+    of_section = {key: tokenizer[key] for key in ("file", "files") if key in tokenizer}
+    of_train = {key: value for key, value in tokenizer.items() if key not in of_section}
+    sections["tokenizer"] = {"by": "lang", "train": {"vocab_size": 100, **of_train}, **of_section}
+    job = make_job("job", **sections)
+    assert job.run("run") == 2
+    assert message in capsys.readouterr().err
+    assert not job.output.exists()
+
+
+def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job, sections, capsys):
+    sections = trained_sections(sections)
+    sections["counts"]["languages"] += ["th", "ja"]
+    job = make_job("job", **sections)
+    assert job.run("run", "--mode", "inline") == 1
+    assert "failed: there is no text for ja, th to train on: counts.languages must name" in capsys.readouterr().err
+    assert job.run("tokenize") == 2
+    assert "tokenizer.files: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
+    assert job.run("train") == 2
+    assert "tokenizer.by: is for the jobs run and tokenize; train makes several tokenizers" in capsys.readouterr().err

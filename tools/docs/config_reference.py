@@ -73,6 +73,7 @@ EXAMPLES = {
     "input.sample_seed": "input: {sample: 0.1, sample_seed: 7}",
     "counts.by": "counts: {by: [source]}",
     "counts.sources": 'counts: {by: [source], sources: {web: "web/*", books: "books/*"}}',
+    "counts.languages": "{languages: {}, counts: {by: [lang], languages: [zh, th]}}",
     "counts.min_count": "counts: {min_count: 2}",
     "counts.max_words": "counts: {max_words: 50000000}",
     "tokenizer.file": "tokenizer: {file: vocab/tokenizer.json}",
