@@ -9,7 +9,7 @@ JOB = f"{LEDGER}/job.json"
 """The record of the job that writes the folder."""
 MANIFEST = "manifest.json"
 PARTITIONS = "partitions.json"
-"""The manifest of a folder whose results are in subfolders, one for each tokenizer."""
+"""The manifest of a folder whose results lie in folders, one for each tokenizer or language."""
 STATS = "stats.json"
 REPORT = "report.html"
 """The report, which `tokenmill report` makes from the other files; in no manifest, as it can be made again."""
@@ -64,14 +64,6 @@ def list_name(kind: str) -> str:
 def statistics_name(split_id: str) -> str:
     """Returns the name of a split's statistics."""
     return f"{LEDGER}/{split_id}.arrow"
-
-
-def partition_name(tokenizer: str) -> str:
-    """Returns the folder of the documents of one tokenizer, for example "tokenizer=zh", as readers of hive take it.
-
-    It is not `lang=zh`, because rows have a column `lang`, which readers would replace by the name of the folder.
-    """
-    return f"tokenizer={tokenizer}"
 
 
 def _numbered(index: int, n_splits: int) -> str:

@@ -105,7 +105,7 @@ def read(output: str) -> dict[str, Any]:
     if not storage.exists(path):
         if partitions.is_partitioned(output):
             folders = ", ".join(partitions.folders_of(output))
-            raise ValueError(f"{output!r} holds the folders of several tokenizers; name one of them: {folders}")
+            raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     with storage.open_read(path) as handle:

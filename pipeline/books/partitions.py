@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books of a job by language: `partitions.json`, which sums up the manifests of its folders, one per tokenizer.
+"""The books of a job by language: `partitions.json`, which sums up the manifests of its folders.
+
+There is one for each tokenizer, `tokenizer=zh`, or, with one tokenizer, one for each language, `lang=zh`, as readers of
+hive take it. Rows have a column `lang`, which readers replace by the name of the folder, so the two must agree.
 
 Every folder accounts for all records of the input. In each, the records that another folder has count as filtered, by
 the rule `OTHER_PARTITION`. So each folder balances by itself, and over all of them every record is a document,
@@ -16,14 +19,17 @@ from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord
 from pipeline.books.quantities import BooksError
 from pipeline.config.job import Config
-from pipeline.config.languages import DEFAULT, PartitionConfig
-from pipeline.filenames import PARTITIONS, partition_name
+from pipeline.config.languages import DEFAULT, UNKNOWN, PartitionConfig
+from pipeline.filenames import PARTITIONS
 
 FORMAT_VERSION = 1
 """The version of the format of partitions.json."""
 
 OTHER_PARTITION = "other_partition"
 """The rule under which the ledger counts records that another folder of the same job has."""
+
+_WITH_REJECTS = (f"tokenizer={DEFAULT}", f"lang={UNKNOWN}")
+"""The folders, one of which has what readers reject."""
 
 _EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
 """Counts that are of the whole input, and so the same in every folder."""
@@ -36,27 +42,43 @@ _ADDED = (
 
 
 def partition_configs(config: Config) -> dict[str, Config]:
-    """Returns the config of each tokenizer's folder by the name of the tokenizer, `default` first.
+    """Returns the config of each folder by its name, first that of all rejects and of what no other folder is for.
 
-    Each is an ordinary config for one tokenizer, and describes exactly what its folder holds. The result is empty if
-    `config` has one tokenizer.
+    Each is a config for one folder, and what it describes is what the folder holds. There are none if that is `config`.
     """
-    if config.tokenizer.by is None or config.languages is None:
+    languages, tokenizer = config.languages, config.tokenizer
+    if languages is None or languages.partition is not None:
         return {}
-    files: Mapping[str, str | None] = config.tokenizer.files or dict.fromkeys(config.counts.languages)
-    others = sorted({*files} - {DEFAULT})
+    if tokenizer.by is not None:
+        files: Mapping[str, str | None] = tokenizer.files or dict.fromkeys(config.counts.languages)
+        column, rest, others = "tokenizer", DEFAULT, sorted({*files} - {DEFAULT})
+    elif config.output.partition_by:
+        files, column, rest, others = {}, "lang", UNKNOWN, sorted({*languages.keep} - {UNKNOWN})
+    else:
+        return {}
     found = {}
-    for name in (DEFAULT, *others):
-        partition = PartitionConfig(of=name, others=others if name == DEFAULT else [])
-        sections = {
-            "tokenizer": {"by": None, "files": {}, "file": files.get(name)},
-            "counts": {"by": [], "languages": []},
+    for name in (rest, *others):
+        folder = f"{column}={name}"
+        partition = PartitionConfig(of=DEFAULT, others=others) if name == rest else PartitionConfig(of=name)
+        sections: dict[str, dict[str, Any]] = {
             "languages": {"partition": partition},
-            "output": {"path": storage.join(config.output.path, partition_name(name))},
+            "output": {"path": storage.join(config.output.path, folder)},
         }
+        if tokenizer.by is not None:
+            sections["tokenizer"] = {"by": None, "files": {}, "file": files.get(name)}
+            sections["counts"] = {"by": [], "languages": []}
         changed = {key: getattr(config, key).model_copy(update=update) for key, update in sections.items()}
-        found[name] = config.model_copy(update=changed)
+        found[folder] = config.model_copy(update=changed)
     return found
+
+
+def language_of(folder: str) -> str:
+    """Returns the language that a folder is named after, `default` among them.
+
+    >>> language_of("tokenizer=zh")
+    'zh'
+    """
+    return folder.partition("=")[2]
 
 
 def build(
@@ -66,17 +88,17 @@ def build(
 
     Args:
       job: the job of all of them.
-      parts: by the name of the tokenizer, the record of the folder's manifest, and the manifest.
+      parts: by the name of the folder, the record of its manifest, and the manifest.
       files: the word counts that the tokenizers were trained on, beside the folders; none if they were not.
 
     Raises:
       BooksError: if the folders did not read the same, or together do not have every record exactly once.
     """
-    parts = {name: parts[name] for name in (DEFAULT, *sorted({*parts} - {DEFAULT}))}
+    parts = {name: parts[name] for name in sorted(parts, key=lambda name: (name not in _WITH_REJECTS, name))}
     totals = add_up({name: manifest["totals"] for name, (_, manifest) in parts.items()})
     if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
         raise BooksError("\n".join(f"all partitions: {line}" for line in wrong))
-    others = sorted({*parts} - {DEFAULT})
+    others = [language_of(name) for name in parts if language_of(name) != DEFAULT]
     return {
         "format_version": FORMAT_VERSION,
         **{name: job.parts[name] for name in ("job", "versions", "unicode")},
@@ -84,9 +106,12 @@ def build(
         "by": "lang",
         "partitions": [
             {
-                "folder": partition_name(name),
-                "languages": [name] if name != DEFAULT else None,
-                **({"other_than": others} if name == DEFAULT else {}),
+                "folder": name,
+                **(
+                    {"languages": [language_of(name)]}
+                    if language_of(name) != DEFAULT
+                    else {"languages": None, "other_than": others}
+                ),
                 "tokenizer": {key: manifest["tokenizer"][key] for key in ("digest", "vocab_size", "token_dtype")},
                 "job_digest": manifest["job_digest"],
                 "manifest": record.to_record(),
@@ -101,7 +126,7 @@ def build(
 
 
 def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the totals of all partitions together, from those of each by its name.
+    """Returns the totals of all folders together, from those of each by its name.
 
     Raises:
       BooksError: if two of them read or filtered different things.
@@ -110,7 +135,7 @@ def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     (first, expected), *rest = shared.items()
     for name, found in rest:
         if wrong := [f"{key} {found[key]} != {n} of {first}" for key, n in expected.items() if found[key] != n]:
-            raise BooksError(f"{partition_name(name)}: {'; '.join(wrong)}")
+            raise BooksError(f"{name}: {'; '.join(wrong)}")
     sums: dict[str, Any] = {}
     for name in _ADDED:
         for totals in parts.values():
@@ -122,9 +147,7 @@ def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     n_filtered_bytes = parts[first]["n_filtered_bytes"] - elsewhere
     if n_filtered_bytes < 0 or (n_filtered_bytes and not expected["filtered"]):
         found = parts[first]["n_filtered_bytes"]
-        raise BooksError(
-            f"{partition_name(first)}: {found} bytes are filtered, of which other partitions have {elsewhere}"
-        )
+        raise BooksError(f"{first}: {found} bytes are filtered, of which other partitions have {elsewhere}")
     return expected | sums | {"n_filtered_bytes": n_filtered_bytes}
 
 
@@ -159,7 +182,7 @@ def read(output: str) -> dict[str, Any]:
 
 
 def folders_of(output: str) -> Sequence[str]:
-    """Returns the folders of a job by language, one for each tokenizer; of any other job the folder itself.
+    """Returns the folders of a job by language; of any other job the folder itself.
 
     Raises:
       ValueError: if `partitions.json` cannot be read.

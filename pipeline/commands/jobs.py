@@ -98,7 +98,7 @@ def _run_job(options: argparse.Namespace) -> int:
         return _report_failure(error, options.debug)
 
     if options.json:
-        is_one = config.tokenizer.by is None
+        is_one = not partitions.is_partitioned(config.output.path)
         found = manifest.read(config.output.path) if is_one else partitions.read(config.output.path)
         names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
         books = {name: found[name] for name in names}

@@ -41,6 +41,8 @@ def plan_only(options: argparse.Namespace) -> int:
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         refuse_by_language(config, "plan")
+        # Of one tokenizer there are the same tokens in one folder.
+        config = config.model_copy(update={"output": config.output.model_copy(update={"partition_by": []})})
         settings = choose()
 
     from rich.console import Console

@@ -38,7 +38,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def refuse_by_language(config: "Config", command: str) -> None:
-    """Raises ValueError if a config has a tokenizer per language (`tokenizer.by`), which `command` does not support."""
+    """Raises a ValueError if a config has several tokenizers, for a command that takes one only."""
     if config.tokenizer.by is not None:
         raise ValueError(
             f"tokenizer.by: {command} takes one tokenizer; give it a config with tokenizer.file for one language, and "
@@ -127,6 +127,11 @@ def _replay(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides)
         refuse_by_language(config, "replay")
+        if config.output.partition_by:
+            raise ValueError(
+                "output.partition_by: replay takes a job with one folder, because what is a document after a fix "
+                "may belong in any; run the job again with --overwrite"
+            )
         manifest.read(config.output.path)  # without a manifest, there is nothing to own
         try:
             with own(config.output.path, "replay") as lease:

@@ -8,13 +8,14 @@ shell or given with `--set`, so a value means the same wherever it is written do
 `file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from pipeline.config.input import InputConfig
 from pipeline.config.languages import DEFAULT, LanguagesConfig
-from pipeline.config.output import KEEPS_COLUMNS, OWN_COLUMNS, OutputConfig
+from pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
 from pipeline.config.sections import Section, attribute_docstrings, mistake
 from pipeline.config.text import Spans, Steps, TextOptions
 from pipeline.config.tokenizer import TokenizerConfig
@@ -46,6 +47,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_partitions(self) -> Self:
+        if self.output.partition_by:
+            self._check_partition_by()
         if self.tokenizer.by is None:
             return self
         if self.languages is None:
@@ -63,11 +66,25 @@ class Config(Section):
         for code in names:
             if code in self.languages.drop or (self.languages.keep and code not in self.languages.keep):
                 raise mistake(key, code, "languages.keep and drop leave out all documents in this language")
-        if self.output.shuffle is not None:
-            raise mistake(
-                "output.shuffle", "given", "is for one tokenizer; with tokenizer.by, shards are in the order read"
-            )
+        self._check_folders(key, names, "tokenizer.by")
         return self
+
+    def _check_partition_by(self) -> None:
+        path, value = "output.partition_by", self.output.partition_by
+        if self.tokenizer.by is not None:
+            raise mistake(path, value, "is for one tokenizer; tokenizer.by makes folders by language anyway")
+        if self.languages is None or not self.languages.keep:
+            needed = "needs languages.keep, the languages that have a folder, `und` among them if wanted"
+            raise mistake(path, value, f"{needed}; documents in others are left out")
+        self._check_folders("languages.keep", self.languages.keep, path)
+
+    def _check_folders(self, key: str, names: Sequence[str], why: str) -> None:
+        """Checks that a folder for each of some languages, which `key` names, can be written; `why` they are."""
+        if len(names) > MAX_FOLDERS:
+            allowed = f"at most {MAX_FOLDERS} languages have a folder of their own, whose files a worker has open at a "
+            raise mistake(key, len(names), f"{allowed}time, because of {why}; name fewer, or make several jobs of it")
+        if self.output.shuffle is not None:
+            raise mistake("output.shuffle", "given", f"is for one folder; with {why}, shards are in the order read")
 
     @model_validator(mode="after")
     def _check_kept_fields(self) -> Self:

@@ -12,6 +12,9 @@ from pipeline.config.text import LanguageOptions, Steps
 DEFAULT = "default"
 """The key for all languages that are not named; equal to that of `tokenizer.languages`, which is slow to import."""
 
+UNKNOWN = "und"
+"""The language of documents whose language cannot be told, as in `tokenizer.languages`."""
+
 
 def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
     """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""

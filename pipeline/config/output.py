@@ -18,6 +18,9 @@ and tiktoken."""
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats that can store the columns that spans and languages add to rows."""
 
+MAX_FOLDERS = 32
+"""Most languages with a folder of their own: a worker has a shard and a table of documents of each open at a time."""
+
 KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
 """Formats that can store the fields of `input.keep_fields`, where rows are documents."""
 
@@ -105,7 +108,10 @@ class OutputConfig(Section):
     """Files to write to `vocab/` besides `tokenizer.json`; null: all that can hold a vocabulary that this job trains;
     none for a tokenizer from a file."""
     report: bool = True
-    """Write `report.html`, one page about the whole job; `tokenmill report` can write it later, too."""
+    """Draw `report.html`, one page that says what became of everything; `tokenmill report` can draw it later, too."""
+    partition_by: Annotated[list[Literal["lang"]], Field(max_length=1)] = []
+    """`[lang]`: a folder for each of `languages.keep`, `lang=<language>/`, as readers of hive take it; its shards have
+    documents in that language alone. `lang=und/` is always there, and has all rejects."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     shuffle: ShuffleConfig | None = None

@@ -139,12 +139,12 @@ def finish_partitions(
     lease: Lease | None,
     files: Sequence[FileRecord] = (),
 ) -> Mapping[str, Any]:
-    """Finishes the folder of each tokenizer, then writes `partitions.json` above them; returns its contents.
+    """Finishes each folder of a job by language, then writes `partitions.json` above them; returns what it says.
 
     Args:
-      config: the config of the whole job.
-      job: the whole job.
-      parts: by the name of the tokenizer, what `finish_output` needs.
+      config: of the whole job.
+      job: of the whole job.
+      parts: by the name of the folder, what `finish_output` needs.
       lease: of the folder of the whole job.
       files: beside the folders, which `partitions.json` is to list.
 
@@ -156,7 +156,7 @@ def finish_partitions(
     found = {}
     for name, (part, its_job, splits, tokenizer, its_files) in parts.items():
         built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
-        found[name] = ledger.describe(output, f"{filenames.partition_name(name)}/{filenames.MANIFEST}"), built
+        found[name] = ledger.describe(output, f"{name}/{filenames.MANIFEST}"), built
     told = partitions.build(job, found, files)
     n_rejected = sum(told["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)

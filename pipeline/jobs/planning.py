@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans a job before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,12 +9,11 @@ from dataclasses import dataclass, field
 
 from pipeline import filenames, storage
 from pipeline.books.job_record import Job
-from pipeline.books.partitions import partition_configs
+from pipeline.books.partitions import language_of, partition_configs
 from pipeline.config.job import Config, JobName
 from pipeline.counting import count, finishing
 from pipeline.counting.counts import open_counts
 from pipeline.counting.finishing import PartitionCounts
-from pipeline.filenames import partition_name
 from pipeline.input.splitting import plan_splits
 from pipeline.output import folders
 from pipeline.output.ownership import Lease
@@ -63,7 +63,7 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     """What the user should know before the job starts, a line each."""
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
-    """For a job by language, the plan of each tokenizer's job by its name; `splits` are those of the first."""
+    """For a job by language, the job of each folder by its name; `splits` are those of the first."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
@@ -105,7 +105,7 @@ class JobPlan:
         if self.counts_words:
             stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
         if self.tokenizes:
-            folder = f"{partition_name(next(iter(self.parts)))}/" if self.parts else ""
+            folder = f"{next(iter(self.parts))}/" if self.parts else ""
             stages.append(progress.Stage.of(TOKENIZING_STAGE, folder + filenames.LEDGER, self.splits))
             if shards := self.shards():
                 lengths = {shard.id: shard.n_planned for shard in shards}
@@ -134,29 +134,40 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
       ValueError: naming all input files and tokenizers that cannot be used.
       OSError: when the only problem is that files cannot be read.
     """
-    if config.tokenizer.by is not None:
-        return _plan_partitions(name, config)
-    return _plan(name, config)
+    configs = partition_configs(config) if name in ("run", "tokenize") else {}
+    return _plan_partitions(name, config, configs) if configs else _plan(name, config)
 
 
-def _plan_partitions(name: JobName, config: Config) -> JobPlan:
+def _plan_partitions(name: JobName, config: Config, configs: Mapping[str, Config]) -> JobPlan:
     parts: dict[str, JobPlan] = {}
     problems: list[Exception] = []
-    for tokenizer, each in partition_configs(config).items():
+    for folder, each in configs.items():
+        # The input is looked at once: all have the same splits, but for their ids.
+        first = next(iter(parts.values()), None)
+        if first is not None and first.config.tokenizer == each.tokenizer:
+            parts[folder] = _plan_again(first, each)
+            continue
+        key = f"tokenizer.files.{language_of(folder)}" if config.tokenizer.by is not None else "tokenizer.file"
         try:
-            # The input is planned once: all have the same splits, except for their ids.
-            read = next(iter(parts.values()), None)
-            parts[tokenizer] = _plan(name, each, f"tokenizer.files.{tokenizer}", read.splits if read else None)
+            parts[folder] = _plan(name, each, key, first.splits if first is not None else None)
         except (OSError, ValueError) as error:
             problems.append(error)
     if problems:
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(dict.fromkeys(line for problem in problems for line in str(problem).splitlines())))
     first = next(iter(parts.values()))
-    digests = {tokenizer: plan.job.parts["tokenizer"] for tokenizer, plan in parts.items()}
+    digests = {folder: plan.job.parts["tokenizer"] for folder, plan in parts.items()}
     job = Job({**Job.of(first.name, config, None).parts, "partitions": digests})
     warnings = tuple(dict.fromkeys(line for plan in parts.values() for line in plan.warnings))
     return JobPlan(first.name, config, job, first.splits, None, first.counting_json, warnings, parts)
+
+
+def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
+    """Plans a job that differs from another only in its folder and in whose documents it is for."""
+    job = Job.of(plan.name, config, plan.job.parts["tokenizer"], plan.job.parts.get("counts"))
+    fields = plan.splits[0].fields if plan.splits else ""
+    splits = name_splits([list(split.pieces) for split in plan.splits], job.digest, fields)
+    return dataclasses.replace(plan, config=config, job=job, splits=splits)
 
 
 def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: list[Split] | None = None) -> JobPlan:

@@ -183,7 +183,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     if tokenizer.train is not None:
         size = _VOCAB_SIZE + len(tokenizer.train.tokens)
         tokenizer = tokenizer.model_copy(update={"train": tokenizer.train.model_copy(update={"vocab_size": size})})
-    output = config.output.model_copy(update={"path": str(folder / "out")})
+    output = config.output.model_copy(update={"path": str(folder / "out"), "partition_by": []})
     return config.model_copy(update={"input": section, "tokenizer": tokenizer, "output": output})
 
 

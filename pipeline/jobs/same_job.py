@@ -71,7 +71,7 @@ def _different(there: Mapping[str, Any], config: Config) -> list[str]:
     lines = [line for name in _DECIDES for line in differences(there.get(name), here.get(name), name)]
     if "partitions" in there:
         now = partition_configs(config)
-        names = differences(sorted(there["partitions"]), sorted(now), "tokenizer.files")
+        names = differences(sorted(there["partitions"]), sorted(now), "folders")
         each = ((digest, now[name]) for name, digest in there["partitions"].items() if name in now)
         return [
             *lines,

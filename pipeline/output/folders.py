@@ -106,12 +106,12 @@ def prepare_output(
 
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
-    """Removes what a job left in a folder, and in the folders of its tokenizers if it has several."""
-    # The manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
+    """Removes what a job left in a folder, and in the folders in it if it is one by language."""
+    # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
     names = [*_files(output, FOLDERS), *_listed_files(output)]
     _remove(output, [MANIFEST, PARTITIONS])
     for name in job.parts.get("partitions", ()):
-        folder = storage.join(output, filenames.partition_name(name))
+        folder = storage.join(output, name)
         if (found := read_job(folder)) is not None:
             _clear(folder, *found)
     own = [name for name in names if _is_own(name, plans)]

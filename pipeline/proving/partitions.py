@@ -5,7 +5,7 @@ from pipeline import storage
 from pipeline.books import manifest, partitions
 from pipeline.books.job_record import differences, read_job
 from pipeline.books.ledger import FileRecord
-from pipeline.filenames import PARTITIONS, partition_name
+from pipeline.filenames import PARTITIONS
 from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.verify import verify
 
@@ -32,8 +32,8 @@ def verify_partitions(output: str) -> VerifyReport:
             report.problems.append(f"{output!r} has no record of its job")
         elif report.is_proven:
             listed = {part["folder"]: FileRecord(**part["manifest"]) for part in found["partitions"]}
-            names = {name: partition_name(name) for name in record[0].parts["partitions"]}
-            parts = {n: (listed[f], manifest.read(storage.join(output, f))) for n, f in names.items() if f in listed}
+            names = [name for name in record[0].parts["partitions"] if name in listed]
+            parts = {name: (listed[name], manifest.read(storage.join(output, name))) for name in names}
             report.problems += [
                 f"{PARTITIONS}: {line}" for line in differences(found, partitions.build(record[0], parts, files))
             ]

@@ -12,6 +12,7 @@ from pipeline import filenames, storage
 from pipeline.books import manifest, partitions
 from pipeline.books.manifest import read_json
 from pipeline.config.job import Config
+from pipeline.config.languages import UNKNOWN
 from pipeline.counting import counts
 from pipeline.running.display import duration, megabytes
 
@@ -37,7 +38,7 @@ def summarize(output: str, seconds: float) -> RenderableType:
 
 
 def _partitions(output: str, seconds: float) -> RenderableType:
-    """Returns the summary of a job by language: a row for each tokenizer, and one for all."""
+    """Returns the summary of a job by language: a row for each folder, and one for all."""
     found = partitions.read(output)
     table = Table("", "documents", "rejected", "tokens", "vocabulary", "unknown tokens", box=None, padding=(0, 2, 0, 0))
     for part in [*found["partitions"], found]:
@@ -158,10 +159,11 @@ def warnings(output: str, config: Config) -> list[str]:
       output: the folder, with its manifest.
       config: the config of the job.
     """
-    if parts := partitions.partition_configs(config):
+    if partitions.is_partitioned(output):
         return [
-            f"{filenames.partition_name(name)}: {line}"
-            for name, part in parts.items()
+            f"{name}: {line}"
+            for name, part in partitions.partition_configs(config).items()
+            if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
             for line in warnings(part.output.path, part)
         ]
     found = manifest.read(output)

@@ -36,6 +36,11 @@ def compiled_tokenizers(texts: Sequence[str]) -> list[Tokenizer]:
         return [_compiled[text] for text in texts]
 
 
+def for_each(tokenizers: Sequence[Tokenizer], n: int) -> Sequence[Tokenizer]:
+    """Returns the tokenizer of each of `n` partitions, which are as many, or have one for all."""
+    return tokenizers if len(tokenizers) > 1 else [*tokenizers] * n
+
+
 def keep_compiled(tokenizer: Tokenizer) -> None:
     """Makes `compiled_tokenizer` return `tokenizer` for its text in this process instead of parsing the text again."""
     with _compiling:

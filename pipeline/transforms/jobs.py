@@ -24,6 +24,7 @@ from pipeline.books import ledger, lists, manifest
 from pipeline.books.job_books import JobBooks
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord
+from pipeline.books.partitions import language_of
 from pipeline.books.planned import PlannedSplits, sort_ids
 from pipeline.books.quantities import BooksError
 from pipeline.config.job import Config
@@ -38,7 +39,7 @@ from pipeline.output.vocabulary_files import formats_of, write_file, write_vocab
 from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from pipeline.splits import Split
 from pipeline.training.train import Vocabulary
-from pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, keep_compiled
+from pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, for_each, keep_compiled
 from pipeline.transforms.counting import CountSplits, MergeCounts
 from pipeline.transforms.once import call_once
 from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
@@ -70,8 +71,10 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Tokenizes with an existing tokenizer: input -> shards."""
     if plan.parts:
-        paths = {f"Tokenizer {name}": part.tokenizer_path for name, part in plan.parts.items()}
-        texts = [call_once(pipeline, label, storage.read_text, path) for label, path in paths.items()]
+        texts = [
+            call_once(pipeline, f"Tokenizer{label}", storage.read_text, part.tokenizer_path)
+            for label, part in zip(_labels(plan), plan.parts.values(), strict=False)  # one may be for all
+        ]
         return _tokenize_partitions(pipeline, plan, texts)
     assert plan.tokenizer is not None
     keep_compiled(plan.tokenizer)  # for workers that live in this process
@@ -82,24 +85,28 @@ def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
     """Trains a vocabulary, or one by language, and tokenizes, in one graph: input -> counts/ -> vocab/ -> shards."""
     counted = _count(pipeline, plan)
     vocabularies = _train(counted, plan)
+    texts = [
+        vocabularies | f"Tokenizer{label}" >> beam.Map(_tokenizer_of, label).with_output_types(str)
+        for label in _labels(plan)
+    ]
     if plan.parts:
-        texts = [
-            vocabularies | f"Tokenizer {name}" >> beam.Map(_tokenizer_of, name).with_output_types(str)
-            for name in plan.parts
-        ]
         return _tokenize_partitions(pipeline, plan, texts, counted, vocabularies)
-    tokenizer = vocabularies | "Tokenizer" >> beam.Map(_tokenizer_of).with_output_types(str)
-    return _tokenize(pipeline, plan, tokenizer, counted, vocabularies)
+    return _tokenize(pipeline, plan, texts[0], counted, vocabularies)
 
 
 def _train(counted: Any, plan: JobPlan) -> Any:
     folder = plan.counts_given or plan.config.output.path
-    span_tokens, labels = plan.config.text.tokens, tuple(plan.parts)
+    span_tokens, labels = plan.config.text.tokens, _labels(plan) if plan.config.tokenizer.by is not None else ()
     return counted | "TrainVocabularies" >> TrainVocabularies(plan.config.tokenizer, folder, span_tokens, labels)
 
 
-def _tokenizer_of(vocabularies: Sequence[str], folder: str = "") -> str:
-    (text,) = (each.tokenizer_json for each in map(Vocabulary.from_json, vocabularies) if each.folder == folder)
+def _labels(plan: JobPlan) -> list[str]:
+    """Returns the labels of the vocabularies that there are: those of all folders, or one that is empty."""
+    return [language_of(folder) for folder in plan.parts] if plan.config.tokenizer.by is not None else [""]
+
+
+def _tokenizer_of(vocabularies: Sequence[str], label: str) -> str:
+    (text,) = (each.tokenizer_json for each in map(Vocabulary.from_json, vocabularies) if each.folder == label)
     return text
 
 
@@ -152,7 +159,7 @@ def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: A
 def _tokenize_partitions(
     pipeline: beam.Pipeline, plan: JobPlan, tokenizers: Sequence[Any], counted: Any = None, trained: Any = None
 ) -> Any:
-    """Tokenizes by several tokenizers, in the order of the parts, reading each split once."""
+    """Tokenizes into the folders of all parts, reading each split once; `tokenizers` are theirs, or one for all."""
     paths = [part.plan_path for part in plan.parts.values()]
     splits = (
         pipeline
@@ -194,10 +201,12 @@ def _finish_partitions(
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
     parts: dict[str, Any] = {}
     planned: list[str] = []
-    for (name, (part, its_job)), tokenizer in zip(jobs.items(), compiled_tokenizers(tokenizers), strict=True):
+    of_parts = for_each(compiled_tokenizers(tokenizers), len(jobs))
+    for (name, (part, its_job)), tokenizer in zip(jobs.items(), of_parts, strict=True):
         lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
         splits = PlannedSplits(map(Split.from_json, lines))
-        files = [_write_record(part.output.path, trained[name])] if trained else []
+        vocabulary = trained.get(language_of(name), trained.get(""))
+        files = [_write_record(part.output.path, vocabulary)] if vocabulary is not None else []
         parts[name] = part, its_job, splits, tokenizer, files
         planned += splits.ids()
     if sorted(ids) != sorted(planned):

@@ -13,7 +13,7 @@ from pipeline.jobs.planning import TOKENIZING_STAGE
 from pipeline.running.clock import Stopwatch
 from pipeline.splits import Split
 from pipeline.tokenizing.tokenize import Share, tokenize_shares, tokenize_split
-from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer, compiled_tokenizers
+from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer, compiled_tokenizers, for_each
 from pipeline.transforms.stages import StageReport
 
 
@@ -52,19 +52,19 @@ class _TokenizeSplitsFn(beam.DoFn):
 
 @dataclasses.dataclass
 class TokenizePartitions(beam.PTransform):
-    """Tokenizes splits with several tokenizers in one pass, into committed shards in a folder for each tokenizer.
+    """Tokenizes splits into committed shards of several folders in one reading, by a tokenizer for each or one for all.
 
-    Input: JSON of a split and of its id in each job. Output: these ids, once everything is on disk. Memory: one batch,
-    and for each tokenizer its tokens and a row group, per worker. Counters: those of `TokenizeSplits`.
+    Input: JSON of a split and of its id in each job. Output: these ids, once all of it is on disk. Memory: one batch,
+    and for each folder its tokens and a row group, per worker. Counters: those of `TokenizeSplits`.
     """
 
     output: str
-    """The folder above those of the tokenizers."""
+    """The folder above all others."""
     configs: Sequence[Config]
     """The config of each partition."""
     n_splits: int
     tokenizers: Sequence[TokenizerText]
-    """The tokenizer of each partition."""
+    """Of each partition, or one for all."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         fn = _TokenizePartitionsFn(self.output, self.configs, self.n_splits)
@@ -79,7 +79,7 @@ class _TokenizePartitionsFn(beam.DoFn):
     def process(self, element: str, *tokenizers: str) -> Iterator[str]:
         line, ids = json.loads(element)
         split = Split.from_json(line)
-        jobs = zip(ids, self._configs, compiled_tokenizers(tokenizers), strict=True)
+        jobs = zip(ids, self._configs, for_each(compiled_tokenizers(tokenizers), len(ids)), strict=True)
         shares = [Share(dataclasses.replace(split, id=each), config, tokenizer) for each, config, tokenizer in jobs]
         with self._report.of(split.id, Stopwatch(self._output, split)) as on_batch:
             entries = tokenize_shares(shares, self._n_splits, on_batch)

@@ -153,7 +153,7 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys)
     assert job.run("tokenize", "--mode", "inline") == 0
     capsys.readouterr()
     assert cli.main(["inspect", str(job.output)]) == 2
-    assert "holds the folders of several tokenizers; name one of them" in capsys.readouterr().err
+    assert "holds several folders with results; name one of them" in capsys.readouterr().err
     for command in ("plan", "replay", "fidelity"):
         assert job.run(command) == 2
         assert f"tokenizer.by: {command} takes one tokenizer" in capsys.readouterr().err
@@ -193,7 +193,7 @@ def test_mistakes_are_told_before_work(make_job, sections, capsys, change, messa
 def test_shuffling_and_counting_are_refused(make_job, sections, capsys):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--set", "output.shuffle={}") == 2
-    assert "output.shuffle: 'given': is for one tokenizer" in capsys.readouterr().err
+    assert "output.shuffle: 'given': is for one folder" in capsys.readouterr().err
     assert job.run("count") == 2
     assert "tokenizer.by: is for the jobs run and tokenize" in capsys.readouterr().err
 

@@ -128,6 +128,7 @@ EXAMPLES = {
     "output.append": 'output: {append: "<|endoftext|>"}',
     "output.vocabulary": "output: {vocabulary: [vocab.txt]}",
     "output.report": "output: {report: false}",
+    "output.partition_by": "{languages: {keep: [en, zh]}, output: {partition_by: [lang]}}",
     "output.packing": "output: {packing: {length: 2048}}",
     "output.packing.length": "output: {packing: {length: 2048}}",
     "output.packing.strategy": "output: {packing: {length: 2048, strategy: best_fit}}",

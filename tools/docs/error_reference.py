@@ -71,7 +71,10 @@ _RULES = {
     SAMPLE: ("`input.sample`", "the document is not in the sample"),
     OTHER_LANGUAGE: ("`languages.keep`, `languages.drop`", "its language is not one to keep"),
     MIXED_LANGUAGES: ("`languages.drop_mixed`", "it is in several languages"),
-    OTHER_PARTITION: ("`tokenizer.by`", "another folder of the same job has it, be it a document or a reject"),
+    OTHER_PARTITION: (
+        "`tokenizer.by`, `output.partition_by`",
+        "another folder of the same job has it, be it a document or a reject",
+    ),
     COMMITTED: ("`tokenmill replay`", "it was tokenized by the job; its file had to be read whole"),
 }
 

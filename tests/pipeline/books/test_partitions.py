@@ -26,7 +26,7 @@ def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):
 
 
 def test_what_is_a_document_somewhere_counts_once():
-    found = partitions.add_up({"default": totals(6, 57, rejected=1), "zh": totals(3, 30)})
+    found = partitions.add_up({"tokenizer=default": totals(6, 57, rejected=1), "tokenizer=zh": totals(3, 30)})
     assert (found["n_documents"], found["rejected"], found["filtered"]) == (9, {"not_json": 1}, {})
     assert (found["n_document_bytes"], found["n_filtered_bytes"]) == (87, 0)
     assert imbalances(OF_INPUT, found) == []
@@ -34,25 +34,27 @@ def test_what_is_a_document_somewhere_counts_once():
 
 def test_what_all_filter_counts_once():
     filtered = {"sample": 2}
-    found = partitions.add_up({"default": totals(5, 50, filtered=filtered), "zh": totals(3, 30, filtered=filtered)})
+    found = partitions.add_up(
+        {"tokenizer=default": totals(5, 50, filtered=filtered), "tokenizer=zh": totals(3, 30, filtered=filtered)}
+    )
     assert (found["filtered"], found["n_filtered_bytes"]) == ({"sample": 2}, 16)
     assert imbalances(OF_INPUT, found) == []
 
 
 def test_a_record_that_no_folder_has_is_noticed():
-    found = partitions.add_up({"default": totals(6, 66), "zh": totals(3, 30)})
+    found = partitions.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": totals(3, 30)})
     assert imbalances(OF_INPUT, found) == ["records read 10 != documents + rejected + filtered 9"]
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (totals(3, 30, n_records=11), r"tokenizer=zh: n_records 11 != 10 of default"),
-        (totals(3, 30, filtered={"sample": 1}), r"tokenizer=zh: filtered \{'sample': 1\} != \{\} of default"),
+        (totals(3, 30, n_records=11), r"tokenizer=zh: n_records 11 != 10 of tokenizer=default"),
+        (totals(3, 30, filtered={"sample": 1}), r"tokenizer=zh: filtered \{'sample': 1\} != \{\} of tokenizer=default"),
         (totals(4, 31), r"tokenizer=default: 30 bytes are filtered, of which other partitions have 31"),
         (totals(4, 29), r"tokenizer=default: 30 bytes are filtered, of which other partitions have 29"),
     ],
 )
 def test_folders_that_do_not_agree_are_named(other, message):
     with pytest.raises(BooksError, match=message):
-        partitions.add_up({"default": totals(6, 66), "zh": other})
+        partitions.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": other})
