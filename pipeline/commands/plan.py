@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_local, add_output, add_set
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
-from pipeline.commands.results import refuse_by_language
 
 if TYPE_CHECKING:
     from pipeline.config.job import Config
@@ -40,9 +39,6 @@ def plan_only(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        refuse_by_language(config, "plan")
-        # Of one tokenizer there are the same tokens in one folder.
-        config = config.model_copy(update={"output": config.output.model_copy(update={"partition_by": []})})
         settings = choose()
 
     from rich.console import Console

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import filenames, storage
-from pipeline.books import manifest
+from pipeline.books import manifest, partitions
 from pipeline.books.manifest import read_json
 from pipeline.counting import counts
-from pipeline.estimating.trial import bytes_of
+from pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
 from pipeline.jobs.planning import JobPlan
 
 
@@ -22,9 +22,12 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
       OSError, ValueError: if a file of the folder cannot be read.
     """
     output = plan.config.output.path
-    if not storage.exists(storage.join(output, filenames.MANIFEST)):
+    if partitions.is_partitioned(output):
+        told = partitions.read(output)
+    elif storage.exists(storage.join(output, filenames.MANIFEST)):
+        told = manifest.read(output)
+    else:
         return None
-    told = manifest.read(output)
     if told["job_digest"] != plan.job.digest:
         return None
     totals = told["totals"]
@@ -33,7 +36,13 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
-    files = ((record["file"], record["n_bytes"]) for record in itertools.chain(told["shards"], told["companions"]))
+    for part in told.get("partitions", ()):
+        actual |= {of_folder(name, part["folder"]): part["totals"][name] for name in OF_FOLDERS}
+    written = (
+        itertools.chain(books["shards"], books["companions"])
+        for books in map(manifest.read, partitions.folders_of(output))
+    )
+    files = ((record["file"], record["n_bytes"]) for record in itertools.chain(*written))
     for format_, n in bytes_of(plan.config.output, files).items():
         actual[f"bytes.{format_}"] = n
     if storage.exists(storage.join(output, filenames.CLOCK)):

@@ -92,6 +92,7 @@ def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> fl
 def _run_small(name: JobName, config: Config, settings: RunnerSettings, folder: Path) -> None:
     import apache_beam as beam
 
+    from pipeline.books.partitions import folders_of
     from pipeline.jobs import planning, rehearsal
     from pipeline.reporting import page
     from pipeline.running.runners import open_runner
@@ -105,7 +106,8 @@ def _run_small(name: JobName, config: Config, settings: RunnerSettings, folder: 
         jobs.build(pipeline, plan)
         pipeline.run().wait_until_finish()
     if plan.tokenizes and small.output.report:
-        page.draw(small.output.path)
+        for output in folders_of(small.output.path):
+            page.draw(output)
 
 
 def memory_now() -> int:

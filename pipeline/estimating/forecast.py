@@ -2,17 +2,19 @@
 """A forecast of a job: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
 
 import dataclasses
+import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pipeline import storage
-from pipeline.books import quantities
+from pipeline.books import partitions, quantities
 from pipeline.books.job_books import add_up
+from pipeline.books.ledger import Written
+from pipeline.books.partitions import language_of, partition_configs
 from pipeline.config.job import Config
 from pipeline.estimating import excerpts, places, trial
 from pipeline.estimating.costs import CONTENTION, Work, peak_memory
@@ -115,14 +117,14 @@ def forecast(plan: JobPlan) -> Forecast:
             paces.append(counting.pace)
         if plan.tokenizes:
             started = time.perf_counter()
-            tokenizer = _tokenizer(plan, config)
-            train_seconds = time.perf_counter() - started if plan.tokenizer is None else 0.0
+            tokenizers = _tokenizers(plan, config, is_whole)
+            train_seconds = time.perf_counter() - started if plan.config.tokenizer.train is not None else 0.0
             config, shards = _with_shards(plan, config, samples, is_whole)
-            tokenizing = trial.tokenize(samples, config, tokenizer, shards, batch_bytes)
-            unknown = _unknown(tokenizing, config.output.path, tokenizer)
+            tokenizing = trial.tokenize(samples, _folders(config, tokenizers), shards, batch_bytes)
+            unknown = _unknown(tokenizing, _folders(config, tokenizers))
             pace = tokenizing.pace
             if budget is not None:
-                pace, contention = _later_pace(plan, _places(plan, budget // 4, folder), tokenizer)
+                pace, contention = _later_pace(plan, _places(plan, budget // 4, folder), tokenizers)
             paces.append(pace)
     trials = [each for each in (counting, tokenizing) if each is not None]
     found = _totals(trials[-1]) if trials else {}
@@ -159,16 +161,15 @@ def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
     if text <= _PROBE_BYTES:
         return None
     probe = _places(plan, _PROBE_BYTES, folder)
-    tokenizer = _tokenizer(plan, plan.config) if plan.counting_json is None else None
+    tokenizers = _tokenizers(plan, plan.config, False) if plan.counting_json is None else {}
     for _ in range(2):  # the first time, kernels are loaded, and the tables of the tokenizer made
         with trial.temporary(plan.config) as config:
             started = time.thread_time()
             if plan.counting_json is not None:
                 done = trial.count_words(probe, config, plan.counting_json, BATCH_BYTES)
             else:
-                assert tokenizer is not None
                 config, shards = _with_shards(plan, config, probe, False)
-                done = trial.tokenize(probe, config, tokenizer, shards, BATCH_BYTES)
+                done = trial.tokenize(probe, _folders(config, tokenizers), shards, BATCH_BYTES)
     pace = (time.thread_time() - started) / max(1.0, sum(unit.n_planned for unit in done.units))
     budget = SAMPLE_BYTES
     while budget > _PROBE_BYTES and pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
@@ -176,12 +177,12 @@ def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
     return None if text <= budget else budget
 
 
-def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizer: Tokenizer) -> tuple[float, float]:
-    """Returns the pace of a tokenizer whose tables are full, and how much a second worker slows both down."""
+def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizers: Mapping[str, Tokenizer]) -> tuple[float, float]:
+    """Returns the pace of tokenizers that have met many words, and how much slower a second worker makes both."""
 
     def work(_: int) -> Trial:
         with trial.temporary(plan.config) as config:
-            return trial.tokenize(samples, config, tokenizer, [], BATCH_BYTES)
+            return trial.tokenize(samples, _folders(config, tokenizers), [], BATCH_BYTES)
 
     pace = work(0).pace
     if available_cores() == 1:
@@ -200,7 +201,8 @@ def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:
 def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
     if budget is None:
         return places.whole(plan.splits)
-    shard_bytes = min(max(1, places.text_bytes(plan.splits) // _n_shards(plan)), _SHARD_BYTES)
+    n_shards = len(plan.shards()) or len(plan.splits)  # of a folder
+    shard_bytes = min(max(1, places.text_bytes(plan.splits) // n_shards), _SHARD_BYTES)
     samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
     return excerpts.take(samples, plan.config.input, storage.join(folder, "sample"))
 
@@ -212,9 +214,29 @@ def _decompressing(plan: JobPlan, samples: Sequence[Sample]) -> float:
     return n_compressed * sum(each.seconds for each in taken) / max(1, sum(each.n_decompressed for each in taken))
 
 
-def _tokenizer(plan: JobPlan, config: Config) -> Tokenizer:
-    """Returns the tokenizer of a job as a worker gets it, with no word in its tables; trains it if there is none."""
-    return Tokenizer.from_str((plan.tokenizer or trial.train(plan, config)[0]).to_str())
+def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Tokenizer]:
+    """Returns the tokenizer of each folder as a worker gets it, with no word in its tables; trains what there is not.
+
+    Of a language that the sample lacks nothing is known, but that it is rare; a tokenizer of another one stands in.
+    """
+    parts = plan.parts or {"": plan}
+    if plan.config.tokenizer.train is None:
+        texts = {folder: part.tokenizer.to_str() for folder, part in parts.items() if part.tokenizer is not None}
+    else:
+        labels = {folder: language_of(folder) if plan.config.tokenizer.by is not None else "" for folder in parts}
+        trained = trial.train(plan, config, list(labels.values()) if is_whole and all(labels.values()) else ())
+        if not trained:
+            raise ValueError("the sample has no words to train on")
+        any_of_them = next(iter(trained.values()))
+        texts = {folder: trained.get(label, any_of_them) for folder, label in labels.items()}
+    made = {text: Tokenizer.from_str(text) for text in texts.values()}
+    return {folder: made[text] for folder, text in texts.items()}
+
+
+def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, tuple[Config, Tokenizer]]:
+    """Returns config and tokenizer of each folder of a trial."""
+    configs = partition_configs(config) or {"": config}
+    return {folder: (each, tokenizers[folder]) for folder, each in configs.items()}
 
 
 def _text_bytes(samples: Sequence[Sample]) -> int:
@@ -235,7 +257,7 @@ def _with_shards(
 
 
 def _n_shards(plan: JobPlan) -> int:
-    return len(plan.shards()) or len(plan.splits)
+    return len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts))
 
 
 def _padding(config: Config, totals: Mapping[str, Any]) -> float | None:
@@ -247,20 +269,26 @@ def _padding(config: Config, totals: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _unknown(tried: Trial, output: str, tokenizer: Tokenizer) -> tuple[tuple[str, int], ...]:
-    total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
-    for entry in tried.entries:
-        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-            total.merge(Statistics.from_bytes(handle.read()))
-    code_points, counts = total.oov_chars()
-    order = np.argsort(-counts, kind="stable").tolist()
-    return tuple((chr(code_points[i]), int(counts[i])) for i in order)
+def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> tuple[tuple[str, int], ...]:
+    found: Counter[str] = Counter()
+    for folder, (config, tokenizer) in folders.items():
+        total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
+        for entry in tried.entries[folder]:
+            with storage.open_read(storage.join(config.output.path, entry.statistics.file)) as handle:
+                total.merge(Statistics.from_bytes(handle.read()))
+        code_points, counts = total.oov_chars()
+        found.update(dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)))
+    return tuple(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _totals(tried: Trial) -> dict[str, Any]:
     """Returns the sums of a trial, by the names of `totals` of the manifest."""
     if tried.entries:
-        return add_up(tried.entries, tried.shards)
+        of_folders = {folder: add_up(entries, tried.shards) for folder, entries in tried.entries.items()}
+        if len(of_folders) == 1:
+            return of_folders[""]
+        each = {trial.of_folder(name, key): n[name] for key, n in of_folders.items() for name in trial.OF_FOLDERS}
+        return partitions.add_up(of_folders) | each
     totals: dict[str, Any] = {}
     for split in tried.counted:
         for name, value in dataclasses.asdict(split.totals).items():
@@ -269,7 +297,7 @@ def _totals(tried: Trial) -> dict[str, Any]:
 
 
 def _shard_bytes(plan: JobPlan, tried: Trial, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
-    entries = tried.shards or tried.entries
+    entries: list[Written] = [*tried.shards] or list(itertools.chain(*tried.entries.values()))
     more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
     found = {}
     for format_, n_bytes in trial.bytes_of(plan.config.output, trial.files_of(entries)).items():
@@ -283,7 +311,8 @@ def _shard_bytes(plan: JobPlan, tried: Trial, scale: Scale, is_guess: bool, is_w
 def _estimates(totals: Mapping[str, Any], scale: Scale, is_guess: bool) -> dict[str, Estimate]:
     found = {name: scale.estimate(name, totals[name]) for name in _TOTALS if name in totals}
     more = SAMPLE_VOCABULARY if is_guess else 0.0
-    found |= {name: scale.estimate(name, totals[name], more=more) for name in _OF_TOKENIZER if name in totals}
+    of_tokenizer = (name for name in totals if name.partition(".")[0] in (*_OF_TOKENIZER, "n_documents"))
+    found |= {name: scale.estimate(name, totals[name], more=more) for name in of_tokenizer if name not in found}
     for kind in ("rejected", "filtered"):
         counts = totals.get(kind) or {}
         found[kind] = scale.estimate(kind, sum(counts.values()))

@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.books.input_counts import PieceCounts
 from pipeline.books.ledger import LedgerEntry, Written
+from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.books.shard_entry import ShardEntry, runs_of
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config
@@ -26,6 +27,7 @@ from pipeline.estimating.costs import memory_now, peak_memory
 from pipeline.estimating.estimates import Unit, spread
 from pipeline.estimating.places import Sample
 from pipeline.input.batches import ReadBatch
+from pipeline.input.languages import identify_languages
 from pipeline.input.reading import read_split
 from pipeline.jobs.planning import JobPlan
 from pipeline.output.staging import Staging
@@ -39,6 +41,18 @@ from tokenizer import Tokenizer
 SECONDS = "seconds"
 """The name under which the counts of a unit have the time that it took."""
 
+OF_FOLDERS = ("n_documents", "n_tokens")
+"""What is counted for each folder of a job with several, too."""
+
+
+def of_folder(name: str, folder: str) -> str:
+    """Returns the name of a count in one of several folders.
+
+    >>> of_folder("n_tokens", "lang=zh")
+    'n_tokens.lang=zh'
+    """
+    return f"{name}.{folder}"
+
 
 @dataclass
 class Trial:
@@ -47,7 +61,8 @@ class Trial:
     units: list[Unit] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     """For each sample, in order."""
-    entries: list[LedgerEntry] = field(default_factory=list)
+    entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
+    """Of each folder; of a job with one folder, its name is empty."""
     shards: list[ShardEntry] = field(default_factory=list)
     """The merged shards, if the job shuffles."""
     merge_seconds: float = 0.0
@@ -55,7 +70,7 @@ class Trial:
     memory: int = 0
     """Bytes by which the memory of the process grew, at its peak: what a worker takes."""
     empty_bytes: dict[str, int] = field(default_factory=dict)
-    """Bytes of a shard without documents, by format: what a shard takes whatever it holds."""
+    """Bytes of a shard without documents, by format: what a shard takes whatever it holds. Of the first folder."""
     counted: list[SplitCounts] = field(default_factory=list)
     """The counts of the samples, if the job counts words."""
 
@@ -75,42 +90,55 @@ def temporary(config: Config) -> Iterator[Config]:
 
 
 def tokenize(
-    samples: Sequence[Sample], config: Config, tokenizer: Tokenizer, shards: Sequence[PlannedShard], batch_bytes: int
+    samples: Sequence[Sample],
+    folders: Mapping[str, tuple[Config, Tokenizer]],
+    shards: Sequence[PlannedShard],
+    batch_bytes: int,
 ) -> Trial:
     """Tokenizes samples and writes their shards.
 
     Args:
       samples: what to read.
-      config: the config of the trial.
-      tokenizer: as workers have it.
+      folders: the config of each folder in the trial, and its tokenizer, as workers have it.
       shards: to merge, if the job shuffles.
       batch_bytes: the size of a unit.
     """
-    trial = Trial()
+    trial = Trial(entries={folder: [] for folder in folders})
+    config, tokenizer = next(iter(folders.values()))
     # The first use of a tokenizer builds its tables, which is a part of the start of a job.
-    empty = [_empty_shard(config, tokenizer)]
+    empty = [_empty_shard(*each) for each in folders.values()][:1]
     at_first = memory_now()
     if config.output.shuffle is None:
         trial.empty_bytes = bytes_of(config.output, files_of(empty))
     for sample in samples:
         started = time.perf_counter()
         reading = _Reading(sample, batch_bytes)
-        with Staging(config.output.path, sample.split.id) as staging:
-            attempt = Attempt(sample.split, config, tokenizer, tokenizer_info(tokenizer), staging, len(samples))
+        with ExitStack() as stack:
+            attempts = {}
+            for folder, (its, made_by) in folders.items():
+                staging = stack.enter_context(Staging(its.output.path, sample.split.id))
+                attempt = Attempt(sample.split, its, made_by, tokenizer_info(made_by), staging, len(samples))
+                attempts[folder] = attempt, staging
             for batch in reading.batches(sample.split, config.input):
+                if config.text.languages is not None:
+                    batch = identify_languages(batch, config.text.languages)
                 pieces = {piece for piece, _ in batch.pieces}
-                before = _flat(attempt.counts(pieces))
-                attempt.add(batch)
-                after = Counter(_flat(attempt.counts(pieces)))
-                after.subtract(before)
-                reading.note(after)
-            entry = attempt.finish()
-            staging.commit(entry)
-        trial.entries.append(entry)
+                found = {}
+                for folder, (attempt, _) in attempts.items():
+                    before = _flat(attempt.counts(pieces))
+                    attempt.add(batch)
+                    found[folder] = Counter(_flat(attempt.counts(pieces)))
+                    found[folder].subtract(before)
+                reading.note(_together(found) if len(found) > 1 else found[""])
+            for folder, (attempt, staging) in attempts.items():
+                entry = attempt.finish()
+                staging.commit(entry)
+                trial.entries[folder].append(entry)
         trial.seconds.append(time.perf_counter() - started)
-        trial.units += _spread_entry(reading.units(), entry, config.output, trial.empty_bytes)
+        made = [entries[-1] for entries in trial.entries.values()]
+        trial.units += _spread_entries(reading.units(), made, config.output, trial.empty_bytes)
     started = time.perf_counter()
-    runs = [runs_of(entry) for entry in trial.entries] if shards else []
+    runs = [runs_of(entry) for entry in trial.entries[""]] if shards else []
     trial.shards += [merge_planned(shard, runs, config, tokenizer) for shard in shards]
     trial.merge_seconds = time.perf_counter() - started
     trial.memory = peak_memory() - at_first
@@ -119,17 +147,38 @@ def tokenize(
     return trial
 
 
-def _spread_entry(units: list[Unit], entry: LedgerEntry, output: OutputConfig, empty: Mapping[str, int]) -> list[Unit]:
-    """Gives the units of a sample their shares of what is counted only for all of it."""
-    n_around = (entry.n_special_tokens + entry.n_added_tokens) // max(1, entry.n_documents)
+def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Returns the counts of a batch in all folders together, as `partitions.add_up` has them; see `of_folder`."""
+    found: Counter[str] = Counter()
+    for folder, counts in folders.items():
+        found.update(counts)
+        found.update({of_folder(name, folder): counts[name] for name in OF_FOLDERS})
+    # All folders have read everything, and have left out the same, but for what another one has.
+    for name, n in next(iter(folders.values())).items():
+        if name in ("n_records", "n_bytes", "n_skipped_bytes") or name.startswith("filtered."):
+            found[name] = n
+    found.pop(f"filtered.{OTHER_PARTITION}", None)
+    found["filtered"] = sum(n for name, n in found.items() if name.startswith("filtered."))
+    return found
+
+
+def _spread_entries(
+    units: list[Unit], entries: Sequence[LedgerEntry], output: OutputConfig, empty: Mapping[str, int]
+) -> list[Unit]:
+    """Gives the units of a sample their shares of what is counted only for all of it, in each folder."""
+    n_special, n_added, n_documents, n_words = (
+        sum(getattr(entry, name) for entry in entries)
+        for name in ("n_special_tokens", "n_added_tokens", "n_documents", "n_words")
+    )
+    n_around = (n_special + n_added) // max(1, n_documents)
     for unit in units:
         made = unit.counts.get("n_text_tokens", 0) + n_around * unit.counts.get("n_documents", 0)
         unit.counts["n_cut_tokens"] = made - unit.counts.get("n_tokens", 0)
-    spread(units, "n_words", entry.n_words, "n_chars")
-    for name in ("n_special_tokens", "n_added_tokens"):
-        spread(units, name, getattr(entry, name), "n_documents")
-    if entry.runs is None:
-        _spread_files(units, [entry], output, empty)
+    spread(units, "n_words", n_words, "n_chars")
+    spread(units, "n_special_tokens", n_special, "n_documents")
+    spread(units, "n_added_tokens", n_added, "n_documents")
+    if entries[0].runs is None:
+        _spread_files(units, entries, output, empty)
     return units
 
 
@@ -201,11 +250,15 @@ def count_words(samples: Sequence[Sample], config: Config, counting_json: str, b
     return trial
 
 
-def train(plan: JobPlan, config: Config) -> list[Tokenizer]:
-    """Trains the vocabularies of a job on the counts of a trial, or on those that the config names."""
+def train(plan: JobPlan, config: Config, labels: Sequence[str] = ()) -> dict[str, str]:
+    """Trains the vocabularies of a job on the counts of a trial, or on those that the config names.
+
+    Returns:
+      The tokenizers as text, by their folders below `vocab/`; `labels` are those that there must be.
+    """
     artifact = open_counts(plan.counts_given or config.output.path)
-    vocabularies = train_vocabularies(artifact, config.tokenizer, config.text.tokens)
-    return [Tokenizer.from_str(vocabulary.tokenizer_json) for vocabulary in vocabularies]
+    vocabularies = train_vocabularies(artifact, config.tokenizer, config.text.tokens, labels=labels)
+    return {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
 
 
 class _Reading:

@@ -91,8 +91,7 @@ def _train(_: JobName, config: Config) -> None:
 
 
 def _tokenize(name: JobName, config: Config) -> None:
-    parts = list(partition_configs(config).values())
-    for part in parts[:1] if config.tokenizer.train is not None else parts:  # the sample trains them all alike
+    for part in partition_configs(config).values():
         assert part.languages is not None
         everything = part.languages.model_copy(update={"partition": None})  # the sample is in no language
         _tokenize(name, part.model_copy(update={"languages": everything}))
@@ -167,7 +166,12 @@ _PARTS: Mapping[str, Callable[[JobName, Config], None]] = {
 
 
 def on_sample(config: Config, folder: Path) -> Config:
-    """Returns the config with the sample as its input, written into `folder` in the format of its files."""
+    """Returns the config with the sample for its input, written as its files are.
+
+    The sample is in no language that a config would name, so all of it is kept, and one vocabulary trained on it.
+    """
+    if config.tokenizer.train is not None:
+        config = next(iter(partition_configs(config).values()), config)
     format_ = config.input.format
     if format_ == "auto":
         names = [path.lower() for path in config.input.paths]
@@ -184,7 +188,11 @@ def on_sample(config: Config, folder: Path) -> Config:
         size = _VOCAB_SIZE + len(tokenizer.train.tokens)
         tokenizer = tokenizer.model_copy(update={"train": tokenizer.train.model_copy(update={"vocab_size": size})})
     output = config.output.model_copy(update={"path": str(folder / "out"), "partition_by": []})
-    return config.model_copy(update={"input": section, "tokenizer": tokenizer, "output": output})
+    languages = config.languages
+    if languages is not None:
+        languages = languages.model_copy(update={"keep": [], "drop": [], "partition": None})
+    sections = {"input": section, "tokenizer": tokenizer, "output": output, "languages": languages}
+    return config.model_copy(update=sections)
 
 
 def _write_sample(config: Config, format_: str, folder: Path) -> str:

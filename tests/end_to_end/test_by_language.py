@@ -2,6 +2,7 @@
 """A mixed corpus through three tokenizers by language, in one job: books, ids, proof, resume, damage."""
 
 import json
+import random
 import signal
 
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import cli
+from pipeline.config.file import load_config
+from pipeline.estimating import comparison, forecast
+from pipeline.jobs import planning
 from tests.killing import run_killed
 from tokenizer import Tokenizer
 from tokenizer.languages import identify
@@ -154,7 +158,7 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys)
     capsys.readouterr()
     assert cli.main(["inspect", str(job.output)]) == 2
     assert "holds several folders with results; name one of them" in capsys.readouterr().err
-    for command in ("plan", "replay", "fidelity"):
+    for command in ("replay", "fidelity"):
         assert job.run(command) == 2
         assert f"tokenizer.by: {command} takes one tokenizer" in capsys.readouterr().err
 
@@ -307,3 +311,57 @@ def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job,
     assert "tokenizer.files: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
     assert job.run("train") == 2
     assert "tokenizer.by: is for the jobs run and tokenize; train makes several tokenizers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["files", "trained", "partition_by"])
+def test_a_plan_of_all_of_the_input_is_what_the_job_does(make_job, sections, capsys, kind):
+    if kind == "trained":
+        sections = trained_sections(sections)
+    elif kind == "partition_by":
+        sections |= {"languages": {"keep": ["en", "zh"]}, "tokenizer": {"file": sections["tokenizer"]["files"]["en"]}}
+    job = make_job("job", **sections)
+    more = ["--set", "output.partition_by=[lang]"] if kind == "partition_by" else []
+    capsys.readouterr()
+    assert job.run("plan", "--json", "--mode", "inline", *more) == 0
+    out = capsys.readouterr()
+    assert "warning" not in out.err
+    told = json.loads(out.out)
+    assert (told["sample"]["is_whole"], told["actual"]) == (True, None)
+    assert job.run("run", "--mode", "inline", *more) == 0
+    capsys.readouterr()
+    assert job.run("plan", "--json", "--mode", "inline", *more) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["totals"] == told["totals"]
+    assert {name: each["value"] for name, each in told["totals"].items()} == {
+        name: again["actual"][name] for name in told["totals"]
+    }
+    assert told["shard_bytes"]["parquet"]["value"] == again["actual"]["bytes.parquet"]
+    names = [path.name for path in job.output.glob("*=*")]
+    assert sum(told["totals"][f"n_tokens.{name}"]["value"] for name in names) == told["totals"]["n_tokens"]["value"] > 0
+    shards = [path for name in names for path in (job.output / name).glob("tokens-*")]
+    assert told["shards"] == len(shards) > 0
+
+
+def test_a_job_is_within_the_bounds_of_the_plan_of_a_sample(make_job, sections, monkeypatch, tmp_path):
+    monkeypatch.setattr(forecast, "SAMPLE_BYTES", 1 << 18)
+    monkeypatch.setattr(forecast, "_PROBE_BYTES", 1 << 16)
+    monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 1e9)
+    chance = random.Random(3)
+    for number in range(4):
+        codes = chance.choices([*TEXTS], weights=[6, 1 + number, 3, 1], k=4000)
+        lines = [json.dumps({"text": chance.choice(TEXTS[code]) * chance.randint(1, 4)}) for code in codes]
+        (tmp_path / "corpus" / f"{number}.jsonl").write_text("\n".join([*lines, "{broken"]) + "\n", encoding="utf-8")
+    sections["input"]["split_bytes"] = 100_000
+    job = make_job("job", **sections)
+    found = forecast.forecast(planning.plan_job("tokenize", load_config(str(job.config))))
+    assert not found.is_whole
+    assert job.run("tokenize", "--mode", "inline") == 0
+    actual = comparison.outcome(found)
+    for name in (
+        "n_records",
+        *(f"{n}{of}" for n in ("n_documents", "n_tokens") for of in ("", *(f".{folder}" for folder in FOLDERS))),
+    ):
+        each = found.totals[name]
+        assert each.low <= actual[name] <= each.high, name
+        assert each.high < 2 * each.value
+    assert abs(found.shard_bytes["parquet"].value / actual["bytes.parquet"] - 1) < 0.2
