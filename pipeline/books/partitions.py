@@ -84,7 +84,7 @@ def language_of(folder: str) -> str:
 def build(
     job: Job, parts: Mapping[str, tuple[FileRecord, Mapping[str, Any]]], files: Sequence[FileRecord]
 ) -> dict[str, Any]:
-    """Returns what `partitions.json` says of finished folders.
+    """Returns the contents of `partitions.json` for finished folders.
 
     Args:
       job: the job of all of them.

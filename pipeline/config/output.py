@@ -108,7 +108,7 @@ class OutputConfig(Section):
     """Files to write to `vocab/` besides `tokenizer.json`; null: all that can hold a vocabulary that this job trains;
     none for a tokenizer from a file."""
     report: bool = True
-    """Draw `report.html`, one page that says what became of everything; `tokenmill report` can draw it later, too."""
+    """Write `report.html`, one page about the whole job; `tokenmill report` can write it later, too."""
     partition_by: Annotated[list[Literal["lang"]], Field(max_length=1)] = []
     """`[lang]`: a folder for each of `languages.keep`, `lang=<language>/`, as readers of hive take it; its shards have
     documents in that language alone. `lang=und/` is always there, and has all rejects."""

@@ -139,13 +139,13 @@ def finish_partitions(
     lease: Lease | None,
     files: Sequence[FileRecord] = (),
 ) -> Mapping[str, Any]:
-    """Finishes each folder of a job by language, then writes `partitions.json` above them; returns what it says.
+    """Finishes each folder of a job by language, then writes `partitions.json` above them; returns its contents.
 
     Args:
-      config: of the whole job.
-      job: of the whole job.
+      config: the config of the whole job.
+      job: the whole job.
       parts: by the name of the folder, what `finish_output` needs.
-      lease: of the folder of the whole job.
+      lease: the lease of the folder of the whole job.
       files: beside the folders, which `partitions.json` is to list.
 
     Raises:

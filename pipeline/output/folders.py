@@ -107,7 +107,7 @@ def prepare_output(
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
     """Removes what a job left in a folder, and in the folders in it if it is one by language."""
-    # The manifest goes first, because it would lie. The record of the job goes last: it says what is ours.
+    # The manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
     names = [*_files(output, FOLDERS), *_listed_files(output)]
     _remove(output, [MANIFEST, PARTITIONS])
     for name in job.parts.get("partitions", ()):
