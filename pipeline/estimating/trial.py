@@ -174,7 +174,8 @@ def _spread_entries(
     for unit in units:
         made = unit.counts.get("n_text_tokens", 0) + n_around * unit.counts.get("n_documents", 0)
         unit.counts["n_cut_tokens"] = made - unit.counts.get("n_tokens", 0)
-    spread(units, "n_words", n_words, "n_chars")
+    # As even as tokens are; by characters nothing would be left to vary, and bounds would be too narrow.
+    spread(units, "n_words", n_words, "n_text_tokens")
     spread(units, "n_special_tokens", n_special, "n_documents")
     spread(units, "n_added_tokens", n_added, "n_documents")
     if entries[0].runs is None:
