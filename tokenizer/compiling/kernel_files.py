@@ -110,10 +110,11 @@ def _compiler() -> bytes:
 def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
     """Returns the directory for the compiled kernels of some source files: the first candidate that can be written.
 
-    It is named after the first file; see `sources_digest`.
+    If there is none, as in a read-only container or on a full disk, it is one that holds kernels already: what is there
+    need not be compiled. It is named after the first file; see `sources_digest`.
 
     Raises:
-      OSError: if none of the candidates can be written; the message names them.
+      OSError: if no candidate can be written or holds kernels; the message names them.
     """
     chosen = os.environ.get("TOKENMILL_CACHE_DIR")
     home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -126,24 +127,32 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
             Path(tempfile.gettempdir()) / f"tokenmill-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
         ]
     )
-    why = []
+    why, kept = [], []
     for candidate in candidates:
         directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
+            if not _is_ours(directory):
                 # Compiled code is executed: never read it from another user's directory.
                 why.append(f"{directory} belongs to another user, whose compiled code is not run")
                 continue
             tempfile.TemporaryFile(dir=directory).close()
         except OSError as error:
             why.append(f"{candidate}: {error.strerror or error}")
+            if candidate.is_dir() and _is_ours(candidate) and any(candidate.glob("kernels-*")):
+                kept.append(directory)
             continue
         return directory
+    if kept:
+        return kept[0]
     raise OSError(
         f"no directory for compiled kernels can be used: {'; '.join(why)}. "
         "Set TOKENMILL_CACHE_DIR to a directory that can be written"
     )
+
+
+def _is_ours(directory: Path) -> bool:
+    return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
 
 
 def is_cold(path: Path) -> bool:

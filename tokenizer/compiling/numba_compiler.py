@@ -4,6 +4,7 @@
 numba's own cache is kept where `kernel_files` says; its docstring says why.
 """
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -106,6 +107,9 @@ class _KernelLocator(UserWideCacheLocator):
         super().__init__(py_func, py_file)
         self._cache_path = str(kernel_files.cache_directory(Path(self._py_file)))
 
+    def ensure_cache_path(self) -> None:
+        """Does nothing: the directory is there, or nothing can be kept."""
+
     def get_source_stamp(self) -> str:
         return kernel_files.sources_digest(Path(self._py_file))
 
@@ -185,6 +189,11 @@ class _KernelCache(FunctionCache):
         _announce()
         prepare()
         return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        # What cannot be kept, as on a full disk, is compiled again by the next process.
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
 
 
 def prepare() -> None:

@@ -415,6 +415,20 @@ def test_where_no_kernel_can_be_kept_every_place_is_told_with_its_reason(monkeyp
         kernel_files.cache_directory(source)
 
 
+def test_where_nothing_can_be_written_kernels_are_loaded_or_compiled_and_not_kept(tmp_path):
+    # Root can write to any folder, so this is what a full disk says.
+    refuse = (
+        "import pathlib, tempfile\n"
+        "def refuse(*_, **__): raise OSError(28, 'No space left on device')\n"
+        "tempfile.TemporaryFile = tempfile.NamedTemporaryFile = pathlib.Path.mkdir = refuse\n"
+    )
+    (tmp_path / "kernels-others").mkdir()
+    assert run(refuse + TRIE, tmp_path) == ["3", "True", "True"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kernels-others"]
+    run(TRIE, tmp_path)
+    assert run(refuse + TRIE, tmp_path) == ["3", "False", "False"]
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
 def test_compiled_code_of_another_user_is_not_run(monkeypatch, tmp_path):
     source = tmp_path / "kernels.py"
