@@ -221,6 +221,16 @@ class Tokenizer(Encoder, Decoder):
 
         saving.save(self.parts, Path(path), format, pretty)
 
+    def files(self, name: str) -> dict[str, bytes]:
+        """Returns the files that `save` writes to the path `name`, which goes by its end: what is in each, by name.
+
+        Raises:
+          ValueError: as of `save`.
+        """
+        from tokenizer.formats import saving
+
+        return saving.contents(self.parts, Path(name))
+
     @property
     def digest(self) -> str:
         """SHA-256 of `to_str()` and the Unicode versions, hexadecimal. Tokenizers with equal digests give equal ids."""

@@ -6,8 +6,6 @@ once, as the job used it, since the user has the file already.
 """
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 
 from pipeline import filenames, storage
@@ -27,9 +25,8 @@ def formats_of(config: Config) -> Sequence[str] | None:
 
 def check_formats(tokenizer: Tokenizer, output: OutputConfig) -> None:
     """Raises ValueError if a requested format cannot hold the tokenizer."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in output.vocabulary or ():
-            _save(tokenizer, name, folder)
+    for name in output.vocabulary or ():
+        _contents(tokenizer, name)
 
 
 def write_vocabulary(
@@ -48,22 +45,19 @@ def write_vocabulary(
     """
     base = f"{filenames.VOCABULARY}/{folder}/" if folder else f"{filenames.VOCABULARY}/"
     files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str().encode())]
-    with tempfile.TemporaryDirectory() as directory:
-        for name in VOCABULARY_FORMATS if formats is None else formats:
-            # Some formats belong to another family of tokenizers, or cannot express this one.
-            with contextlib.suppress(ValueError) if formats is None else contextlib.nullcontext():
-                _save(tokenizer, name, directory)
-        for name in sorted(os.listdir(directory)):
-            with open(os.path.join(directory, name), "rb") as handle:
-                files.append(write_file(output, base + name, handle.read()))
-    return files
+    others: dict[str, bytes] = {}
+    for name in VOCABULARY_FORMATS if formats is None else formats:
+        # Some formats belong to another family of tokenizers, or cannot express this one.
+        with contextlib.suppress(ValueError) if formats is None else contextlib.nullcontext():
+            others |= _contents(tokenizer, name)
+    return files + [write_file(output, base + name, data) for name, data in sorted(others.items())]
 
 
-def _save(tokenizer: Tokenizer, name: str, folder: str) -> None:
+def _contents(tokenizer: Tokenizer, name: str) -> dict[str, bytes]:
     try:
-        tokenizer.save(os.path.join(folder, name))
+        return tokenizer.files(name)
     except ValueError as error:
-        raise ValueError(f"output.vocabulary: {str(error).removeprefix(folder + os.sep)}") from error
+        raise ValueError(f"output.vocabulary: {error}") from error
 
 
 def write_file(output: str, name: str, data: bytes) -> FileRecord:

@@ -73,11 +73,6 @@ def read_text(path: Path) -> str:
     return decode(read_bytes(path), path)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a UTF-8 file atomically: no reader ever sees half of it."""
-    write_bytes(path, text.encode("utf-8"))
-
-
 def write_bytes(path: Path, data: bytes) -> None:
     """Writes a file atomically: no reader ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,16 +40,20 @@ def format_of(path: Path) -> str:
     return "vocab.json" if path.name == "vocab.json" else _BY_SUFFIX.get(path.suffix, "tokenizer.json")
 
 
-def save(parts: Parts, path: Path, file_format: str | None, pretty: bool) -> None:
-    """Writes a tokenizer, whole or not at all; see `Tokenizer.save`."""
+def contents(parts: Parts, path: Path, file_format: str | None = None, pretty: bool = True) -> dict[str, bytes]:
+    """Returns the files that `save` writes beside each other, by name."""
     file_format = file_format or format_of(path)
     if file_format == "tokenizer.json":
-        files.write_text(path, tokenizer_json.write(parts, pretty))
-        return
+        return {path.name: tokenizer_json.write(parts, pretty).encode()}
     if file_format not in _WRITERS:
         raise ValueError(f"format must be one of tokenizer.json, {', '.join(_WRITERS)}, got {file_format!r}")
-    for name, data in _WRITERS[file_format](parts, str(path)).items():
-        files.write_bytes(path.with_name(name) if name else path, data)
+    return {name or path.name: data for name, data in _WRITERS[file_format](parts, str(path)).items()}
+
+
+def save(parts: Parts, path: Path, file_format: str | None, pretty: bool) -> None:
+    """Writes a tokenizer, each file whole or not at all; see `Tokenizer.save`."""
+    for name, data in contents(parts, path, file_format, pretty).items():
+        files.write_bytes(path.with_name(name), data)
 
 
 def _fail(source: str, file_format: str, problem: str) -> ValueError:
