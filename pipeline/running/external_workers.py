@@ -13,6 +13,7 @@ service listens on the loopback interface unless told otherwise.
 import contextlib
 import logging
 import re
+import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -49,7 +50,13 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Starts a worker; an error goes back to the runner as text."""
         try:
             options, capabilities = _ask_runner(request)
-            process = spawn_worker_process(options, debug=self._debug)
+            process = spawn_worker_process(options, debug=self._debug, tells=True)
+            with process.stdout:  # type: ignore[union-attr]  # a pipe
+                if not process.stdout.readline():  # type: ignore[union-attr]
+                    # A runner that is told of a worker waits for it to connect, some for ever.
+                    host, code = socket.gethostname(), process.wait()
+                    _end(process)
+                    raise RuntimeError(f"the process ended with exit code {code}; its log says why (on host {host!r})")
             with self._lock:
                 self._processes[request.worker_id] = process
             threading.Thread(target=self._watch, args=(request.worker_id, process), daemon=True).start()

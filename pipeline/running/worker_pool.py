@@ -56,6 +56,9 @@ class WorkerPool(Protocol):
 class _Harness(sdk_worker.SdkHarness):
     """Beam's worker, but it prints no traceback per failed bundle: the runner gets it, and the user sees it once."""
 
+    host = ""
+    """Where it is, for errors; empty: where the job was started."""
+
     def _execute(
         self,
         task: Callable[[], beam_fn_api_pb2.InstructionResponse],
@@ -65,8 +68,9 @@ class _Harness(sdk_worker.SdkHarness):
             try:
                 response = task()
             except BaseException:  # in any case the runner waits for an answer
+                where = f" (on host {self.host!r})" if self.host else ""
                 response = beam_fn_api_pb2.InstructionResponse(
-                    instruction_id=request.instruction_id, error=traceback.format_exc()
+                    instruction_id=request.instruction_id, error=traceback.format_exc().rstrip() + where
                 )
             self._responses.put(response)
 
@@ -76,18 +80,21 @@ def start_harness(
     control_address: str,
     on_error: Callable[[Exception], None],
     capabilities: Iterable[str] = FNAPI_RUNNER_CAPABILITIES,
+    host: str = "",
 ) -> threading.Thread:
-    """Starts the worker `worker_id` in a thread; calls `on_error` when it cannot go on."""
+    """Starts the worker `worker_id` in a thread; calls `on_error` when it cannot go on. Its errors name the `host`."""
 
     def run() -> None:
         try:
-            _Harness(
+            harness = _Harness(
                 control_address,
                 worker_id=worker_id,
                 state_cache_size=_STATE_CACHE_BYTES,
                 data_buffer_time_limit_ms=0,  # by size only: a timer would cut elements in half
                 runner_capabilities=frozenset(capabilities),
-            ).run()
+            )
+            harness.host = host
+            harness.run()
         except Exception as error:  # nobody waits for this thread, but the runner waits for its answers
             on_error(error)
 
@@ -166,15 +173,27 @@ class ProcessPool:
                 return
 
 
-def spawn_worker_process(options: Mapping[str, Any], *, debug: bool = False) -> "subprocess.Popen[str]":
-    """Starts a process for workers, of this Python and these packages, that knows the pipeline options `options`."""
+def spawn_worker_process(
+    options: Mapping[str, Any], *, debug: bool = False, tells: bool = False
+) -> "subprocess.Popen[str]":
+    """Starts a process for workers, of this Python and these packages, that knows the pipeline options `options`.
+
+    With `tells` it writes a line to its stdout, a pipe, when it is ready for workers.
+    """
     # -P: the working directory must not decide which `tokenizer` or `pipeline` is imported; PYTHONPATH does.
     command = [sys.executable, "-P", "-m", _PROGRAM]
     environment = os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(_import_paths())}
     # A separate process group: Ctrl-C is for the driver, which then ends its workers.
     group = 0 if os.name == "posix" else None
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, process_group=group)
-    _send(process, {"options": dict(options), "debug": debug})
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if tells else None,
+        env=environment,
+        text=True,
+        process_group=group,
+    )
+    _send(process, {"options": dict(options), "debug": debug, "tells": tells})
     return process
 
 

@@ -7,7 +7,9 @@ no worker outlives its driver, however the driver ended.
 
 import json
 import os
+import socket
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -20,17 +22,32 @@ def main() -> None:
     outlive_readers()
     received = json.loads(sys.stdin.readline())
     configure_logging(debug=received["debug"])
+    _do_without_temporary_directory()
     _prepare(received["options"])
+    if received["tells"]:
+        print("ready", flush=True)
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads on
 
     from pipeline.running.worker_pool import start_harness
 
     for line in sys.stdin:
         worker = json.loads(line)
-        thread = start_harness(worker["worker_id"], worker["control_address"], _give_up, worker["capabilities"])
-        if worker["is_only"]:
+        is_only = worker["is_only"]  # for a runner elsewhere, whose user wants to know where something went wrong
+        host = socket.gethostname() if is_only else ""
+        names = worker["worker_id"], worker["control_address"]
+        thread = start_harness(*names, _give_up, worker["capabilities"], host)
+        if is_only:
             threading.Thread(target=_end_with, args=(thread,), daemon=True).start()
     # Bundles may still run in daemon threads; what they have not committed does not count.
     os._exit(0)
+
+
+def _do_without_temporary_directory() -> None:
+    """Lets Beam be imported where a disk is full: a part of it asks for the directory, and needs none."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.path.abspath(os.sep)
 
 
 def _prepare(options: dict[str, object]) -> None:

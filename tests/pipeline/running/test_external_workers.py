@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers for runners elsewhere: the service, through Beam's portable protocol, and how it ends."""
 
+import json
 import os
 import socket
 import subprocess
@@ -15,6 +16,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 from apache_beam.testing.util import assert_that, equal_to
+
+from pipeline.running import worker_pool
+from pipeline.running.external_workers import ExternalWorkers
+from pipeline.running.runners import explain
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,6 +55,41 @@ def test_a_runner_gets_its_workers_and_they_know_the_options_of_the_job(service)
     while psutil.Process(process.pid).children():  # the runner is done with them
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def _fail(_):
+    raise OSError(28, "No space left on device", "/tmp/file")
+
+
+def test_an_error_of_a_worker_says_on_which_host(service):
+    _, address = service
+    options = ["--job_endpoint=embed", "--environment_type=EXTERNAL", f"--environment_config={address}"]
+    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=PortableRunner", *options]))
+    _ = pipeline | beam.Create([1]) | beam.Map(_fail)
+    with pytest.raises(RuntimeError) as failed:
+        pipeline.run().wait_until_finish()
+    told = explain(failed.value)
+    assert told == f"[Errno 28] No space left on device: '/tmp/file' (on host {socket.gethostname()!r})"
+
+
+def test_a_worker_that_cannot_start_is_an_error_and_nobody_waits_for_it(monkeypatch):
+    monkeypatch.setattr(worker_pool, "_PROGRAM", "pipeline.is_not_there")
+    answer = ExternalWorkers().StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="one"), None)
+    assert answer.error == (
+        f"RuntimeError: the process ended with exit code 1; its log says why (on host {socket.gethostname()!r})"
+    )
+
+
+def test_a_worker_starts_on_a_full_disk(tmp_path):
+    # No folder can be written to, as `tempfile` sees it.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tempfile\ndef refuse(): raise FileNotFoundError\ntempfile._get_default_tempdir = refuse\n"
+    )
+    lines = json.dumps({"options": {}, "debug": False, "tells": True}) + "\n"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-P", "-m", "pipeline.running.worker_process"]
+    done = subprocess.run(command, input=lines, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "ready\n"
 
 
 def test_workers_end_with_their_service(service):
