@@ -3,8 +3,6 @@
 
 A store has no directories and no rename: Beam copies and deletes. So a kill may leave a shard under its final name
 whose ledger entry is missing, and never an entry whose shard is not there.
-
-Beam (2.77) makes a client of boto3 for every operation on S3, which takes longer than the operation: few splits here.
 """
 
 import contextlib

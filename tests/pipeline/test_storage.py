@@ -301,3 +301,18 @@ def test_a_remote_corpus_is_planned_and_read():
     assert texts == ["one", "two", "three"] * 10 + ["four"]
     with pytest.raises(ValueError, match="'fake://bucket/other/\\*' matches no file"):
         plan_splits(InputConfig(paths=["fake://bucket/other/*"]), "")
+
+
+def test_operations_on_s3_share_a_client(monkeypatch):
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    from apache_beam.io.aws.clients.s3 import boto3_client
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    storage.exists("fake://bucket/a")  # the first remote path
+    options = {"s3_endpoint_url": "http://localhost:1", "s3_region_name": "us-east-1"}
+    first, again = (boto3_client.Client(options) for _ in range(2))
+    elsewhere = boto3_client.Client(options | {"s3_endpoint_url": "http://localhost:2"})
+    assert first.client is again.client
+    assert first.client is not elsewhere.client
+    assert elsewhere.client.meta.endpoint_url == "http://localhost:2"
