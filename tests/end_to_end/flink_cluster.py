@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Flink cluster for tests: job manager, two task managers with a worker pool each, and Beam's job server.
+"""A Flink cluster for tests: job manager, task managers with a worker pool each, and Beam's job server.
 
-Everything is a process of its own. As root each task manager lives, with its workers, in a network namespace: another
-machine as far as the network is concerned. The jars come through Maven, once, into `build/flink/jars`.
+Everything is a process of its own, and each task manager, with its workers, may be on a host of its own (`hosts`). The
+jars come through Maven, once, into `build/flink/jars`.
 """
 
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
+
+from tests.end_to_end.hosts import Host
 
 ROOT = Path(__file__).parents[2]
 POM = Path(__file__).with_name("flink-pom.xml")
@@ -44,8 +46,10 @@ _OPENED = [
 ]
 _JAVA = [
     "java",
+    "-Xmx400m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
     *(f"--add-opens={each}=ALL-UNNAMED" for each in _OPENED),
 ]
 
@@ -70,7 +74,7 @@ _CONFIG = {
     # A worker that dies fails its task; without this the task fails the job.
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": 3,
-    "restart-strategy.fixed-delay.delay": "1 s",
+    "restart-strategy.fixed-delay.delay": "5 s",
 }
 
 
@@ -84,23 +88,28 @@ class Cluster:
 
     job_endpoint: str
     rest: str
+    n_task_managers: int
     pools: tuple[subprocess.Popen, ...]
     pool_logs: tuple[Path, ...]
-    in_namespaces: bool
 
-    def beam_options(self) -> list[str]:
-        """What follows `--` to run a job here, with a worker beside each task manager."""
+    def beam_options(self, parallelism: int | None = None) -> list[str]:
+        """What follows `--` to run a job here, with a worker beside each task manager, or so many of these."""
         return [
             "--runner=PortableRunner",
             f"--job_endpoint={self.job_endpoint}",
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{WORKER_PORT}",
-            f"--parallelism={N_TASK_MANAGERS}",
+            f"--parallelism={parallelism or self.n_task_managers}",
         ]
 
     def workers(self) -> list[list[psutil.Process]]:
         """The worker processes of each pool."""
         return [psutil.Process(pool.pid).children() for pool in self.pools]
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Whether the tests that start a cluster are to run: nothing is fetched, and no network made, unasked."""
+    return "flink" in config.getoption("markexpr").replace("not flink", "")
 
 
 def fetch_jars() -> str:
@@ -128,52 +137,60 @@ def fetch_jars() -> str:
 
 
 @contextlib.contextmanager
-def start(folder: Path) -> Iterator[Cluster]:
-    """Starts a cluster whose files are in `folder`, waits until it can run jobs, and ends it."""
+def start(folder: Path, here: str = "127.0.0.1", hosts: Sequence[Host] = ()) -> Iterator[Cluster]:
+    """Starts a cluster whose files are in `folder`, waits until it can run jobs, and ends it.
+
+    Args:
+      folder: of this machine.
+      here: the address of this machine, where the job manager and Beam's job server run.
+      hosts: with a task manager each. If there are none, `N_TASK_MANAGERS` are on this machine, and one worker pool.
+    """
     jars = fetch_jars()
     with contextlib.ExitStack() as stack:
-        in_namespaces = os.geteuid() == 0 and shutil.which("ip") is not None
-        prefixes: list[list[str]] = [[]] * N_TASK_MANAGERS
-        host, hosts = "127.0.0.1", ["127.0.0.1"] * N_TASK_MANAGERS
-        if in_namespaces:
-            names, host, hosts = stack.enter_context(_namespaces(N_TASK_MANAGERS))
-            prefixes = [["ip", "netns", "exec", name] for name in names]
         rpc_port, rest_port, job_port = _free_ports(3)
         config = _CONFIG | {
-            "jobmanager.rpc.address": host,
+            "jobmanager.rpc.address": here,
             "jobmanager.rpc.port": rpc_port,
-            "rest.address": host,
+            "rest.address": here,
             "rest.port": rest_port,
-            "io.tmp.dirs": str(folder / "tmp"),
         }
-        (folder / "tmp").mkdir(parents=True)
-        (folder / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in config.items()))
+        # Flink wants the file, and hosts with disks of their own see no other folder.
+        (FOLDER / "empty").mkdir(exist_ok=True)
+        (FOLDER / "empty/config.yaml").touch()
 
-        def launch(name: str, command: list[str]) -> subprocess.Popen:
+        def launch(name: str, command: Sequence[str]) -> subprocess.Popen:
             with open(folder / f"{name}.log", "wb") as log:
                 process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
             stack.callback(_end, process)
             return process
 
-        def java(name: str, main: str, *arguments: str, prefix: list[str] = [], heap: int = 384) -> subprocess.Popen:  # noqa: B006
-            return launch(name, [*prefix, *_JAVA, f"-Xmx{heap}m", "-cp", jars, f"org.apache.{main}", *arguments])
+        def java(name: str, main: str, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen:
+            return launch(name, [*prefix, *_JAVA, "-cp", jars, f"org.apache.{main}", *arguments])
 
-        entry = "flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
-        everything = [java("job-manager", entry, "--configDir", str(folder))]
+        def flink(name: str, main: str, more: dict[str, str], prefix: Sequence[str] = ()) -> subprocess.Popen:
+            settings = [word for key, value in (config | more).items() for word in ("-D", f"{key}={value}")]
+            arguments = ["--configDir", str(FOLDER / "empty"), *settings]
+            return java(name, f"flink.runtime.{main}", *arguments, prefix=prefix)
+
+        shared = {"io.tmp.dirs": str(folder / "tmp")}
+        (folder / "tmp").mkdir(parents=True)
+        everything = [flink("job-manager", "entrypoint.StandaloneSessionClusterEntrypoint", shared)]
         pools = []
-        for i, prefix in enumerate(prefixes):
-            main = "flink.runtime.taskexecutor.TaskManagerRunner"
-            arguments = ["--configDir", str(folder), "-D", f"taskmanager.host={hosts[i]}"]
-            everything.append(java(f"task-manager-{i}", main, *arguments, prefix=prefix, heap=400))
-            if in_namespaces or i == 0:  # without namespaces both task managers ask the same pool
+        for i, host in enumerate(hosts or [None] * N_TASK_MANAGERS):
+            disk = {"io.tmp.dirs": "/tmp"} if host is not None and host.has_own_disk else shared
+            address = {"taskmanager.host": host.address if host is not None else here}
+            prefix = host.prefix if host is not None else ()
+            everything.append(flink(f"task-manager-{i}", "taskexecutor.TaskManagerRunner", disk | address, prefix))
+            if host is not None or i == 0:
                 serve = [sys.executable, "-m", "pipeline", "workers", "--port", str(WORKER_PORT), "--debug"]
                 pools.append(launch(f"pool-{i}", [*prefix, *serve]))
         driver = "beam.runners.flink.FlinkJobServerDriver"
         ports = [f"--job-port={job_port}", "--artifact-port=0", "--expansion-port=0", "--job-host=localhost"]
         artifacts = f"--artifacts-dir={folder}/artifacts"
-        everything.append(java("job-server", driver, f"--flink-master={host}:{rest_port}", artifacts, *ports))
+        everything.append(java("job-server", driver, f"--flink-master={here}:{rest_port}", artifacts, *ports))
         logs = tuple(folder / f"pool-{i}.log" for i in range(len(pools)))
-        cluster = Cluster(f"localhost:{job_port}", f"http://{host}:{rest_port}", tuple(pools), logs, in_namespaces)
+        n_task_managers = len(hosts) or N_TASK_MANAGERS
+        cluster = Cluster(f"localhost:{job_port}", f"http://{here}:{rest_port}", n_task_managers, tuple(pools), logs)
         _wait_until_ready(cluster, [*everything, *pools], job_port)
         yield cluster
 
@@ -183,49 +200,15 @@ def _wait_until_ready(cluster: Cluster, processes: list[subprocess.Popen], job_p
     while time.monotonic() < deadline:
         dead = [process.args for process in processes if process.poll() is not None]
         if dead:
-            raise RuntimeError(f"ended by itself: {dead[0]}; its log is beside config.yaml")
+            raise RuntimeError(f"ended by itself: {dead[0]}; its log is in the folder of the cluster")
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{cluster.rest}/overview", timeout=5) as answer:
-            all_there = json.load(answer)["taskmanagers"] == N_TASK_MANAGERS
+            all_there = json.load(answer)["taskmanagers"] == cluster.n_task_managers
             served = all(b"localhost:" in log.read_bytes() for log in cluster.pool_logs)
             socket.create_connection(("localhost", job_port), 1).close()
             if all_there and served:
                 return
         time.sleep(0.5)
     raise RuntimeError(f"the cluster was not ready after {START_SECONDS} s")
-
-
-@contextlib.contextmanager
-def _namespaces(n: int) -> Iterator[tuple[list[str], str, list[str]]]:
-    """Yields the names of `n` network namespaces, the address of this machine for them, and the address of each."""
-    key = os.getpid() % 250
-    bridge, subnet = f"tmill{key}", f"10.213.{key}"
-    names = [f"tokenmill-{os.getpid()}-{i}" for i in range(n)]
-    with contextlib.ExitStack() as stack:
-
-        def ip(*arguments: str) -> None:
-            done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise NotHereError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
-
-        def undo(*arguments: str) -> None:
-            stack.callback(subprocess.run, ["ip", *arguments], capture_output=True, check=False)
-
-        ip("link", "add", bridge, "type", "bridge")
-        undo("link", "delete", bridge)
-        ip("address", "add", f"{subnet}.1/24", "dev", bridge)
-        ip("link", "set", bridge, "up")
-        for i, name in enumerate(names):
-            ip("netns", "add", name)
-            undo("netns", "delete", name)
-            outside, inside = f"{bridge}o{i}", f"{bridge}i{i}"
-            ip("link", "add", outside, "type", "veth", "peer", "name", inside)
-            undo("link", "delete", outside)
-            ip("link", "set", outside, "master", bridge, "up")
-            ip("link", "set", inside, "netns", name)
-            ip("-n", name, "address", "add", f"{subnet}.{10 + i}/24", "dev", inside)
-            ip("-n", name, "link", "set", inside, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield names, f"{subnet}.1", [f"{subnet}.{10 + i}" for i in range(n)]
 
 
 def _free_ports(n: int) -> list[int]:

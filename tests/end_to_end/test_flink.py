@@ -5,26 +5,31 @@ Runs with `pytest -m flink tests/end_to_end/test_flink.py`, where there are Java
 the jars once, into `build/flink`.
 """
 
+import contextlib
 import os
 import signal
 import time
 
 import pytest
 
-from tests.end_to_end import flink_cluster
+from tests.end_to_end import flink_cluster, hosts
 
 pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.xdist_group("flink")]
 
 
 @pytest.fixture(scope="module")
 def cluster(request, tmp_path_factory):
-    if "flink" not in request.config.getoption("markexpr").replace("not flink", ""):
+    if not flink_cluster.is_asked_for(request.config):
         pytest.skip("starts a Flink cluster: only with -m flink, which fetches its jars through Maven first")
-    try:
-        with flink_cluster.start(tmp_path_factory.mktemp("flink")) as started:
-            yield started
-    except flink_cluster.NotHereError as why:
-        pytest.skip(str(why))
+    with contextlib.ExitStack() as stack:
+        machines = "127.0.0.1", []
+        with contextlib.suppress(hosts.NotHereError):
+            machines = stack.enter_context(hosts.several(flink_cluster.N_TASK_MANAGERS))
+        try:
+            started = stack.enter_context(flink_cluster.start(tmp_path_factory.mktemp("flink"), *machines))
+        except flink_cluster.NotHereError as why:
+            pytest.skip(str(why))
+        yield started
 
 
 def sections(corpus):

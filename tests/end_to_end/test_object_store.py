@@ -9,8 +9,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.filenames import OF_THE_MOMENT
 from pipeline.output import ownership
 from pipeline.running.processes import Process
+from tests.end_to_end import s3_server
+from tests.end_to_end.s3_server import keys, objects, upload, visible
 
 boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
@@ -40,42 +39,18 @@ def server(request, tmp_path_factory):
         yield f"http://{host}:{port}"
         running.stop()
         return
-    program = os.environ.get("TOKENMILL_VERSITYGW") or shutil.which("versitygw")
-    if program is None:
-        pytest.skip("needs the S3 server versitygw; set TOKENMILL_VERSITYGW: see CONTRIBUTING.md")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    account = ["--access", "test", "--secret", "test", "--region", "us-east-1"]
-    command = [program, "--port", address, *account, "--quiet", "posix", str(tmp_path_factory.mktemp("store"))]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with contextlib.ExitStack() as stack:
         try:
-            deadline = time.monotonic() + 30
-            while not _listens(address):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            yield f"http://{address}"
-        finally:
-            process.kill()
-
-
-def _listens(address):
-    host, port = address.split(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-        return True
-    return False
+            address = stack.enter_context(s3_server.start(tmp_path_factory.mktemp("store")))
+        except s3_server.NotHereError as why:
+            pytest.skip(str(why))
+        yield address
 
 
 @pytest.fixture
 def store(server, monkeypatch):
     """A client of an empty bucket, with what it takes to reach it in the environment, as on a real machine."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
+    for name, value in s3_server.ACCOUNT.items():
         monkeypatch.setenv(name, value)
     client = boto3.client("s3", endpoint_url=server)
     client.create_bucket(Bucket="bucket")
@@ -83,26 +58,6 @@ def store(server, monkeypatch):
     for key in keys(client):
         client.delete_object(Bucket="bucket", Key=key)
     client.delete_bucket(Bucket="bucket")
-
-
-def keys(client, prefix=""):
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix)
-    return [each["Key"] for page in pages for each in page.get("Contents", [])]
-
-
-def objects(client, prefix):
-    """The objects below `prefix`, by name; nobody may be writing there, since what is listed could be gone."""
-    names = keys(client, prefix)
-    return {key[len(prefix) :]: client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in names}
-
-
-def visible(files):
-    return {name: data for name, data in files.items() if name[0] != "_" and name not in OF_THE_MOMENT}
-
-
-def upload(client, corpus):
-    for path in sorted(corpus.iterdir()):
-        client.upload_file(str(path), "bucket", f"corpus/{path.name}")
 
 
 def sections(paths, vocab):
