@@ -356,7 +356,7 @@ def test_a_job_is_within_the_bounds_of_the_plan_of_a_sample(make_job, sections, 
     found = forecast.forecast(planning.plan_job("tokenize", load_config(str(job.config))))
     assert not found.is_whole
     assert job.run("tokenize", "--mode", "inline") == 0
-    actual = comparison.outcome(found)
+    actual = comparison.outcome(found.plan)
     for name in (
         "n_records",
         *(f"{n}{of}" for n in ("n_documents", "n_tokens") for of in ("", *(f".{folder}" for folder in FOLDERS))),

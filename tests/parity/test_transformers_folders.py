@@ -40,6 +40,9 @@ DIFFERENCES = {
     "special tokens that a vocabulary lacks": (
         "refused where the layout needs them, else not there; transformers makes them up"
     ),
+    "control characters around CLIP's text": (
+        "kept; transformers strips what Python's `strip` takes for white space, U+001C to U+001F, which are tokens"
+    ),
     "classes that transformers 4 and 5 differ about": (
         "refused without a tokenizer.json: Barthez, Blenderbot, FNet, RemBERT, XGLM"
     ),
@@ -194,6 +197,8 @@ def test_a_class_does_what_it_does_in_transformers(tmp_path: Path, name: str, co
         assert ours.encode(first).ids == ids
         for skips in (True, False):
             decoded, expected = ours.decode(ids, skips), theirs.decode(ids, skip_special_tokens=skips)
+            if name == "CLIP" and not {*"\x1c\x1d\x1e\x1f"}.isdisjoint(decoded):
+                decoded = decoded.strip()
             # Where an unknown piece is left out, transformers may leave the space that was before it.
             assert decoded == expected or (model is not None and skips and decoded.strip(" ") == expected.strip(" "))
         second = second or "x"  # which transformers takes for none
