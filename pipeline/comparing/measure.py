@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of tokenizers on a corpus, as plain JSON. No number in it depends on the machine.
 
-Definitions follow TokEval (github.com/swiss-ai/tokenizer-intrinsic-evals) and TokLens 0.1 (pypi.org/project/toklens):
+Definitions follow TokEval (github.com/swiss-ai/tokenizer-intrinsic-evals) and TokLens 0.1 (the package toklens):
 
 - `fertility`, TokEval: the tokens of texts, divided by the words in them; over several texts TokEval takes the mean of
   what this is for each;
