@@ -134,8 +134,9 @@ class NormalizedWordsEngine(StagedEngine):
         n = rows.n_rows + rows.n_values // _PIECE_BYTES + 1
         offsets, owners = np.empty(n, np.int64), np.empty(n, np.int64)
         n = kernels.cut_rows(*rows, added, self._tables, _PIECE_BYTES, offsets, owners)
-        pieces, owners = Ragged(rows.values, offsets[: n + 1]), owners[:n]
-        added, is_first = added[owners] if added.size else added, read_only(is_first[owners])
+        pieces, owners, is_cut = Ragged(rows.values, offsets[: n + 1]), owners[:n], n > rows.n_rows
+        if is_cut:
+            added, is_first = added[owners] if added.size else added, is_first[owners]
         parts: list[Ragged] = []
         begin = 0
         while begin < n or not parts:
@@ -148,8 +149,9 @@ class NormalizedWordsEngine(StagedEngine):
         if tally is not None and counted is not None:
             tally.add(counted)
         ids = parts[0] if len(parts) == 1 else _joined(parts)
-        firsts = np.searchsorted(owners, np.arange(rows.n_rows + 1))
-        return Ragged(ids.values, ids.offsets[firsts])
+        if not is_cut:
+            return ids
+        return Ragged(ids.values, ids.offsets[np.searchsorted(owners, np.arange(rows.n_rows + 1))])
 
     def _encode_part(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None

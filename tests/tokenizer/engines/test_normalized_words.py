@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """White space, a normalizer and a model in one kernel: the ids, and the counts, of all steps one after the other."""
 
+import dataclasses
 from typing import Any
 from unittest import mock
 
@@ -238,6 +239,21 @@ def test_there_is_room_for_more_ids_than_bytes_and_for_any_word(name: str, count
     tok, steps = fused_and_in_steps(name, unknown)
     column = pa.array(every, pa.large_string())
     assert counted(tok, column) == counted(steps, column)
+
+
+def test_new_words_are_kept_once() -> None:
+    pieces = [("<unk>", 0.0), ("▁", -1.0), ("a", -2.0), ("ab", -2.5), ("ba", -2.7)]
+    tok, _ = fused_and_in_steps("T5", Unigram(pieces, 0))
+    # No part of such a word may be cut off, so all of it is pending once, and its bytes are in the pool.
+    words = [f"{'ab' * n}{'a' * m}" for n in range(8, 30) for m in range(2)]
+    column = pa.array([" ".join(words)], pa.large_string())
+    ids = tok.encode_arrow(column)
+    first = tok.cache_info()
+    assert first.words == first.misses == len(words)
+    # A slot, ids and bytes of each; and a placeholder that has had a place in the pool of ids.
+    assert first.bytes <= 32 * len(words) + 4 * (len(ids.flatten()) + len(words)) + sum(map(len, words))
+    assert tok.encode_arrow(column) == ids
+    assert tok.cache_info() == dataclasses.replace(first, hits=first.hits + len(words))
 
 
 def test_a_map_in_front_of_spaces_that_count_is_left_to_the_steps() -> None:
