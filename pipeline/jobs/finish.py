@@ -160,6 +160,7 @@ def finish_partitions(
     told = partitions.build(job, found, files)
     n_rejected = sum(told["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)
+    storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()
     write_file(output, filenames.PARTITIONS, ledger.to_json(told))

@@ -270,6 +270,7 @@ def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make
         assert not (killed.output / "partitions.json").exists()
     assert killed.run("run", "--resume", "--mode", "inline") == 0
     assert final(killed) == final(inline)
+    assert not [*killed.output.rglob("_tmp")]
     assert killed.run("verify") == 0
     assert killed.run("run", "--overwrite", "--mode", "inline") == 0
     assert final(killed) == final(inline)
