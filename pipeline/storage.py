@@ -289,7 +289,9 @@ def _s3_session(boto3: Any) -> type:
 
     class Session:
         def client(self, **options: Any) -> Any:
-            key = os.getpid(), *options.items()  # a forked process must not use the connections of its parent
+            # A forked process must not use the connections of its parent; the environment may name store and account.
+            told = (name for name in sorted(os.environ) if name.startswith("AWS_"))
+            key = os.getpid(), *options.items(), *((name, os.environ[name]) for name in told)
             with _s3_lock:
                 if key not in clients:
                     clients[key] = boto3.session.Session().client(**options, config=config)

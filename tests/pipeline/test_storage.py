@@ -316,3 +316,8 @@ def test_operations_on_s3_share_a_client(monkeypatch):
     assert first.client is again.client
     assert first.client is not elsewhere.client
     assert elsewhere.client.meta.endpoint_url == "http://localhost:2"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:3")
+    third = boto3_client.Client({"s3_region_name": "us-east-1"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:4")
+    fourth = boto3_client.Client({"s3_region_name": "us-east-1"})
+    assert [each.client.meta.endpoint_url for each in (third, fourth)] == ["http://localhost:3", "http://localhost:4"]
