@@ -11,6 +11,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.languages import identify_text
 from tests.strategies import text_columns, texts
 from tokenizer import Tokenizer
 from tokenizer.languages import (
@@ -22,7 +23,6 @@ from tokenizer.languages import (
     language_codes,
     main_scripts,
 )
-from tokenizer.languages.reference import identify_text
 from tokenizer.languages.scripts import count_scripts, script_table
 from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.reference.trainers import train_bpe
 from tests.strategies import EXHAUSTIVE
 from tests.word_counts import scattered, small, table
 from tokenizer import BPE, BPETrainer, UnigramTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.trainers.reference import train_bpe
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 BYTES = sorted(BYTE_ALPHABET)

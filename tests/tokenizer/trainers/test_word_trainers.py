@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.trainers import train_characters, train_words
 from tests.word_counts import scattered, table
 from tokenizer import CharacterTrainer, Trainer, WordLevelTrainer
-from tokenizer.trainers.reference import train_characters, train_words
 
 TRAINERS = [WordLevelTrainer, CharacterTrainer]
 

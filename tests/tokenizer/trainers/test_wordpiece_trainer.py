@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.reference.trainers import train_wordpiece
 from tests.word_counts import scattered, small, table
 from tokenizer.trainers import WordPieceTrainer
 from tokenizer.trainers.kernels.merge_by_likelihood import compare_scores
-from tokenizer.trainers.reference import train_wordpiece
 
 RULES = ("frequency", "likelihood")
 EVERYTHING = {"vocab_size": 10_000, "min_frequency": 0, "limit_alphabet": None, "special_tokens": ()}
