@@ -184,7 +184,9 @@ def _describe(details: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         return _describe_unknown_key(location)
     if kind == "cross_check":
-        return f"{'.'.join([*location, context['path']])}: {_short(context['value'])}: {context['allowed']}"
+        return (
+            f"{'.'.join(filter(None, [*location, context['path']]))}: {_short(context['value'])}: {context['allowed']}"
+        )
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"

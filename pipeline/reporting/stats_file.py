@@ -189,6 +189,18 @@ class MergedWord(_Part):
     """The original words, with their numbers of occurrences."""
 
 
+class Resized(_Part):
+    """A language of which a step adds or removes more than 1 % of the characters."""
+
+    language: str | None
+    """null: all documents, whose languages are not identified."""
+    characters: Count
+    """Characters of its documents before the step."""
+    characters_after: Count
+    share: Ratio
+    """Characters added, as a share of those before; negative if they are removed."""
+
+
 class Step(_Part):
     """What one text step did."""
 
@@ -203,6 +215,8 @@ class Step(_Part):
     characters_after: Count
     characters_changed: Count
     """Characters replaced, removed, or inserted."""
+    resized: list[Resized]
+    """Languages of which the step adds or removes more than 1 % of the characters."""
     words_merged: Count = 0
     """Words into which several words were merged, for steps that count this."""
     occurrences_not_listed: Count = 0

@@ -49,8 +49,12 @@ def _partitions(output: str, seconds: float) -> RenderableType:
     totals = found["totals"]
     filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
     read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
+    lines = [Text(f"{read}; in {output}, with {filenames.PARTITIONS}")]
     done = Text(f"{found['job']}: done", style="bold green")
-    return Group(done, table, Text(f"{read}; in {output}, with {filenames.PARTITIONS}"))
+    for part in found["partitions"]:
+        for step, _, grown in _resized(read_json(storage.join(output, part["folder"]), filenames.STATS)):
+            lines.append(Text(f"{part['folder']}: {step}: {grown}"))
+    return Group(done, table, *lines)
 
 
 Row = tuple[str, str, str]
@@ -67,6 +71,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         *_filtered(totals["filtered"]),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
+        *_resized(stats),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
         *_cut(stats["tokens_made"]),
         *_added(stats["tokens_made"]),
@@ -207,6 +212,21 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
         f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
         f"{truncation.warn_above})"
     ]
+
+
+def _resized(stats: Mapping[str, Any]) -> list[Row]:
+    """Returns a row for each step and language of which the step adds or removes more than 1 % of the characters."""
+    return [
+        (step["step"], f"{each['characters_after'] - each['characters']:+,}", _grown(each))
+        for step in stats.get("text", {"steps": ()})["steps"]
+        for each in step["resized"]
+    ]
+
+
+def _grown(each: Mapping[str, Any]) -> str:
+    share = "" if each["share"] is None else f", {each['share']:+.1%}"
+    of = "" if each["language"] is None else f" of {each['language']}"
+    return f"characters{of}: {each['characters']:,} became {each['characters_after']:,}{share}"
 
 
 def _cut(made: Mapping[str, Any]) -> list[Row]:

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pipeline.statistics.vocabulary import ratio
+
 if TYPE_CHECKING:
     from tokenizer.text import StepReport
+
+MAX_RESIZED = 0.01
+"""The share of a language's characters that a step may add or remove before the summary names it."""
 
 TOP = 100
 """The summary lists at most this many words into which others were merged, the most frequent first."""
@@ -73,6 +78,12 @@ def _summary(report: "StepReport") -> dict[str, Any]:
         "characters_after": report.n_chars_after,
         "characters_changed": report.n_chars_changed,
     }
+    whole: list[tuple[str | None, tuple[int, int]]] = [(None, (report.n_chars, report.n_chars_after))]
+    found["resized"] = [
+        {"language": code, "characters": before, "characters_after": after, "share": ratio(after - before, before)}
+        for code, (before, after) in sorted(report.by_language.items()) or whole
+        if abs(after - before) > MAX_RESIZED * before
+    ]
     if report.merged:
         several = [merged for merged in report.merged if len(merged.sources) > 1]
         found["words_merged"] = len(several)

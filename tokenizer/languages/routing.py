@@ -2,7 +2,7 @@
 """Prepares and tokenizes columns in several languages, each document by the rule of its language, in the same order."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenizer import edit_kernels
 from tokenizer.core import Tokenizer
 from tokenizer.languages.identifying import Languages, identify, language_codes
-from tokenizer.languages.rules import DEFAULT, RULES
+from tokenizer.languages.rules import DEFAULT
 from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
 from tokenizer.text.base import Edges, StepReport
@@ -51,7 +51,7 @@ class LanguageTextTokenizer(TextTokenizer):
         self,
         tokenizer: Tokenizer,
         *,
-        rules: Mapping[str, Steps] = RULES,
+        rules: Mapping[str, Steps] | None = None,
         normalize: Steps = (),
         spans: Iterable[SpanRule | Mapping[str, Any]] = (),
         threshold: float = 0.5,
@@ -60,7 +60,8 @@ class LanguageTextTokenizer(TextTokenizer):
 
         Args:
           tokenizer: the tokenizer for all languages.
-          rules: language -> steps; they replace those of `RULES` for the same language.
+          rules: language -> steps, as in `RULES`; `default` is for all other languages. None: no steps by language,
+            so that the text stays as it is.
           normalize: steps for all languages, which come before those.
           spans: span rules for all languages.
           threshold: see `identify`.
@@ -69,10 +70,10 @@ class LanguageTextTokenizer(TextTokenizer):
           ValueError: if a step, a rule or a language is invalid.
         """
         super().__init__(tokenizer, normalize=normalize, spans=spans)
-        merged = {**RULES, **rules}
-        self.router = Router(merged)
+        rules = rules or {}
+        self.router = Router(rules)
         self.threshold = threshold
-        self.chains = [TextChain([*self.chain.steps, *_steps(merged[name])]) for name in self.router.names]
+        self.chains = [TextChain([*self.chain.steps, *_steps(rules.get(name, ()))]) for name in self.router.names]
 
     def prepare(self, texts: Any, languages: Languages | None = None) -> PreparedText:
         """Finds spans in a text column and applies to each document the steps of its language.
@@ -81,8 +82,8 @@ class LanguageTextTokenizer(TextTokenizer):
           texts: the column.
           languages: the languages of its rows, if they are known already.
         """
-        rules = self.router.rules(languages or identify(texts, self.threshold))
-        return self.prepare_rows(text_rows(texts), lambda *parts: self._route(rules, *parts))
+        known = languages or identify(texts, self.threshold)
+        return self.prepare_rows(text_rows(texts), lambda *parts: self._route(known, *parts))
 
     def chain_for(self, text: str) -> TextChain:
         """Returns the steps of one text."""
@@ -90,7 +91,7 @@ class LanguageTextTokenizer(TextTokenizer):
 
     def _route(
         self,
-        rules: npt.NDArray[np.int64],
+        languages: Languages,
         rows: Ragged,
         edges: Edges | None = None,
         documents: npt.NDArray[np.int64] | None = None,
@@ -99,7 +100,9 @@ class LanguageTextTokenizer(TextTokenizer):
         if documents is None:
             documents = np.arange(rows.n_rows + 1)
         n_parts = np.diff(documents)
+        rules, names = self.router.rules(languages), languages.codes.dictionary.to_pylist()
         owners = np.repeat(rules, n_parts)
+        spoken = np.repeat(languages.codes.indices.to_numpy(zero_copy_only=False), n_parts)
         reports: list[StepReport] = []
         rejected = np.zeros(rules.size, np.bool_)
         parts: list[tuple[npt.NDArray[np.int64], Ragged]] = []
@@ -109,12 +112,29 @@ class LanguageTextTokenizer(TextTokenizer):
             mine = rows if taken.size == rows.n_rows else _taken(rows, taken)
             whose = np.concatenate(([0], np.cumsum(n_parts[rules == number])))
             result = chain.apply_rows(mine, Edges(edges.begins[taken], edges.ends[taken]), whose)
-            names = (f"{self.router.names[number]}.{report.step}" for report in result.reports)
-            reports += [dataclasses.replace(r, step=name) for r, name in zip(result.reports, names, strict=True)]
+            reports += _by_language(self.router.names[number], result, spoken[taken], names)
             rejected[rules == number] = result.rejected
             is_same &= result.rows is mine
             parts.append((taken, result.rows))
-        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected)
+        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected, [])
+
+
+def _by_language(
+    rule: str, result: ChainResult, spoken: npt.NDArray[Any], names: Sequence[str]
+) -> Iterator[StepReport]:
+    """Yields the reports of a rule's steps with its name and their characters by language.
+
+    Args:
+      rule: its name.
+      result: of its chain.
+      spoken: the language of each row, as a number in `names`.
+      names: of languages.
+    """
+    present = np.unique(spoken).tolist()
+    sums = [np.bincount(spoken, sizes, len(names)).astype(np.int64) for sizes in result.n_chars]
+    for report, before, after in zip(result.reports, sums, sums[1:], strict=False):
+        by_language = {names[code]: (int(before[code]), int(after[code])) for code in present}
+        yield dataclasses.replace(report, step=f"{rule}.{report.step}", by_language=by_language)
 
 
 def _steps(entries: Steps) -> list[TextStep]:

@@ -23,9 +23,9 @@ from tokenizer.text.base import (
     TextStep,
     changed_rows,
     join_rows,
-    n_characters,
     nearest,
     replaced,
+    row_characters,
 )
 from tokenizer.text.characters import (
     AsciiDigits,
@@ -134,6 +134,8 @@ class ChainResult(NamedTuple):
     """One for each step."""
     rejected: npt.NDArray[np.bool_]
     """bool[n_documents]: those that a step gave up on; their rows are empty."""
+    n_chars: list[npt.NDArray[np.int64]]
+    """int64[n_rows] each: the characters of rows before the first step, and after each step."""
 
 
 class TextChain:
@@ -190,21 +192,25 @@ class TextChain:
         rejected = np.zeros(rows.n_rows if documents is None else documents.size - 1, np.bool_)
         reports: list[StepReport] = []
         names = iter(self.names())
-        n_chars = n_characters(rows)
+        sizes = [row_characters(rows)] if self.steps else []
         for steps, active in self._stretches:
-            part, part_edges, part_owners, n_others = rows, edges, owners, 0
+            part, part_edges, part_owners, places = rows, edges, owners, np.arange(rows.n_rows)
             taken = None if active is None else np.flatnonzero(active.rows_with(rows))
             if taken is not None and 2 * taken.size <= rows.n_rows:
                 part = _taken(rows, taken)
                 part_edges, part_owners = Edges(edges.begins[taken], edges.ends[taken]), owners[taken]
-                n_others = n_chars - n_characters(part)
+                places = taken
             whole = part
             for step in steps:
-                before, n_before = part, n_chars
+                before = part
                 part, report, gave_up = _apply(step, next(names), before, part_edges, part_owners, rejected.size)
                 rejected[gave_up] = True
-                n_chars = n_chars if part is before else n_others + n_characters(part)
-                reports.append(dataclasses.replace(report, n_chars=n_before, n_chars_after=n_chars))
+                sizes.append(sizes[-1])
+                if part is not before:
+                    sizes[-1] = sizes[-1].copy()
+                    sizes[-1][places] = row_characters(part)
+                n_before, n_after = (int(size.sum()) for size in sizes[-2:])
+                reports.append(dataclasses.replace(report, n_chars=n_before, n_chars_after=n_after))
             if whole is rows:
                 rows = part
             elif taken is not None and part is not whole:
@@ -213,7 +219,7 @@ class TextChain:
                 rows = join_rows(
                     rows, {int(taken[i]): part.values[offsets[i] : offsets[i + 1]].tobytes() for i in changed}
                 )
-        return ChainResult(rows, reports, rejected)
+        return ChainResult(rows, reports, rejected, sizes)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
         """Applies the chain to one text, with alignments. Slow.
