@@ -10,6 +10,7 @@ choice.
 A kernel file is known by its name: `kernels.py`, one that ends in `_kernels.py`, or one in a folder `kernels`.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -67,7 +68,7 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
 
     alone: one more file, taken without what it imports.
     """
-    # The digest covers bounds checks, which numba's own cache ignores.
+    # The digest covers settings such as bounds checks, which numba's own cache ignores.
     digest = hashlib.sha256(_compiler())
     sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
     if alone is not None:
@@ -79,13 +80,22 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
+_CHANGES_CODE = (
+    "BOUNDSCHECK", "CPU_FEATURES", "CPU_NAME", "DEBUGINFO", "DISABLE_INTEL_SVML", "ENABLE_AVX",
+    "EXTEND_VARIABLE_LIFETIMES", "LLVM_REFPRUNE_FLAGS", "LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE",
+)  # fmt: skip
+"""numba's variables on which compiled code depends. Others, as for threads, caches and logs, change nothing in it."""
+
+
 @functools.cache
-def numba_is_configured() -> bool:
-    """Whether numba is configured to compile in a way that `_compiler` does not know."""
-    # No kernel starts threads, so their number, which worker processes are given, changes nothing.
-    known = {"NUMBA_NUM_THREADS", "NUMBA_BOUNDSCHECK"}
-    changed = {name for name in os.environ if name.startswith("NUMBA_")} - known
-    return bool(changed) or os.path.exists(".numba_config.yaml")
+def numba_settings() -> dict[str, str]:
+    """Returns the settings of numba in this environment on which compiled code depends, by name."""
+    names = (f"NUMBA_{name}" for name in _CHANGES_CODE)
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    file = Path(".numba_config.yaml")
+    if file.is_file():
+        found[file.name] = file.read_text(encoding="utf-8", errors="surrogateescape")
+    return found
 
 
 @functools.cache
@@ -97,13 +107,13 @@ def _own_sources() -> bytes:
 def _compiler() -> bytes:
     """Returns the version of the compiler and its settings, and the sources of this folder."""
     version = machine_code.numba_folder() / "_version.py"
-    if version.is_file() and not numba_is_configured():
-        numba_is = version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
+    if version.is_file():
+        numba_is = version.read_text(encoding="utf-8")
     else:
         import numba
 
-        numba_is = f"{numba.__version__} {numba.config.BOUNDSCHECK}"
-    return numba_is.encode() + _own_sources()
+        numba_is = numba.__version__
+    return numba_is.encode() + repr(sorted(numba_settings().items())).encode() + _own_sources()
 
 
 @functools.cache
@@ -117,13 +127,13 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
       OSError: if no candidate can be written or holds kernels; the message names them.
     """
     chosen = os.environ.get("TOKENMILL_CACHE_DIR")
-    home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     candidates = (
         [Path(chosen)]
         if chosen
         else [
             Path(__file__).parent / "__pycache__",
-            Path(home_cache) / "tokenmill",
+            *([home_cache / "tokenmill"] if home_cache.is_absolute() else []),  # else nobody knows where home is
             Path(tempfile.gettempdir()) / f"tokenmill-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
         ]
     )
@@ -139,8 +149,9 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
             tempfile.TemporaryFile(dir=directory).close()
         except OSError as error:
             why.append(f"{candidate}: {error.strerror or error}")
-            if candidate.is_dir() and _is_ours(candidate) and any(candidate.glob("kernels-*")):
-                kept.append(directory)
+            with contextlib.suppress(OSError):  # this user may not enter the folder above
+                if candidate.is_dir() and _is_ours(candidate) and any(candidate.glob("kernels-*")):
+                    kept.append(directory)
             continue
         return directory
     if kept:
