@@ -84,10 +84,9 @@ def _sizes(text: str) -> list[int]:
 
 
 def _print(report: Any) -> None:
-    from rich.console import Console
-
     from pipeline.comparing import page
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
     for part in page.tables(report):
-        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+        console.print(part, soft_wrap=isinstance(part, str))

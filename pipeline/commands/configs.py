@@ -37,11 +37,11 @@ def _fidelity(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(ledger.to_json(report).decode())
         return DONE
-    from rich.console import Console
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(sys.stdout)
     for part in fidelity.render(report):
-        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+        console.print(part, soft_wrap=isinstance(part, str))
     return DONE
 
 

@@ -63,8 +63,6 @@ def _run_job(options: argparse.Namespace) -> int:
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         is_here = choose().name is None  # raises for wrong options before the input is looked at
 
-    from rich.console import Console
-
     from pipeline import storage
     from pipeline.books import manifest, partitions
     from pipeline.jobs.planning import plan_job
@@ -72,6 +70,7 @@ def _run_job(options: argparse.Namespace) -> int:
     from pipeline.reporting import metrics
     from pipeline.reporting.summary import summarize, warnings
     from pipeline.running.runners import available_cores
+    from pipeline.running.terminal import Terminal
 
     started, began = time.monotonic(), time.time()
     try:
@@ -104,7 +103,7 @@ def _run_job(options: argparse.Namespace) -> int:
         books = {name: found[name] for name in names}
         print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
     else:
-        Console(highlight=False, soft_wrap=True).print(summary)
+        Terminal(sys.stdout, soft_wrap=True).print(summary)
     for warning in told:
         say(f"warning: {warning}")
     return DONE

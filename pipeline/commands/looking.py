@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from pipeline.commands.arguments import add_output, add_set, natural, positive
@@ -72,13 +73,12 @@ def add_parsers(commands: Any) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from pipeline.looking import inspect, selecting
     from pipeline.output.writers import formats
     from pipeline.output.writers.json_texts import to_plain
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(sys.stdout)
     last, n_shown = "", 0
     with mistakes():
         target = options.target
@@ -110,10 +110,9 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _viz(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from pipeline import storage
     from pipeline.looking import viz
+    from pipeline.running.terminal import Terminal
 
     with mistakes():
         text, is_cut = viz.read_text(options.text)
@@ -124,7 +123,7 @@ def _viz(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(viz.to_json(views), ensure_ascii=False, indent=1))
     elif options.html is None:
-        console = Console(highlight=False)
+        console = Terminal(sys.stdout)
         for view in views:
             console.print(viz.render(view, with_ids=options.ids), soft_wrap=True)
     if is_cut:

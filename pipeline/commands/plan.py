@@ -4,6 +4,7 @@
 import argparse
 import functools
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_local, add_output, add_set
@@ -41,10 +42,9 @@ def plan_only(options: argparse.Namespace) -> int:
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         settings = choose()
 
-    from rich.console import Console
-
     from pipeline.estimating import advice, comparison, forecast, report
     from pipeline.jobs.planning import plan_job
+    from pipeline.running.terminal import Terminal
 
     with WarmUp(options.job, config, available_cores()):
         with mistakes():
@@ -68,7 +68,7 @@ def plan_only(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.to_record(told), indent=1, ensure_ascii=False))
     else:
-        Console(highlight=False, soft_wrap=True).print(report.render(told))
+        Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
     return DONE
 
 

@@ -49,11 +49,11 @@ def _partitions(output: str, seconds: float) -> RenderableType:
     totals = found["totals"]
     filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
     read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
-    lines = [Text(f"{read}; in {output}, with {filenames.PARTITIONS}")]
+    lines = [f"{read}; in {output}, with {filenames.PARTITIONS}"]
     done = Text(f"{found['job']}: done", style="bold green")
     for part in found["partitions"]:
         for step, _, grown in _resized(read_json(storage.join(output, part["folder"]), filenames.STATS)):
-            lines.append(Text(f"{part['folder']}: {step}: {grown}"))
+            lines.append(f"{part['folder']}: {step}: {grown}")
     return Group(done, table, *lines)
 
 
@@ -123,7 +123,7 @@ def _speed(rows: Iterable[Row], seconds: float) -> Row:
     return ("time", duration(seconds), speed)
 
 
-def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
+def _files(output: str, found: Mapping[str, Any]) -> list[str]:
     """Returns a line for each kind of file that the job wrote."""
     lines = []
     for kind in ("shards", "companions", "rejects"):
@@ -137,7 +137,7 @@ def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
     drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]
     lines.append(", ".join([*folders, filenames.MANIFEST, *drawn]))
-    return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
+    return [f"in {output}", *(f"  {line}" for line in lines)]
 
 
 def _vocabulary(found: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
