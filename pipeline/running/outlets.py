@@ -17,6 +17,9 @@ from typing import Any
 _unread: set[int] = set()
 """File descriptors whose readers have left."""
 
+_opened: list[Any] = []
+"""Streams in place of closed ones; what is put around one has only its descriptor, and it must not be collected."""
+
 
 class _Outlet(io.FileIO):
     """A pipe whose reader may leave, as `| head` does; later output is dropped.
@@ -64,7 +67,8 @@ def _open_closed() -> None:
                 os.fstat(descriptor)
             except OSError:  # else the next file to be opened gets it, and is sent what native code has to say
                 os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open
+            _opened.append(open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open
+            setattr(sys, name, _opened[-1])
 
 
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

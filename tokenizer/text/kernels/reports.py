@@ -35,7 +35,7 @@ def count_row_characters(data, offsets, counts):
 
     Args:
       data, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
-      counts: int64[n_rows], out.
+      counts: int64[n_rows], filled.
     """
     for row in range(counts.size):
         counts[row] = count_characters(data, offsets[row], offsets[row + 1])
