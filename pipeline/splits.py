@@ -7,7 +7,6 @@ number of workers or the order in which a store lists its files.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -23,7 +22,8 @@ class Piece:
 
     path: str
     name: str
-    """The path relative to the literal directory part of the pattern that matched it; goes into ids of documents."""
+    """The path relative to the literal directory part of the pattern that matched it, or more of the path where other
+    files have that name; unique in a plan. It goes into ids of documents, and into keys of samples and shuffles."""
     n_bytes: int
     """Bytes of the whole file, as stored."""
     version: str
@@ -93,20 +93,10 @@ def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> l
       salt: digest of everything else that decides the output.
       fields: `Split.fields`.
     """
-    splits = []
-    n_same: Counter[str] = Counter()
-    for index, pieces in enumerate(groups):
-        split_id = _hash(salt, pieces, 0)
-        # Two files of the same name and size in different directories differ only in their paths, which the id ignores.
-        n_before = n_same[split_id]
-        n_same[split_id] += 1
-        if n_before:
-            split_id = _hash(salt, pieces, n_before)
-        splits.append(Split(index, split_id, tuple(pieces), fields))
-    return splits
+    return [Split(index, _hash(salt, pieces), tuple(pieces), fields) for index, pieces in enumerate(groups)]
 
 
-def _hash(salt: str, pieces: list[Piece], n_before: int) -> str:
+def _hash(salt: str, pieces: list[Piece]) -> str:
     keys = [(each.name, each.n_bytes, each.start, each.stop, each.format, each.compression) for each in pieces]
-    record = json.dumps([salt, keys, *([n_before] if n_before else [])], separators=(",", ":"))
+    record = json.dumps([salt, keys], separators=(",", ":"))
     return hashlib.sha256(record.encode("utf-8")).hexdigest()[:16]

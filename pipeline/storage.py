@@ -6,6 +6,7 @@ Beam is imported on the first remote path, never for local ones. Remote failures
 """
 
 import contextlib
+import fnmatch
 import glob
 import importlib
 import io
@@ -15,7 +16,7 @@ import stat
 import threading
 import types
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -58,24 +59,139 @@ def has_glob(pattern: str) -> bool:
     return glob.has_magic(pattern)
 
 
-def match(pattern: str) -> list[FileStat]:
+def match(pattern: str, problems: list[OSError] | None = None) -> list[FileStat]:
     """Returns the files that `pattern` names, ordered by path.
 
     A path that exists is taken literally, even where it holds glob characters. Directories are not files. Locally
     `*` does not match a leading dot and `**` matches any number of directories.
 
+    Args:
+      pattern: a path or a glob pattern.
+      problems: takes an error for each folder that cannot be listed, and each path that is neither a file nor a
+        directory: a link to nowhere or to itself, a pipe, a device; None: the first error is raised.
+
     Raises:
-      OSError: when a matched file cannot be examined (a link to nowhere) or the store cannot be listed.
+      OSError: see `problems`; and when the store cannot be listed.
     """
     if is_remote(pattern):
         return _match_remote(pattern)
-    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    wrong: dict[str, OSError] = {}  # by message: `**` may meet a path more than once
+
+    def refuse(error: OSError) -> None:
+        wrong.setdefault(str(error), error)
+
     found = []
-    for path in sorted(paths):
-        status = os.stat(path)
+    for path in sorted({*_expand_pattern(pattern, refuse)}):
+        try:
+            status = _examine(path)
+        except OSError as error:
+            refuse(error)
+            continue
         if stat.S_ISREG(status.st_mode):
             found.append(FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}"))
+        elif not stat.S_ISDIR(status.st_mode):
+            refuse(OSError(f"{path!r} is a pipe, a socket or a device; only files can be read"))
+    if problems is None and wrong:
+        raise next(iter(wrong.values()))
+    if problems is not None:
+        problems += wrong.values()
     return found
+
+
+def _examine(path: str) -> os.stat_result:
+    """Returns the status of what a path leads to.
+
+    Raises:
+      OSError: naming the path, and where it leads if it is a link.
+    """
+    try:
+        return os.stat(path)
+    except OSError as error:
+        link = f" is a link to {os.readlink(path)!r}, which" if os.path.islink(path) else ""
+        raise OSError(f"{path!r}{link} cannot be examined: {error.strerror}") from error
+
+
+def _expand_pattern(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
+    """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word."""
+    try:
+        os.lstat(pattern)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except ValueError:  # a NUL, or half of a surrogate pair: no path has these
+        return
+    except OSError as error:
+        if not has_glob(pattern):  # a pattern may be longer than a name can be
+            refuse(OSError(f"{pattern!r} cannot be examined: {error.strerror}"))
+    else:
+        yield pattern
+        return
+    if has_glob(pattern):
+        components = pattern.replace(os.sep, "/").split("/")
+        n_literal = next(i for i, component in enumerate(components) if has_glob(component))
+        folder = "/".join(components[:n_literal]) or ("/" if n_literal else "")
+        yield from _expand_components(folder, components[n_literal:], refuse, ())
+
+
+def _expand_components(
+    folder: str, components: Sequence[str], refuse: Callable[[OSError], None], above: tuple[tuple[int, int], ...]
+) -> Iterator[str]:
+    """Yields the paths below `folder` that match the other components of a pattern.
+
+    Args:
+      folder: a path; "" for the working directory.
+      components: what is left of the pattern; not empty.
+      refuse: takes an error for each folder that cannot be listed.
+      above: device and inode of the folders that `**` has entered on the way here: links to these lead nowhere new.
+    """
+    first, *rest = components
+    if not has_glob(first):
+        path = os.path.join(folder, first)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            refuse(OSError(f"{path!r} cannot be examined: {error.strerror}"))
+            return
+        yield from _expand_components(path, rest, refuse, ()) if rest else (path,)
+        return
+    try:
+        status = os.stat(folder or ".")
+        here = status.st_dev, status.st_ino
+        if here in above:
+            return
+        with os.scandir(folder or ".") as entries:
+            visible = [entry for entry in entries if not entry.name.startswith(".") or first.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        refuse(OSError(f"{folder or '.'!r} cannot be listed: {error.strerror}"))
+        return
+    if first == "**":
+        yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, ())
+        for entry in visible:
+            if _is_directory(entry, refuse):
+                yield from _expand_components(os.path.join(folder, entry.name), components, refuse, (*above, here))
+        return
+    names = fnmatch.filter([entry.name for entry in visible], first)
+    if not rest:
+        yield from (os.path.join(folder, name) for name in names)
+        return
+    chosen = {*names}
+    for entry in visible:
+        if entry.name in chosen and _is_directory(entry, refuse):
+            yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())
+
+
+def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[OSError], None]) -> bool:
+    """Returns whether an entry is a folder; a link that leads nowhere is refused, as it may be to a disk not there."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    try:
+        return stat.S_ISDIR(_examine(entry.path).st_mode)
+    except OSError as error:
+        refuse(error)
+        return False
 
 
 def open_read(path: str) -> BinaryIO:

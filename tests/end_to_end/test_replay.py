@@ -79,6 +79,27 @@ def test_records_of_the_job_that_are_none_in_a_replay_are_left_out(make_job, tin
     assert job.run("verify", "--deep") == 0
 
 
+@pytest.mark.parametrize("output", [{}, {"shuffle": {"shards": 2}}])
+def test_files_of_one_name_in_two_folders_have_ids_of_their_own(make_job, tiny_vocab_file, tmp_path, capsys, output):
+    for folder in ("de", "en"):
+        (tmp_path / folder).mkdir()
+        rows = {"text": ["the mill", LONG, "mill", "the"]}
+        pq.write_table(pa.table(rows), tmp_path / folder / "train-00000.parquet")
+    job = make_job(
+        "job",
+        input={"paths": [str(tmp_path / folder / "*.parquet") for folder in ("en", "de")], "max_document_bytes": 100},
+        tokenizer={"file": str(tiny_vocab_file)},
+        output={"path": str(tmp_path / "job" / "out"), **output},
+    )
+    assert job.run("tokenize", "--workers", "1") == 0
+    expected = {f"{folder}/train-00000.parquet:{row}" for folder in ("de", "en") for row in (0, 2, 3)}
+    assert {row["doc_id"] for row in job.rows()} == expected
+    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
+    assert {row["doc_id"] for row in replayed(job)} == {"de/train-00000.parquet:1", "en/train-00000.parquet:1"}
+    assert "2 rejected records read again: 2 documents in replay/" in capsys.readouterr().out
+    assert job.run("verify", "--deep") == 0
+
+
 def test_a_replay_replaces_the_one_before(job):
     assert job.run("replay") == 0
     assert replayed(job) == []
