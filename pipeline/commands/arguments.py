@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from pipeline.config.paths import expand
 from pipeline.running.runners import MODES
 
 
@@ -94,6 +95,14 @@ def add_local(parser: argparse.ArgumentParser) -> None:
         choices=MODES,
         help="where local workers live; default: threads, hybrid on many cores",
     )
+
+
+def file_path(text: str) -> str:
+    """Returns a path with `~`, `$NAME` and `${NAME}` expanded, for what the shell has left as it is."""
+    try:
+        return expand(text) if text else text
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def positive(text: str) -> int:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_local, add_output, add_set
+from pipeline.commands.arguments import add_local, add_output, add_set, file_path
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def add_parsers(commands: Any) -> None:
         description="Tries a job on a sample of its input and estimates the whole job, with bounds. "
         "Writes nothing. If the output folder holds the finished job, compares the plan with it.",
     )
-    plan.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
+    plan.add_argument(
+        "config", type=file_path, metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it"
+    )
     add_set(plan)
     plan.add_argument("--job", choices=("run", "count", "train", "tokenize"), default="run", help="the job (run)")
     add_output(plan, "the plan")

@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, add_set, share
+from pipeline.commands.arguments import add_output, add_set, file_path, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
-    verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
+    verify.add_argument(
+        "target", type=file_path, metavar="FOLDER|CONFIG", help="an output folder, or the config of its job"
+    )
     add_set(verify)
     verify.add_argument(
         "--deep", action="store_true",
@@ -31,7 +33,9 @@ def add_parsers(commands: Any) -> None:
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
-    replay.add_argument("config", metavar="CONFIG", help="the job's config; input's fields and limits may differ")
+    replay.add_argument(
+        "config", type=file_path, metavar="CONFIG", help="the job's config; input's fields and limits may differ"
+    )
     add_set(replay)
     add_output(replay, "its books")
     replay.set_defaults(command=_replay)

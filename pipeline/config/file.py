@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from pipeline.config.job import Config, JobName
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import Section, did_you_mean
+from pipeline.config.sections import EXPAND, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""
@@ -51,7 +51,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
     if job is not None:
         problems += _missing_for_job(tree, job)
     try:
-        config = Config.model_validate(tree)
+        config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
     if problems:
@@ -211,6 +211,7 @@ _EXPECTED = {
     "too_long": "must have at most {max_length} element",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "path": "{allowed}",
 }
 
 

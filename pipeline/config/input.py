@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Section, mistake
 
 MIB = 1 << 20
 FIELD_TYPES = (
@@ -47,7 +47,7 @@ KeptFields = Annotated[
 class InputConfig(Section):
     """Where documents come from, and how they are found in a file."""
 
-    paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
+    paths: Annotated[list[PathText], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`)."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""

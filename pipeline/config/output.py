@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""
@@ -89,7 +89,7 @@ def _count_formats(value: Any) -> str:
 class OutputConfig(Section):
     """What is written and where."""
 
-    path: NonEmpty
+    path: PathText
     """A folder; created if it does not exist."""
     format: Annotated[
         Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)],

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.config.languages import DEFAULT, check_codes
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Section, mistake
 from pipeline.config.training import TrainConfig
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -52,12 +52,12 @@ class PaddingConfig(Section):
 class TokenizerConfig(Section):
     """Either `file`, an existing tokenizer, or `train`, one trained on the input."""
 
-    file: NonEmpty | None = None
+    file: PathText | None = None
     """A tokenizer file of any supported format, such as `tokenizer.json` or `vocab.txt`, or a folder with one."""
     by: Literal["lang"] | None = None
     """`lang`: documents are tokenized by the tokenizers in `files`, or those that `train` makes, one for each of
     `counts.languages`, each by that of its language, and written into a folder for each, `tokenizer=<language>/`."""
-    files: dict[NonEmpty, NonEmpty] = {}
+    files: dict[NonEmpty, PathText] = {}
     """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
     """For rank files of tiktoken, which do not contain it: the name of the pattern that splits text."""

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.languages import check_codes
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Section, mistake
 
 MAX_VOCAB_SIZE = 10_000_000
 
@@ -118,7 +118,7 @@ class TrainConfig(Section):
     """The kind of vocabulary; decides which of the options below are allowed."""
     vocab_size: Sizes = 30_000
     """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
-    counts: NonEmpty | None = None
+    counts: PathText | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
     by: Label | None = None
     """`source` or `lang`: one vocabulary for each source, or language, of the counts, instead of one for all."""

@@ -37,7 +37,9 @@ the value is read as YAML.
 
 The rules for all keys:
 
-- Relative paths are relative to the working directory, as on a command line.
+- Relative paths are relative to the working directory, as on a command line, not to the folder of the config.
+- In every path, also in `--set` and in arguments of commands, `~` is the home directory, and `$NAME` or `${NAME}` a variable of the
+  environment; one that is not set is a mistake. Write `$$` for a literal `$`. `output: {path: "${SCRATCH}/out"}`
 - Types are strict: `vocab_size: "8000"` is a mistake, not a number.
 - An unknown key is a mistake. The message names the nearest key. All mistakes of a config are reported at once.
 - `null` means that the key is not given.

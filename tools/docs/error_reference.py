@@ -86,7 +86,9 @@ _MESSAGES = """\
 | `key.path: value: must be ...` | A key of the config has a value that is not allowed. |
 | `key.path: unknown key; did you mean ...?` | A key is misspelt, or stands in the wrong section. |
 | `--set ...: must look like key.path=value` | An override is no assignment. Quote it in the shell. |
-| `... matches nothing` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
+| `... matches no file` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
+| `... cannot be listed: ...` | A pattern leads through a folder that this user may not list. Give the rights, or a pattern that leaves it out. |
+| `... the environment has no variable ...` | A path has `$NAME` or `${NAME}`. Set the variable, or write `$$` for a literal `$`. |
 | `... is in use: ...` | Another command owns the output folder. It says which, where, since when. |
 | `... != ...` | A bug: two counts that must be equal are not. [Which?](../explanation/tour.md#which-equation-failed) |
 | `failed: ...` | The job had begun. The line says why it ended. |

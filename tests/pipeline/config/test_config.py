@@ -54,6 +54,74 @@ def test_paths_are_kept_as_written(write):
     assert config.output.path == "out"
 
 
+PATH_KEYS = ("input.paths", "tokenizer.file", "tokenizer.files", "tokenizer.train.counts", "output.path")
+
+
+@pytest.mark.parametrize("key", PATH_KEYS)
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ("~/x", "/users/me/x"),
+        ("~", "/users/me"),
+        ("~root/data", None),
+        ("$DATA/*.jsonl", "/data/*.jsonl"),
+        ("${DATA}/a", "/data/a"),
+        ("${DATA}s/$ANSWER.txt", "/datas/42.txt"),
+        ("s3://${BUCKET}/a/*.gz", "s3://mine/a/*.gz"),
+        ("$$DATA", "$DATA"),
+        ("a$$$ANSWER", "a$42"),
+        ("a$", "a$"),
+        ("a$-b/~/c~", "a$-b/~/c~"),
+        ("/srv/x", "/srv/x"),
+        ("../v", "../v"),
+        ("$LITERAL/a", "~/$DATA/a"),  # what a variable holds is not expanded again
+    ],
+)
+def test_every_path_is_expanded(write, monkeypatch, key, written, expected):
+    for name, value in {"HOME": "/users/me", "DATA": "/data", "ANSWER": "42", "BUCKET": "mine"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LITERAL", "~/$DATA")
+    expected = str(Path("~root/data").expanduser()) if expected is None else expected
+    quoted = json.dumps(written)
+    value = {"input.paths": f"[{quoted}]", "tokenizer.files": f"{{default: {quoted}}}"}.get(key, quoted)
+    settings = [f"{key}={value}"]
+    if key == "tokenizer.files":
+        settings += ["tokenizer.by=lang", "languages={}"]
+    if key != "tokenizer.file":
+        settings += ["tokenizer.file=null"]
+    found = config = load_config(write(MINIMAL), settings)
+    for name in key.split("."):
+        found = getattr(found, name)
+    found = found[0] if key == "input.paths" else found["default"] if key == "tokenizer.files" else found
+    assert found == expected
+    # What a job has stored is not expanded again.
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_paths_in_the_file_are_expanded(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OUT", "made")
+    text = 'input: {paths: ["~/a/*.txt", "$OUT/b.txt"]}\ntokenizer: {file: ~/vocab.txt}\noutput: {path: "~/${OUT}"}\n'
+    config = load_config(write(text))
+    assert config.input.paths == [f"{tmp_path}/a/*.txt", "made/b.txt"]
+    assert config.tokenizer.file == f"{tmp_path}/vocab.txt"
+    assert config.output.path == f"{tmp_path}/made"
+
+
+def test_what_cannot_be_expanded_is_named_with_its_key(write, monkeypatch):
+    monkeypatch.delenv("No_Such", raising=False)
+    monkeypatch.setenv("EMPTY", "")
+    settings = ["output.path=$No_Such/x", "input.paths=[a, '${No_Such}/b']", "tokenizer.file=~no-such-user/x"]
+    assert problems_of(write(MINIMAL), settings) == [
+        "input.paths.1: '${No_Such}/b': the environment has no variable 'No_Such'; set it, or write $$ for a literal $",
+        "tokenizer.file: '~no-such-user/x': there is no home directory for '~no-such-user'; "
+        "write './~no-such-user' for a file of this name",
+        "output.path: '$No_Such/x': the environment has no variable 'No_Such'; set it, or write $$ for a literal $",
+    ]
+    assert "'${' must begin ${NAME}" in problems_of(write(MINIMAL), ["output.path='${A:-b}/x'"])[0]
+    assert "nothing is left of it" in problems_of(write(MINIMAL), ["output.path=$EMPTY"])[0]
+
+
 def test_overrides_are_yaml_and_the_last_wins(write):
     config = load_config(
         write(MINIMAL),
