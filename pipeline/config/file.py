@@ -211,7 +211,7 @@ _EXPECTED = {
     "too_long": "must have at most {max_length} element",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
-    "path": "{allowed}",
+    "refused": "{allowed}",
 }
 
 

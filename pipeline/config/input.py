@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `input` of a config: which files are read, in which format, and how much of them."""
 
+import codecs
+from encodings import aliases
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import NonEmpty, PathText, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Section, did_you_mean, mistake
 
 MIB = 1 << 20
 FIELD_TYPES = (
@@ -44,6 +47,26 @@ KeptFields = Annotated[
 ]
 
 
+_NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")
+
+
+def _is_encoding(name: str) -> bool:
+    """Returns whether Python has a codec of this name that decodes bytes to text, as files of text need it."""
+    try:
+        b" ".decode(name, "ignore")  # of an empty text, Python does not look at the name
+        return codecs.lookup(name).name not in _NOT_OF_FILES
+    except (LookupError, ValueError):
+        return False
+
+
+def _check_encoding(name: str) -> str:
+    if name != "auto" and not _is_encoding(name):
+        known = (each.replace("_", "-") for each in (*aliases.aliases, *aliases.aliases.values()) if _is_encoding(each))
+        allowed = "must be auto, or one of Python's encodings of text, such as utf-8, utf-16, cp1252 or gb18030"
+        raise PydanticCustomError("refused", "{allowed}", {"allowed": f"{allowed}{did_you_mean(name, known)}"})
+    return name
+
+
 class InputConfig(Section):
     """Where documents come from, and how they are found in a file."""
 
@@ -53,6 +76,9 @@ class InputConfig(Section):
     """`auto` decides per file by its name without the compression suffix."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
     """`auto` decides per file by its first bytes."""
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
+    """For `jsonl` and `text`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or `shift_jis`; `auto`
+    takes that of the byte order mark, without one UTF-8. A file that looks like another encoding is refused."""
     document: Literal["line", "file", "blank_line"] = "line"
     """For `text`: a document per line, per file, or separated by blank lines."""
     text_field: NonEmpty = "text"
@@ -83,6 +109,8 @@ class InputConfig(Section):
     def _check_document(self) -> Self:
         if self.document != "line" and self.format in ("jsonl", "parquet"):
             raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
+        if self.encoding != "utf-8" and self.format == "parquet":
+            raise mistake("encoding", self.encoding, "applies to text and JSON lines, but format is 'parquet'")
         return self
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ def _expand_path(value: str, info: ValidationInfo) -> str:
     try:
         return expand(value) if info.context == EXPAND else value
     except ValueError as error:
-        raise PydanticCustomError("path", "{allowed}", {"allowed": str(error)}) from error
+        raise PydanticCustomError("refused", "{allowed}", {"allowed": str(error)}) from error
 
 
 PathText = Annotated[str, Field(min_length=1), AfterValidator(_expand_path)]

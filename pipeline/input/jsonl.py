@@ -28,10 +28,12 @@ from pipeline.input.lines import (
     cut_lines,
     find_invalid_utf8,
     find_lines,
+    skip_marks,
     without_line_end,
 )
 from pipeline.input.rejects import Rejects, too_large
 from pipeline.input.streams import BLANK, Stream
+from pipeline.input.transcoding import InvalidText
 
 NO_FIELDS = pa.schema([])
 MAX_DEPTH = 256
@@ -50,7 +52,7 @@ def read_jsonl(
       block_bytes: how much is parsed at once; a longer line is parsed alone.
       fields: the fields to keep, as the job has settled them.
     """
-    parser = _Parser(source, config, fields)
+    parser = _Parser(source, config, fields, stream.invalid)
     if stream.n_skipped:
         yield Part(None, None, stream.n_skipped, stream.n_skipped)
     for item in cut_lines(stream, block_bytes, config.max_document_bytes):
@@ -71,7 +73,8 @@ def read_jsonl(
 
 
 class _Parser:
-    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema) -> None:
+    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> None:
+        self._invalid = invalid
         self._fields = FieldColumns(fields) if len(fields) else None
         self._source = source
         self._config = config
@@ -87,14 +90,15 @@ class _Parser:
     def parse(self, block: Block) -> Part:
         data = block.data
         starts, ends, nexts = find_lines(data)
+        heads = skip_marks(data, starts, ends)
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
         invalid = find_invalid_utf8(data, nexts)
         if invalid is not None:
             wanted &= ~invalid
-        texts, ids, rows = self._parse_columns(data, starts, ends, wanted)
+        texts, ids, rows = self._parse_columns(data, heads, ends, wanted)
         if self._config.text_fields:
-            texts, ids, rows = self._join(data, starts, ends, ids, rows)
+            texts, ids, rows = self._join(data, heads, ends, ids, rows)
 
         n_skipped = 0
         slow_texts: list[str] = []
@@ -104,8 +108,8 @@ class _Parser:
         others[rows] = False
         for row in np.flatnonzero(others).tolist():
             start, n_bytes = int(starts[row]), int(nexts[row] - starts[row])
-            line = data[start : ends[row]]
-            if not line.strip(BLANK):
+            line = data[heads[row] : ends[row]]
+            if not data[start : ends[row]].strip(BLANK):
                 n_skipped += n_bytes
                 continue
             try:
@@ -114,7 +118,9 @@ class _Parser:
                 text_fields = self._config.text_fields or [self._config.text_field]
                 text, document_id = _parse_line(line, text_fields, self._config.id_field, self._config.join)
             except _UnusableError as error:
-                rejects.add(block.offset + start, n_bytes, error.reason, error.detail, line)
+                is_invalid = error.reason == "invalid_utf8"
+                detail = self._invalid.explain(line, error.detail) if is_invalid else error.detail
+                rejects.add(block.offset + start, n_bytes, error.reason, detail, line)
                 continue
             slow_texts.append(text)
             slow_ids.append(document_id)
@@ -128,7 +134,7 @@ class _Parser:
             ids = pa.concat_arrays([ids, pa.array(slow_ids, pa.string())]).take(pa.array(order))
         kept = None
         if self._fields is not None:
-            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), starts[rows], ends[rows])
+            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), heads[rows], ends[rows])
             if misfits:
                 for i, (reason, detail) in sorted(misfits.items()):
                     start, n_bytes = int(starts[rows[i]]), int(nexts[rows[i]] - starts[rows[i]])

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.input.rejects import SAMPLE_BYTES
-from pipeline.input.streams import BLANK, Stream
+from pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -179,6 +179,18 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
     if len(data):
         has_return &= values[ends - 1] == ord("\r")
     return starts, ends - has_return, nexts
+
+
+def skip_marks(data: bytes, starts: Positions, ends: Positions) -> Positions:
+    """Returns int64[n_lines]: where lines begin without the byte order marks that they have where files were joined."""
+    if not data.startswith(BYTE_ORDER_MARK) and b"\n" + BYTE_ORDER_MARK not in data:
+        return starts
+    starts = starts.copy()
+    rows = np.flatnonzero(ends - starts >= len(BYTE_ORDER_MARK))
+    for row in rows[np.frombuffer(data, np.uint8)[starts[rows]] == BYTE_ORDER_MARK[0]].tolist():
+        while data.startswith(BYTE_ORDER_MARK, starts[row], ends[row]):
+            starts[row] += len(BYTE_ORDER_MARK)
+    return starts
 
 
 def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:

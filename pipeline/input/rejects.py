@@ -17,7 +17,7 @@ REASONS = {
     "not_string": "the text is a number, true, false, an array or an object",
     "bad_field": "a field of input.keep_fields is not of the type that is declared for it",
     "bad_id": "the id is true, false, an array or an object; it may be a string, a number or null",
-    "invalid_utf8": "the record is not valid UTF-8",
+    "invalid_utf8": "the record is not valid UTF-8, or not valid in the encoding that input.encoding says",
     "lone_surrogate": "text, id or a field that is kept holds half of a surrogate pair, which no UTF-8 can express",
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",

@@ -5,6 +5,7 @@ The plan depends on nothing but the names, sizes and formats of the files: not o
 number of workers or the order in which a store lists its files.
 """
 
+import io
 import itertools
 import os
 from collections import Counter
@@ -12,15 +13,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.input import InputConfig
 from pipeline.config.kept_fields import encode_fields, settle_fields
-from pipeline.input.decompressing import HEAD_BYTES, check_window, detect_compression
+from pipeline.input.decompressing import (
+    SAMPLE_BYTES,
+    StreamError,
+    check_window,
+    decompress,
+    detect_compression,
+    read_exactly,
+)
 from pipeline.input.parquet import measure_row_groups
+from pipeline.input.transcoding import check_valid, settle_encoding
 from pipeline.splits import Compression, Format, Piece, Split, name_splits
 
 MAX_PIECES = 4096
@@ -41,6 +50,7 @@ _MOST_PROBLEMS = 20
 """A message lists at most this many problems: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 32
 _TASK_FILES = 256
+_BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
 
 
@@ -191,7 +201,7 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
     try:
         name.encode("utf-8")
         with closing(storage.open_read(file.path)) as handle:
-            head = handle.read(HEAD_BYTES)
+            head = read_exactly(handle, SAMPLE_BYTES)
             format_ = _choose_format(name, config)
             compression = _choose_compression(head, format_, config)
             make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
@@ -199,16 +209,29 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
                 sizes, stored = measure_row_groups(handle, config)
                 runs = _runs(sizes, config.split_bytes)
                 return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
+            sample = head if compression == "none" else _decompress_head(head, handle, compression)
+            encoding = settle_encoding(sample, config.encoding)
+            check_valid(sample, encoding)
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
         return ValueError(f"{file.path!r} {error}")
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
-    if compression != "none" or (format_ == "text" and config.document == "file"):
-        return [make(0, file.n_bytes)], None
+    whole = make(0, file.n_bytes, encoding=encoding if compression == "none" else config.encoding)
+    if not whole.is_cut_by_bytes(config.document):
+        return [whole], None
     starts = range(0, file.n_bytes, config.split_bytes) or (0,)
     return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
+
+
+def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
+    """Returns the first `SAMPLE_BYTES` that a file expands to, or fewer: blocks of bz2 may be longer than is read."""
+    more = head if compression == "gzip" else head + read_exactly(handle, _BLOCK_BYTES)
+    try:
+        return next(decompress(io.BytesIO(more), compression), b"")[:SAMPLE_BYTES]
+    except StreamError:
+        return b""
 
 
 def _choose_format(name: str, config: InputConfig) -> Format:

@@ -20,10 +20,12 @@ from pipeline.input.lines import (
     cut_lines,
     find_invalid_utf8,
     find_lines,
+    skip_marks,
     without_line_end,
 )
 from pipeline.input.rejects import Rejects, too_large
 from pipeline.input.streams import BLANK, Stream
+from pipeline.input.transcoding import InvalidText
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True
@@ -34,15 +36,17 @@ _INDENT_BYTES = 32
 class TextReader:
     """Reads the documents of one plain text file."""
 
-    def __init__(self, source: Source, max_bytes: int, block_bytes: int) -> None:
+    def __init__(self, source: Source, max_bytes: int, block_bytes: int, invalid: InvalidText) -> None:
         """Takes how to read a file.
 
         Args:
           source: the file.
           max_bytes: the largest size of a record; longer ones are rejected.
           block_bytes: how much is processed at once; a longer record is processed alone.
+          invalid: explains invalid records.
         """
         self._source = source
+        self._invalid = invalid
         self._max_bytes = max_bytes
         self._block_bytes = block_bytes
 
@@ -148,11 +152,11 @@ class TextReader:
             if is_large[row]:
                 reason, detail = "too_large", too_large(size, self._max_bytes)
             else:
-                reason, detail = "invalid_utf8", _describe_invalid(record)
+                reason, detail = "invalid_utf8", self._invalid.explain(record, _describe_invalid(record))
             rejects.add(offset + int(starts[row]), size, reason, detail, record)
         good = np.flatnonzero(~(is_large | is_invalid))
         starts, ends = starts[good], ends[good]
-        texts = _take_texts(lines.data, starts, ends)
+        texts = _take_texts(lines.data, skip_marks(lines.data, starts, ends), ends)
         documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
         return documents, rejects.to_batch()
 

@@ -179,6 +179,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     section = config.input.model_copy(
         update={
             "paths": [_write_sample(config, format_, folder)], "format": format_, "compression": "none",
+            "encoding": "utf-8",
             "max_rejected": None, "max_rejected_fraction": None, "text_fields": [], "keep_fields": [],
             "sample": config.input.sample and 0.5, "split_bytes": _SPLIT_BYTES,
         }

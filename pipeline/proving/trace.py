@@ -200,8 +200,8 @@ def _row_group(path: str, row: int) -> int:
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
-    """Returns where a text begins in its file; None if the file has it in another form, as escaped or compressed."""
-    if piece.format != "text" or piece.compression != "none":
+    """Returns where a text begins in its file; None if that has it in another form, as escaped or compressed."""
+    if piece.format != "text" or not piece.is_read_as_stored:
         return None
     with storage.open_read(piece.path) as handle:
         handle.seek(offset)

@@ -57,7 +57,11 @@ class Stage:
     def of(cls, name: str, folder: str, splits: Iterable[Split]) -> "Stage":
         """Returns the stage that reads `splits`."""
         splits = list(splits)
-        estimated = (split.id for split in splits if any(piece.compression != "none" for piece in split.pieces))
+        estimated = (
+            split.id
+            for split in splits
+            if any(piece.format != "parquet" and not piece.is_read_as_stored for piece in split.pieces)
+        )
         return cls(name, folder, {split.id: split.n_bytes for split in splits}, frozenset(estimated))
 
 

@@ -38,8 +38,9 @@ the value is read as YAML.
 The rules for all keys:
 
 - Relative paths are relative to the working directory, as on a command line, not to the folder of the config.
-- In every path, also in `--set` and in arguments of commands, `~` is the home directory, and `$NAME` or `${NAME}` a variable of the
-  environment; one that is not set is a mistake. Write `$$` for a literal `$`. `output: {path: "${SCRATCH}/out"}`
+- In every path, also in `--set` and in arguments of commands, `~` is the home directory, and `$NAME` or `${NAME}` a
+  variable of the environment; one that is not set is a mistake: `output: {path: "${SCRATCH}/out"}`. Write `$$` for a
+  literal `$`.
 - Types are strict: `vocab_size: "8000"` is a mistake, not a number.
 - An unknown key is a mistake. The message names the nearest key. All mistakes of a config are reported at once.
 - `null` means that the key is not given.
@@ -61,6 +62,7 @@ EXAMPLES = {
     "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
     "input.format": "input: {format: text}",
     "input.compression": "input: {compression: none}",
+    "input.encoding": "input: {format: text, encoding: cp1252}",
     "input.document": "input: {format: text, document: blank_line}",
     "input.text_field": "input: {text_field: content}",
     "input.id_field": "input: {id_field: url}",

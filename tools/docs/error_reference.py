@@ -55,7 +55,7 @@ _ADVICE = {
     "not_string": "Set `input.text_field` to a field that holds text, then `tokenmill replay`.",
     "bad_field": "Declare another type in `input.keep_fields`, or none.",
     "bad_id": "Set `input.id_field`, or `null` for ids made of name and offset; then `tokenmill replay`.",
-    "invalid_utf8": "Convert the file to UTF-8.",
+    "invalid_utf8": "Set `input.encoding` if the detail names one. Else mend the file.",
     "lone_surrogate": "Mend what writes the file: `\\ud83d` alone is half of a character.",
     "too_large": "Raise `input.max_document_bytes`, then `tokenmill replay`.",
     "text_timeout": "Make the pattern simpler, or raise its `seconds`.",
@@ -87,8 +87,9 @@ _MESSAGES = """\
 | `key.path: unknown key; did you mean ...?` | A key is misspelt, or stands in the wrong section. |
 | `--set ...: must look like key.path=value` | An override is no assignment. Quote it in the shell. |
 | `... matches no file` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
-| `... cannot be listed: ...` | A pattern leads through a folder that this user may not list. Give the rights, or a pattern that leaves it out. |
-| `... the environment has no variable ...` | A path has `$NAME` or `${NAME}`. Set the variable, or write `$$` for a literal `$`. |
+| `... cannot be listed: ...` | This user may not list a folder below a pattern. Leave it out of `input.paths`. |
+| `... the environment has no variable ...` | A path has `$NAME`. Set the variable, or write `$$` for a literal `$`. |
+| `... looks like utf-16-le, but ...` | A file is in another encoding than `input.encoding` says. |
 | `... is in use: ...` | Another command owns the output folder. It says which, where, since when. |
 | `... != ...` | A bug: two counts that must be equal are not. [Which?](../explanation/tour.md#which-equation-failed) |
 | `failed: ...` | The job had begun. The line says why it ended. |

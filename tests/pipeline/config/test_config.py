@@ -161,7 +161,7 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, format, compression, document, text_field, id_field, text_fields, join, keep_fields, "
+    keys = "paths, format, compression, encoding, document, text_field, id_field, text_fields, join, keep_fields, "
     keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, sample, sample_seed"
     assert sorted(problems) == sorted(
         [
@@ -539,3 +539,33 @@ def test_no_field_can_have_the_name_of_a_column_of_ours():
     ours = [*schemas.TOKENS, *schemas.WINDOWS, *schemas.packed(schemas.BOUNDARIES)]
     ours += schemas.listed_documents(has_segments=True)
     assert {field.name for field in ours} | {"tokens"} == set(OWN_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "name", ["utf-8", "utf-16", "UTF16", "latin-1", "cp1252", "gb18030", "shift_jis", "auto", "koi8-r"]
+)
+def test_encodings_that_files_can_have(name):
+    assert InputConfig(encoding=name).encoding == name
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        *((name, "") for name in ("rot13", "rot_13", "hex", "zip_codec", "zlib", "base64", "uu_codec", "bz2")),
+        *((name, "") for name in ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape")),
+        *((name, "") for name in ("\0", "é", "", "aliases", "a.b", "x" * 5000)),
+        *(("utf-9", "utf-8"), ("latin-one", "latin"), ("shift-jsi", "shift-jis"), ("cp1252x", "cp1252")),
+    ],
+)
+def test_what_is_no_encoding_of_text_is_refused(write, name, hint):
+    (problem,) = problems_of(write(MINIMAL), [f"input.encoding={json.dumps(name)}"])
+    assert problem.startswith("input.encoding: ")
+    assert ": must be auto, or one of Python's encodings of text, such as utf-8, utf-16, cp1252 or gb18030" in problem
+    if hint:
+        assert f"; did you mean '{hint}" in problem
+
+
+def test_an_encoding_is_for_text_and_json_lines(write):
+    assert problems_of(write(MINIMAL), ["input.format=parquet", "input.encoding=latin-1"]) == [
+        "input.encoding: 'latin-1': applies to text and JSON lines, but format is 'parquet'"
+    ]

@@ -140,7 +140,7 @@ def expect(data, document, max_bytes):
             rejects.append((offset, len(record), "too_large", content[:1024]))
             continue
         try:
-            documents.append((content.decode("utf-8"), offset, len(record)))
+            documents.append((content.decode("utf-8").lstrip("\ufeff"), offset, len(record)))
         except UnicodeDecodeError:
             rejects.append((offset, len(record), "invalid_utf8", content[:1024]))
     return documents, rejects, len(data) - sum(len(record) for _, record in records)
