@@ -222,6 +222,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     packing = config.output.packing
     if tokenizes and packing is not None and packing.separator is None and not has_end:
         said.append(_NO_END)
+    if tokenizer is not None:
+        said += tokenizer.assumptions
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 
