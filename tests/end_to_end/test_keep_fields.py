@@ -103,6 +103,16 @@ def test_fields_are_columns_where_there_is_room_and_listed_where_not(make_keepin
             assert job.files()[name] == data
 
 
+def test_fields_may_have_names_that_only_other_jobs_give_to_columns(make_keeping):
+    names = ["lang", "lang_confidence", "lang_mixed", "fields", "piece", "text", "source"]
+    job = make_keeping("job", {"format": ALL}, keep_fields=dict.fromkeys(names))
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    for suffix in ROOM:
+        rows = [row for path in sorted(job.output.glob(f"tokens-*.{suffix}")) for row in kept(path)]
+        assert rows == [{name: record(i).get(name) for name in names} for i in range(60)], suffix
+
+
 @pytest.mark.parametrize(
     "output",
     [
