@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, file_path, natural
+from pipeline.commands.arguments import add_output, file_path, integer, natural
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 _WIDTH = 140
@@ -86,7 +86,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _sizes(text: str) -> list[int]:
     if not re.fullmatch(r"\d+k?(,\d+k?)*", text):
         raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as in 8k,16k, got {text!r}")
-    return [int(each.replace("k", "000")) for each in text.split(",")]
+    return [integer(1, 10_000_000)(each.replace("k", "000")) for each in text.split(",")]
 
 
 def _print(report: Any) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pipeline.counting.counts import CountsArtifact
 
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
+_WEIGHT = re.compile(r"\+?[\d.]{1,40}(?:/\d{1,20}|[eE][+-]?\d{1,2})?")
+"""What `Fraction` reads, with an exponent of at most two digits: it writes all digits out."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -71,11 +73,11 @@ def _named(text: str) -> tuple[str | None, str]:
 def _weight(text: str) -> tuple[str, Fraction]:
     name, equals, number = text.rpartition("=")
     try:
-        weight = Fraction(number)
+        weight = Fraction(number) if _WEIGHT.fullmatch(number) else Fraction(-1)
     except (ValueError, ZeroDivisionError):
         weight = Fraction(-1)
-    if not equals or not name or weight < 0:
-        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W of at least 0, as in en=0.5, got {text!r}")
+    if not equals or not name or not 0 <= weight <= 10**18:
+        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W from 0 to 1e18, as in en=0.5, got {text!r}")
     return name, weight
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import NonEmpty, PathText, Section, did_you_mean, mistake
+from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
 
 MIB = 1 << 20
 FIELD_TYPES = (
@@ -92,17 +92,17 @@ class InputConfig(Section):
     keep_fields: KeptFields = []
     """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
     to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
-    split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
+    split_bytes: Positive = 32 * MIB
     """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
     """Longer records are rejected with the reason `too_large`."""
-    max_rejected: Annotated[int, Field(ge=0)] | None = None
+    max_rejected: Natural | None = None
     """The job stops when more records than this are rejected; null: never. You can raise it and resume the job."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """The same limit as a share of the records read; checked from 10,000 records on, and at the end."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
-    sample_seed: Annotated[int, Field(ge=0)] = 0
+    sample_seed: Natural = 0
     """Another seed chooses another sample."""
 
     @model_validator(mode="after")

@@ -30,6 +30,11 @@ def _expand_path(value: str, info: ValidationInfo) -> str:
 PathText = Annotated[str, Field(min_length=1), AfterValidator(_expand_path)]
 """A path or a glob pattern; `~`, `$NAME` and `${NAME}` in it are expanded."""
 
+MAX_INT = (1 << 63) - 1
+"""The largest integer of kernels and Arrow columns. Every number of a config has a range; for most this is its end."""
+Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
+Natural = Annotated[int, Field(ge=0, le=MAX_INT)]
+
 
 class Section(BaseModel):
     """A section: unknown keys are mistakes."""

@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from tokenizer.models.ids import MAX_ID
 
+MAX_INT = (1 << 63) - 1
+"""The largest integer of kernels."""
+
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 
 Tell = Callable[[str, int, Callable[[], int]], None]
@@ -120,6 +123,8 @@ def check_integers(trainer: Any) -> None:
 def _check_integer(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
+    if not -MAX_INT <= value <= MAX_INT:
+        raise ValueError(f"{name} must be at most {MAX_INT}, as kernels count with 64 bits, got {reprlib.repr(value)}")
 
 
 def check_numbers(vocab_size: int, min_frequency: int) -> None:

@@ -12,9 +12,11 @@ from pipeline import schemas
 from pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config, json_schema
-from pipeline.config.output import OWN_COLUMNS, OutputConfig
+from pipeline.config.output import OutputConfig
 from pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
 from pipeline.config.training import TrainConfig
+from pipeline.output.writers import mds
+from pipeline.output.writers.base import TokenizerInfo
 
 MINIMAL = """
 input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
@@ -535,10 +537,72 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
     assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
 
 
-def test_no_field_can_have_the_name_of_a_column_of_ours():
-    ours = [*schemas.TOKENS, *schemas.WINDOWS, *schemas.packed(schemas.BOUNDARIES)]
-    ours += schemas.listed_documents(has_segments=True)
-    assert {field.name for field in ours} | {"tokens"} == set(OWN_COLUMNS)
+def _columns_of_shards():
+    """Every column that a shard or a table of documents can have, from the schemas that writers get."""
+    schemas_of_rows = [
+        schemas.rows(["span_sources"]),
+        schemas.windowed(schemas.rows(["span_sources"])),
+        schemas.packed(schemas.BOUNDARIES),
+    ]
+    names = {
+        name for schema in schemas_of_rows for name in (*schema.names, *mds.columns_of(schema, TokenizerInfo("", 9)))
+    }
+    return sorted(names | {*schemas.listed_documents(has_segments=True).names})
+
+
+@pytest.mark.parametrize("name", _columns_of_shards())
+def test_no_field_can_have_the_name_of_a_column_of_ours(write, name):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    for setting in (f"input.keep_fields=[url, {name}]", f"input.keep_fields={{{name}: string}}"):
+        problem = f"input.keep_fields: {name!r}: is a column of the output already"
+        assert problems_of(path, [setting]) == [problem]
+
+
+@pytest.mark.parametrize("name", schemas.LANGUAGES.names)
+def test_columns_of_languages_are_refused_where_they_are_written(write, name):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    (problem,) = problems_of(path, [f"input.keep_fields=[{name}]", "languages={}"])
+    assert problem == f"input.keep_fields: {name!r}: is a column of the output already"
+    assert load_config(path, [f"input.keep_fields=[{name}]"]).input.keep_fields == [name]
+
+
+def _aliases(first: str, line: str) -> str:
+    lines = (line.replace("@", f"*a{i - 1}").replace("KEY", f"a{i}") for i in range(1, 40))
+    return f"a0: &a0 {first}\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (_aliases("{k: 1}", "KEY: &KEY {<<: [@, @, @]}"), "with its aliases, more than 200,000 keys and values"),
+        (_aliases("[k]", "KEY: &KEY [@, @, @]"), "with its aliases, more than 200,000 keys and values"),
+        (_aliases("{k: string}", "KEY: &KEY {x: @, y: @}"), "with its aliases, more than 200,000 keys and values"),
+        ("a: &a {<<: *a}", "with its aliases, more than 200,000 keys and values"),
+        ("a: &a [*a]", "with its aliases, more than 200,000 keys and values"),
+        ("counts: {min_count: " + ":".join(["1"] * 400_000) + "}", "would be a number in base 60"),
+        ("languages: {threshold: " + ":".join(["1"] * 400_000) + ".5}", "would be a number in base 60"),
+        ("counts: {min_count: 1:30}", "'1:30' would be a number in base 60"),
+        ("counts: {min_count: " + "9" * 1_000_000 + "}", "or of too many digits"),
+        ("counts: {min_count: 0x" + "f" * 1_000_000 + "}", "or of too many digits"),
+        ("a: !!timestamp x", "a value does not fit its tag"),
+        ("a: !!int ''", "a value does not fit its tag"),
+        ("a: !!bool x", "a value does not fit its tag"),
+        ("a: !!int x", "not YAML: invalid literal"),
+    ],
+)
+def test_a_few_lines_cannot_mean_more_than_memory_holds(write, text, problem):
+    (found,) = problems_of(write(text))
+    assert problem in found
+    assert len(found) < 300
+    if len(text) < 100_000:  # as an argument, too
+        (found,) = problems_of(write(MINIMAL), [f"a={text[3:]}"]) if text.startswith("a: ") else (problem,)
+        assert problem in found
+
+
+def test_aliases_and_merges_of_a_config_are_read(write):
+    text = "output: &o {path: out, format: mds}\ninput: {paths: [a, b]}\ncounts: {<<: {by: [source]}, min_count: 3}"
+    config = load_config(write(text))
+    assert (config.counts.by, config.counts.min_count, config.output.format) == (["source"], 3, "mds")
 
 
 @pytest.mark.parametrize(
