@@ -12,6 +12,7 @@ from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
     from pipeline.config.job import Config
+    from pipeline.proving.report import VerifyReport
 
 
 def add_parsers(commands: Any) -> None:
@@ -118,7 +119,19 @@ def _verify(options: argparse.Namespace) -> int:
     if again is not None:
         done = f"{again.n_files:,} splits, {megabytes(again.n_bytes)}, {again.n_rows:,} rows, {again.n_tokens:,} tokens"
         print(f"{output}: tokenized again: {done}")
+        print(f"{output}: {_compared(again)}")
     return DONE if report.is_proven else FAILED
+
+
+def _compared(again: "VerifyReport") -> str:
+    """Returns what tokenizing again has shown, in words."""
+    rows = "rows equal a second run" if again.is_proven else "rows or ids differ"
+    ids = [
+        f"ids of {n:,} {'document' if n == 1 else 'documents'} equal those of {by}" for by, n in again.compared.items()
+    ]
+    return f"{'proven: ' if again.is_proven else ''}{'; '.join([rows, *ids])}" + (
+        "" if ids else "; ids of no document were compared with those of anything but the kernels"
+    )
 
 
 def _replay(options: argparse.Namespace) -> int:
