@@ -4,6 +4,7 @@
 ValueError
   TokenizerFileError      a tokenizer file that is broken, or holds something that TokenMill cannot represent
   UnknownCharacterError   a text that cannot be tokenized
+  TextGrowthError         a text that the steps of a tokenizer make many times as long
 """
 
 _MAX_CHARS = 800
@@ -28,3 +29,10 @@ class UnknownCharacterError(ValueError):
         self, message: str = "a text holds a character that is not in the vocabulary, which has no unknown token"
     ) -> None:
         super().__init__(message)
+
+
+class TextGrowthError(ValueError, MemoryError):
+    """The steps of a tokenizer file make far more of a text than any real one does.
+
+    It is a MemoryError, too: a text that goes on growing needs more memory than there is.
+    """

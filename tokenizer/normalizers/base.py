@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
+from tokenizer.errors import TextGrowthError
 from tokenizer.ragged import Ragged, read_only, string_array, text_rows
 
 
@@ -56,3 +57,32 @@ def unless_same(rows: Ragged, normalized: Ragged) -> Ragged:
     first, last = int(rows.offsets[0]), int(rows.offsets[-1])
     same = last - first == normalized.n_values and np.array_equal(rows.offsets - first, normalized.offsets)
     return rows if same and np.array_equal(rows.values[first:last], normalized.values) else normalized
+
+
+MAX_GROWTH, FREE_BYTES = 16, 1024
+"""A text may become this many times as long, and this many bytes longer. NFKC makes 33 bytes of the 3 of U+FDFA."""
+
+
+def check_content(name: str, content: str) -> None:
+    """Raises ValueError if a text that a step puts in, for each match or row, is longer than that of any real file."""
+    if len(content) > FREE_BYTES or len(content.encode("utf-8", "surrogatepass")) > FREE_BYTES:
+        raise ValueError(f"{name} has {len(content)} characters, of which at most {FREE_BYTES} bytes are allowed")
+
+
+def check_growth(n_before: Any, n_after: Any) -> None:
+    """Raises TextGrowthError if a text has become too long; both are numbers of bytes, of one text or of several."""
+    too_long = n_after > MAX_GROWTH * n_before + FREE_BYTES
+    if np.any(too_long):
+        first = int(np.argmax(too_long))
+        n_before, n_after = int(np.atleast_1d(n_before)[first]), int(np.atleast_1d(n_after)[first])
+        raise TextGrowthError(
+            f"normalizers or decoders make {n_after} bytes of {n_before}; at most {MAX_GROWTH} times as many and "
+            f"{FREE_BYTES} more are allowed"
+        )
+
+
+def grown(rows: Ragged, normalized: Ragged) -> Ragged:
+    """Returns normalized rows; raises TextGrowthError if one of them has become too long."""
+    if normalized is not rows:
+        check_growth(np.diff(rows.offsets), np.diff(normalized.offsets))
+    return normalized

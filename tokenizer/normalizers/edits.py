@@ -12,7 +12,16 @@ import numpy.typing as npt
 from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.base import (
+    FREE_BYTES,
+    MAX_GROWTH,
+    Normalizer,
+    check_content,
+    check_growth,
+    grown,
+    rows_of,
+    unless_same,
+)
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.unicode import tables as unicode_tables
@@ -64,6 +73,7 @@ class Replace(Normalizer):
     """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
+        check_content("content", self.content)
         if self.is_regex and not self.is_fast:
             compiled(self.pattern)  # raises errors now, not at the first text
 
@@ -82,7 +92,8 @@ class Replace(Normalizer):
         if not self.is_fast:
             return self._normalize_by_row(rows)
         if self.is_regex:
-            return self._replace_runs(rows)
+            is_short = len(self.content) <= MAX_GROWTH  # so that the result cannot be large before it is checked
+            return self._replace_runs(rows) if is_short else self._normalize_by_row(rows)
         pattern, content = _bytes(self.pattern), _bytes(self.content, spare=tables.SPARE_BYTES)
         offsets = np.empty(rows.n_rows + 1, np.int64)
         n_content = content.size - tables.SPARE_BYTES
@@ -94,12 +105,14 @@ class Replace(Normalizer):
             )
         if n_found == 0 or self.pattern == self.content:
             return rows
-        out = recycled.empty(rows.n_values + n_found * (n_content - pattern.size) + tables.SPARE_BYTES, np.uint8)
+        n_after = rows.n_values + n_found * (n_content - pattern.size)
+        _check_room(rows, n_after)
+        out = recycled.empty(n_after + tables.SPARE_BYTES, np.uint8)
         if pattern.size == 1 and n_content <= 8:
             edit_kernels.replace_byte(rows.values, rows.offsets, pattern[0], content, out, offsets)
         else:
             edit_kernels.replace(rows.values, rows.offsets, pattern, content, True, out, offsets)
-        return rows_of(out, offsets)
+        return grown(rows, rows_of(out, offsets))
 
     def _replace_runs(self, rows: Ragged) -> Ragged:
         run = _run(self.pattern)
@@ -126,7 +139,7 @@ class Replace(Normalizer):
             out,
             offsets,
         )
-        return rows_of(out, offsets) if found else rows
+        return grown(rows, rows_of(out, offsets)) if found else rows
 
     def _normalize_by_row(self, rows: Ragged) -> Ragged:
         texts = []
@@ -138,6 +151,7 @@ class Replace(Normalizer):
                 pieces += text[at:start], self.content
                 at = stop
             texts.append("".join([*pieces, text[at:]]).encode())
+            check_growth(last - first, len(texts[-1]))
         offsets = np.zeros(rows.n_rows + 1, np.int64)
         np.cumsum([len(t) for t in texts], out=offsets[1:])
         return unless_same(rows, rows_of(np.frombuffer(bytearray().join(texts), np.uint8), offsets))
@@ -155,7 +169,9 @@ class Replace(Normalizer):
             starts += text.starts[at:start] + n * [text.starts[max(0, stop - 1)]]
             stops += text.stops[at:start] + n * [text.stops[stop - 1] if stop else text.starts[0]]
             at = stop
-        return AlignedText("".join([*characters, text.text[at:]]), starts + text.starts[at:], stops + text.stops[at:])
+        replaced = "".join([*characters, text.text[at:]])
+        check_growth(len(text.text.encode()), len(replaced.encode()))
+        return AlignedText(replaced, starts + text.starts[at:], stops + text.stops[at:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +179,9 @@ class Prepend(Normalizer):
     """Puts a text before every row that is not empty."""
 
     prepend: str
+
+    def __post_init__(self) -> None:
+        check_content("prepend", self.prepend)
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
@@ -183,6 +202,11 @@ class Prepend(Normalizer):
         n = len(self.prepend)
         first = text[:1]
         return AlignedText(self.prepend, n * first.starts, n * first.stops) + text
+
+
+def _check_room(rows: Ragged, n_bytes: int) -> None:
+    """Raises TextGrowthError if a result has so many bytes that one of the rows must have become too long."""
+    check_growth(int(rows.n_values) + (rows.n_rows - 1) * FREE_BYTES // MAX_GROWTH, n_bytes)
 
 
 class _Run(NamedTuple):

@@ -10,7 +10,7 @@ from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.alignment import Change, transform
-from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.base import Normalizer, check_growth, rows_of, unless_same
 from tokenizer.normalizers.kernels import precompiled as kernels
 from tokenizer.ragged import Ragged
 
@@ -42,6 +42,7 @@ class Precompiled(Normalizer):
         changed, n_bytes = kernels.normalize(rows.values, rows.offsets, mapping, False, np.empty(0, np.uint8), offsets)
         if not changed:
             return rows
+        check_growth(np.diff(rows.offsets), np.diff(offsets))
         out = recycled.empty(n_bytes + tables.SPARE_BYTES, np.uint8)
         kernels.normalize(rows.values, rows.offsets, mapping, True, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
