@@ -52,9 +52,9 @@ def link_suffixes(data, offsets, roots, edges, node_ids, suffixes, longest):
     """Makes an automaton (Aho and Corasick) of a trie of tokens that are spelled backwards.
 
     Args:
-      data, offsets: uint8[n_bytes] and int64[n_tokens + 1], the tokens, spelled backwards.
-      roots: int64[n_tokens], work space: the node that each token has reached.
-      edges, node_ids: the trie of these tokens, with root 0; see `byte_trie_kernels.ByteTrie`.
+      data: uint8[n_bytes]; offsets: int64[n_tokens + 1]: the tokens, spelled backwards.
+      roots: int64[n_tokens], for work: the node that each token has reached.
+      edges: uint64[power of two]; node_ids: int32[n_nodes]: the trie of these tokens; see `byte_trie_kernels.ByteTrie`.
       suffixes: int32[n_nodes], filled: the node of the longest proper suffix of a node's text that is in the trie.
       longest: int32[n_nodes], filled: the number of the longest token that a node's text ends with, -1 for none.
     """
@@ -94,7 +94,8 @@ def find_longest(values, offsets, edges, suffixes, longest, found):
     """Finds the longest token at every place of rows, from their ends on, in time that the tokens do not matter for.
 
     Args:
-      values, offsets: uint8[n] and int64[n_rows + 1]; edges, suffixes, longest: as in `link_suffixes`.
+      values: uint8[n]; offsets: int64[n_rows + 1].
+      edges: uint64[power of two]; suffixes: int32[n_nodes]; longest: int32[n_nodes]: see `link_suffixes`.
       found: int32[offsets[-1] - offsets[0]], filled: the number of the longest token that begins there, -1 for none.
     """
     base = offsets[0]
