@@ -22,6 +22,7 @@ BLANK = b" \t\r"
 """The bytes a blank line may hold."""
 
 _PROBE_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 16
 _COALESCED_BYTES = 1 << 18
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
@@ -64,7 +65,7 @@ class Stream:
                 raise ValueError(f"{piece.path!r} {error}") from error
         if encoding != "utf-8":
             self._source = transcode(self._source, encoding)
-        self.invalid = InvalidText(encoding, lambda: head[:_PROBE_BYTES] or _read_head(handle))
+        self.invalid = InvalidText(encoding, lambda: head[:_HEAD_BYTES] or _read_head(handle))
         """Explains invalid records."""
         self._first = b""
         while len(self._first) < len(BYTE_ORDER_MARK) and (chunk := next(self._source, b"")):
@@ -110,7 +111,7 @@ def _record_range(handle: BinaryIO, piece: Piece, paragraphs: bool) -> tuple[int
 def _read_head(handle: BinaryIO) -> bytes:
     position = handle.tell()
     handle.seek(0)
-    head = read_exactly(handle, _PROBE_BYTES)
+    head = read_exactly(handle, _HEAD_BYTES)
     handle.seek(position)
     return head
 

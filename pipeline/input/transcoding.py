@@ -5,7 +5,9 @@ Positions in such a file are those in the decoded text, as they are in a compres
 """
 
 import codecs
+import contextlib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -17,21 +19,35 @@ _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
 )
 _BESIDE_ASCII = "(?<=[\0-\x7f])[{0}]|[{0}](?=[\0-\x7f])"
-_CHINESE = 5  # these 16 characters are about a fifth of a text
-_TYPICAL = (
-    ("cp1252 or latin-1", "cp1252", _BESIDE_ASCII.format("À-ÖØ-öø-ü’“”–—…«»€"), 1),
-    ("cp1250", "cp1250", _BESIDE_ASCII.format("ąćęłńóśźżčďěňřšťůžáéíýúőűăşţ"), 1),
-    ("cp1251", "cp1251", "[а-яё]{2,}", 1),
-    ("koi8-r", "koi8-r", "[а-яё]{2,}", 1),
-    ("shift_jis", "cp932", "[ぁ-んァ-ヶ]", 1),
-    ("euc_jp", "euc_jp", "[ぁ-んァ-ヶ]", 1),
-    ("euc_kr", "cp949", "[가-힣]", 1),
-    ("gb18030", "gb18030", "[的一是不了在人有我他这中大来上国]", _CHINESE),
-    ("big5", "cp950", "[的一是不了在人有我他這中大來上國]", _CHINESE),
+_KANA, _CYRILLIC = "[ぁ-んァ-ヶ]", "[а-яё]{2,}"
+_COMMON_HANZI = (
+    ("gb2312", range(0xB0, 0xD8), range(0xA1, 0xFF)),
+    ("big5", range(0xA4, 0xC7), (*range(0x40, 0x7F), *range(0xA1, 0xFF))),
 )
-"""Names for users, codecs, and characters that are frequent in text that is in this encoding, with a weight."""
+"""First and second bytes of the more frequent characters, which both standards list first."""
 
-_LEAST_SCORE = 0.4
+
+@functools.cache
+def _typical() -> tuple[tuple[str, str, str, float], ...]:
+    """Returns names for users, codecs, and characters that are frequent in text of this encoding, with a weight."""
+    pairs = ((bytes(pair), codec) for codec, *both in _COMMON_HANZI for pair in itertools.product(*both))
+    hanzi = f"[{''.join(pair.decode(codec, 'ignore') for pair, codec in pairs)}]"
+    return (
+        ("cp1252 or latin-1", "cp1252", _BESIDE_ASCII.format("À-ÖØ-öø-ü’“”–—…«»€"), 1),
+        ("cp1250", "cp1250", _BESIDE_ASCII.format("ąćęłńóśźżčďěňřšťůžáéíýúőűăşţ"), 1),
+        ("cp1251", "cp1251", _CYRILLIC, 1),
+        ("koi8-r", "koi8-r", _CYRILLIC, 1),
+        ("shift_jis", "cp932", _KANA, 2),  # half of a text
+        ("euc_jp", "euc_jp", _KANA, 2),
+        ("euc_kr", "cp949", "[가-힣]", 1),
+        ("gb18030", "gb18030", hanzi, 1),
+        ("big5", "cp950", hanzi, 1),
+    )
+
+
+_MARGIN = 0.1
+"""A later encoding must be so much better: the bytes of Korean are common Chinese characters, too."""
+_LEAST_SCORE = 0.6
 _LEAST_INVALID, _LEAST_KINDS, _LEAST_VALID = 16, 3, 8
 """So many invalid bytes, so many different ones, show that text is not UTF-8; so many valid characters, that it is."""
 _BROKEN = re.compile(rb"(?:\xed[\xb0-\xb3][\x80-\xbf])+")  # surrogates of `_mark_broken`
@@ -48,7 +64,7 @@ def settle_encoding(head: bytes, encoding: str) -> str:
     Raises:
       ValueError: when a byte order mark, or NULs in every second byte, show another encoding.
     """
-    marked = next((name for mark, name in _MARKS if head.startswith(mark)), "")
+    marked = _find_mark(head)
     found = marked or _find_wide(head)
     codec = (marked or "utf-8") if encoding == "auto" else codecs.lookup(encoding).name.removesuffix("-sig")
     if codec in ("utf-16", "utf-32"):  # Python takes the order of the machine where there is no mark
@@ -75,6 +91,17 @@ def check_valid(head: bytes, codec: str) -> None:
         raise ValueError(f"looks like utf-8, but would be read as {codec}; set input.encoding to 'utf-8'")
 
 
+def _find_mark(head: bytes) -> str:
+    """Returns the codec of the byte order mark; "" if there is none, or only bytes like one before text in UTF-8."""
+    mark, name = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), (b"", ""))
+    rest = head[len(mark) :]
+    if rest and b"\0" not in rest and name != "utf-8":
+        with contextlib.suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder("utf-8")().decode(rest)
+            return ""
+    return name
+
+
 def _find_wide(head: bytes) -> str:
     """Returns the encoding of 2 or 4 bytes a character in which so many bytes are NUL; "" if there is none."""
     n = len(head) // 4
@@ -96,15 +123,15 @@ def find_likely(sample: bytes) -> str:
     """Returns the name of the encoding that text which is not UTF-8 is likely to be in; "" if none is likely."""
     if wide := _find_wide(sample):
         return wide
-    best, likely = _LEAST_SCORE, ""
-    for name, codec, typical, weight in _TYPICAL:
+    best, likely = _LEAST_SCORE - _MARGIN, ""
+    for name, codec, typical, weight in _typical():
         try:
             text = codecs.getincrementaldecoder(codec)().decode(sample)
         except UnicodeDecodeError:
             continue
         n_typical = sum(map(len, re.findall(typical, text)))
         score = weight * n_typical / max(1, len(re.findall("[^\0-\x7f]", text)))
-        if score > best:
+        if score > best + _MARGIN:
             best, likely = score, name
     return likely
 

@@ -191,3 +191,11 @@ def test_a_split_id_depends_on_the_encoding_but_not_for_utf_8(tmp_path):
     }
     assert ids["utf-8"] == ids["auto"] == ids["utf-8-sig"]
     assert len({*ids.values()}) == 3
+
+
+def test_bytes_like_a_mark_before_text_in_utf_8_are_none(tmp_path):
+    (tmp_path / "f.txt").write_bytes(b"\xff\xfe broken\nthe mill\n")
+    texts, rejects = read(tmp_path / "f.txt")
+    assert [text for text, _, _ in texts] == ["the mill"]
+    assert len(rejects) == 1
+    assert transcoding.settle_encoding("玫瑰花朵".encode("utf-16"), "auto") == "utf-16-le"
