@@ -15,6 +15,7 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 
@@ -141,29 +142,58 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
     for candidate in candidates:
         directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_ours(directory):
-                # Compiled code is executed: never read it from another user's directory.
-                why.append(f"{directory} belongs to another user, whose compiled code is not run")
+            for made in (candidate, directory):
+                made.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if (strangers := _strangers(directory)) is not None:
+                why.append(strangers)
                 continue
             tempfile.TemporaryFile(dir=directory).close()
         except OSError as error:
             why.append(f"{candidate}: {error.strerror or error}")
-            with contextlib.suppress(OSError):  # this user may not enter the folder above
-                if candidate.is_dir() and _is_ours(candidate) and any(candidate.glob("kernels-*")):
-                    kept.append(directory)
+            if _holds_own_kernels(candidate, directory):
+                kept.append(directory)
             continue
-        return directory
+        return directory.resolve()
     if kept:
-        return kept[0]
+        return kept[0].resolve()
     raise OSError(
         f"no directory for compiled kernels can be used: {'; '.join(why)}. "
-        "Set TOKENMILL_CACHE_DIR to a directory that can be written"
+        "Set TOKENMILL_CACHE_DIR to a directory that you can write, and no other user"
     )
 
 
-def _is_ours(directory: Path) -> bool:
-    return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
+def _strangers(directory: Path) -> str | None:
+    """Returns which part of a path lets another user put code into a directory of ours; None if none does.
+
+    Compiled code is executed. So the directory and all in it must be ours, and no directory above it may be one in
+    which somebody else can rename or replace what is ours; a sticky one, such as `/tmp`, is not.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    found = directory.resolve()
+    for path in (found, *found.parents):
+        status = path.lstat()
+        if status.st_uid != os.getuid() and (path == found or status.st_uid != 0):
+            return f"{path} belongs to another user, whose compiled code is not run"
+        if status.st_mode & 0o022 and (path == found or not status.st_mode & stat.S_ISVTX):
+            return f"other users may write to {path}, and their compiled code is not run"
+    is_closed = not found.lstat().st_mode & 0o011  # then the modes of the files in it do not matter
+    with os.scandir(found) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another process has just finished it
+                status = entry.stat(follow_symlinks=False)
+                if not machine_code.is_own_file(status) or (status.st_mode & 0o022 and not is_closed):
+                    return f"{entry.path} is not a file that only this user can write, and is not run"
+    return None
+
+
+def _holds_own_kernels(candidate: Path, directory: Path) -> bool:
+    """Returns whether a place that cannot be written has kernels that may be run."""
+    try:
+        folders = [directory] if directory.is_dir() else list(candidate.glob("kernels-*"))[:1]
+        return any(_strangers(folder) is None for folder in folders)
+    except OSError:
+        return False
 
 
 def is_cold(path: Path) -> bool:

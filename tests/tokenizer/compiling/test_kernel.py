@@ -5,6 +5,7 @@ import ast
 import concurrent.futures
 import ctypes
 import functools
+import json
 import os
 import pickle
 import re
@@ -514,3 +515,84 @@ def test_a_home_that_cannot_be_used_is_passed_over(tmp_path, home):
     assert (found.returncode, found.stderr) == (0, "")
     assert Path(found.stdout.strip()).parent == place / f"tokenmill-{os.getuid()}"
     assert not (tmp_path / "~").exists()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A cache that holds the kernels of a source file, in a folder of its own."""
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "above" / "cache"))
+    (tmp_path / "kernels.py").write_text("")
+    kernel_files.cache_directory.cache_clear()
+    return kernel_files.cache_directory(tmp_path / "kernels.py")
+
+
+def another_place(place):
+    """Returns the cache of the same file as a new process finds it."""
+    kernel_files.cache_directory.cache_clear()
+    return kernel_files.cache_directory(place.parents[2] / "kernels.py")
+
+
+needs_root = pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can give files away")
+
+
+@needs_root
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_no_folder_on_the_way_to_compiled_code_is_another_users(place, level):
+    owned = [place, *place.parents][level]
+    os.chown(owned, 12345, -1)
+    with pytest.raises(OSError, match=f"{owned} belongs to another user, whose compiled code is not run"):
+        another_place(place)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_no_other_user_may_write_on_the_way_to_compiled_code(place):
+    assert another_place(place) == place
+    for path, mode, is_used in [
+        (place, 0o770, False),
+        (place, 0o1777, False),
+        (place.parent, 0o777, False),
+        (place.parents[1], 0o775, False),
+        (place.parent, 0o1777, True),
+        (place, 0o755, True),
+    ]:
+        before = path.stat().st_mode
+        path.chmod(mode)
+        if is_used:
+            assert another_place(place) == place
+        else:
+            with pytest.raises(OSError, match=f"other users may write to {path}, and their compiled code is not run"):
+                another_place(place)
+        path.chmod(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_what_is_in_the_folder_of_compiled_code_must_be_own_files(place, tmp_path):
+    kernel = place / "kernel-0.kernel"
+    head = {"n_bytes": 0, "entry": "a", "environment": "b", "externals": []}
+    kernel.write_text(json.dumps(head) + "\n")
+    assert another_place(place) == place
+    (tmp_path / "elsewhere").write_bytes(kernel.read_bytes())
+    kernel.unlink()
+    kernel.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="is not a file that only this user can write, and is not run"):
+        another_place(place)
+    assert machine_code.load(kernel, __name__) is None
+    kernel.unlink()
+    os.mkfifo(kernel)
+    assert machine_code.load(kernel, __name__) is None
+    with pytest.raises(OSError, match="is not run"):
+        another_place(place)
+    kernel.unlink()
+    if os.getuid() == 0:
+        kernel.write_text(json.dumps(head) + "\n")
+        os.chown(kernel, 12345, -1)
+        assert machine_code.load(kernel, __name__) is None
+        with pytest.raises(OSError, match="is not run"):
+            another_place(place)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_a_link_on_the_way_is_followed_once(place, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(place.parent)
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "link"))
+    assert another_place(place) == place
