@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import hostile_inputs
@@ -70,27 +70,41 @@ def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
     for number in _WARM_UP:
         run_one(number, folder / "first")
         shutil.rmtree(folder / "first")
+    return in_forks(numbers, folder, run_one, SECONDS)
+
+
+def in_forks(
+    numbers: range, folder: Path, run_one: Callable[[int, Path], str], seconds: float
+) -> Iterator[tuple[int, str, float]]:
+    """Yields, for every input, its number, what `run_one` returns for it or how it ended, and how long that took.
+
+    Args:
+      numbers: the numbers of the inputs.
+      folder: where each has a folder of its own, named by its number.
+      run_one: called in a fork of this process with a number and its folder.
+      seconds: how long an input may take.
+    """
     left = list(numbers)
     while left:
         reader, writer = os.pipe()
         process = os.fork()
         if not process:
             os.close(reader)
-            _work(left, folder, writer)
+            _work(left, folder, writer, run_one)
         os.close(writer)
         while left:
             started = time.monotonic()
-            message = _receive(reader, SECONDS)
-            seconds = time.monotonic() - started
+            message = _receive(reader, seconds)
+            taken = time.monotonic() - started
             if message is None or not message:
                 os.kill(process, signal.SIGKILL)
                 yield (
                     left.pop(0),
-                    f"hang: longer than {SECONDS} s" if message is None else "crash: the process died",
-                    seconds,
+                    f"hang: longer than {seconds} s" if message is None else "crash: the process died",
+                    taken,
                 )
                 break
-            yield left.pop(0), message, seconds
+            yield left.pop(0), message, taken
         os.close(reader)
         os.waitpid(process, 0)
 
@@ -111,7 +125,7 @@ def _receive(reader: int, seconds: float) -> str | None:
     return b"".join(parts).decode(errors="replace")
 
 
-def _work(numbers: list[int], folder: Path, writer: int) -> None:
+def _work(numbers: list[int], folder: Path, writer: int, run_one: Callable[[int, Path], str]) -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))

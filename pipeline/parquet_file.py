@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens Parquet files so that no thread of Arrow outlives the call."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 
@@ -16,3 +19,12 @@ def open_parquet(handle: BinaryIO, **options: Any) -> pq.ParquetFile:
       pa.ArrowException: if it is not Parquet.
     """
     return pq.ParquetFile(handle, pre_buffer=False, **options)
+
+
+@contextlib.contextmanager
+def whole(name: str) -> Iterator[None]:
+    """Turns any exception of Arrow in the block, which reads the file `name`, into a ValueError."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{name}: not a whole Parquet file: {error}") from error

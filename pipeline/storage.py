@@ -11,6 +11,7 @@ import glob
 import importlib
 import io
 import os
+import re
 import shutil
 import stat
 import threading
@@ -35,6 +36,9 @@ _S3_CONNECTIONS = 64
 """More than there are threads that read ahead."""
 
 _s3_lock = threading.Lock()
+
+_NO_NAME = re.compile(r"[\0]" if os.name != "nt" else r'[\0\\:*?"<>|]')
+"""Characters that are in no name; on Windows some of them lead elsewhere."""
 
 _beam_args: tuple[str, ...] | None = None
 """Options that have not been passed to Beam's filesystems yet."""
@@ -88,7 +92,7 @@ def match(pattern: str, problems: list[OSError] | None = None) -> list[FileStat]
             refuse(error)
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}"))
+            found.append(_stat(path, status))
         elif not stat.S_ISDIR(status.st_mode):
             refuse(OSError(f"{path!r} is a pipe, a socket or a device; only files can be read"))
     if problems is None and wrong:
@@ -192,6 +196,25 @@ def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[OSError], None]) 
     except OSError as error:
         refuse(error)
         return False
+
+
+def _stat(path: str, status: os.stat_result) -> FileStat:
+    return FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def find(path: str) -> FileStat | None:
+    """Returns the file at `path`, taken literally; None if there is no regular file.
+
+    Raises:
+      OSError, ValueError: if that cannot be found out.
+    """
+    if is_remote(path):
+        return _described(_file_systems().get_filesystem(path).metadata(path)) if exists(path) else None
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _stat(path, status) if stat.S_ISREG(status.st_mode) else None
 
 
 def open_read(path: str) -> BinaryIO:
@@ -327,7 +350,7 @@ def delete_tree(path: str) -> None:
     """Removes a directory and everything below it; one that is not there is fine."""
     if is_remote(path):
         # The slash says "directory" to Beam's filesystems, which delete a directory with all its contents.
-        directory = join(path, "")
+        directory = path.rstrip("/") + "/"
         file_systems = _file_systems()
         if file_systems.match([directory + "**"])[0].metadata_list:
             file_systems.delete([directory])
@@ -337,10 +360,42 @@ def delete_tree(path: str) -> None:
 
 
 def join(base: str, *parts: str) -> str:
-    """Returns `base` extended by `parts`: `/` after a scheme, the separator of the machine otherwise."""
+    """Returns the path of what lies in the folder `base`; whatever opens, writes or deletes by name calls this.
+
+    The names may come from a ledger that somebody else has written, so nothing leads out of the folder.
+
+    Args:
+      base: a folder, local or remote; it may itself be a link.
+      parts: names, or several names joined by `/`.
+
+    Raises:
+      ValueError: if a name is empty, `.`, `..`, or holds a character that no name has, or if what is there is neither
+        a regular file nor a directory: a link, a pipe, a device.
+    """
+    names = [name for part in parts for name in part.split("/")]
+    for name in names:
+        if name in ("", ".", "..") or _NO_NAME.search(name):
+            raise ValueError(f"{'/'.join(parts)!r} is no path below a folder; {base!r} is not used")
     if is_remote(base):
-        return "/".join([base.rstrip("/"), *parts])
-    return os.path.join(base, *parts)
+        return "/".join([base.rstrip("/"), *names])
+    path = base
+    is_there = True
+    for name in names:
+        path = os.path.join(path, name)
+        is_there = is_there and _is_there(path)
+    return path
+
+
+def _is_there(path: str) -> bool:
+    """Returns whether there is something at a path; raises ValueError unless it is a regular file or a directory."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+        raise ValueError(f"{path!r} is {kind}, which is not followed; put a copy of the file or folder in its place")
+    return True
 
 
 def _match_remote(pattern: str) -> list[FileStat]:
@@ -358,11 +413,15 @@ def _match_remote(pattern: str) -> list[FileStat]:
     for each in sorted(found, key=lambda each: each.path):
         if each.path.endswith("/"):
             continue  # Consoles of object stores leave such an object in an empty folder.
-        n_bytes = int(each.size_in_bytes)
-        changed = each.last_updated_in_seconds
-        version = f"{n_bytes}-{changed!r}" if changed else str(file_systems.checksum(each.path))
-        stats.append(FileStat(each.path, n_bytes, version))
+        stats.append(_described(each))
     return stats
+
+
+def _described(found: Any) -> FileStat:
+    """Returns what Beam's filesystems know about a file."""
+    n_bytes, changed = int(found.size_in_bytes), found.last_updated_in_seconds
+    version = f"{n_bytes}-{changed!r}" if changed else str(_file_systems().checksum(found.path))
+    return FileStat(found.path, n_bytes, version)
 
 
 def _sync_directory(path: str) -> None:

@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.commands.arguments import add_output, add_set, file_path, share
@@ -69,6 +70,15 @@ def find_output(options: argparse.Namespace) -> str:
     return str(options.target)
 
 
+def find_inputs(options: argparse.Namespace) -> Sequence[str]:
+    """Returns `input.paths` of the config that the target is; none of a folder."""
+    if not options.target.endswith((".yaml", ".yml")):
+        return ()
+    from pipeline.config.file import load_config
+
+    return load_config(options.target, options.overrides).input.paths
+
+
 def say_owner(output: str) -> None:
     """Warns that a folder may change while it is read, if another command is working in it."""
     from pipeline.output.ownership import living_owner
@@ -90,9 +100,8 @@ def _verify(options: argparse.Namespace) -> int:
             raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
         output = find_output(options)
         say_owner(output)
-        folders = [output]
         if is_partitioned(output):
-            report, folders = verify_partitions(output), list(folders_of(output))
+            report = verify_partitions(output)
         else:
             report = verify.verify(output)
             replay.verify_replay(output, report)
@@ -101,8 +110,9 @@ def _verify(options: argparse.Namespace) -> int:
             from pipeline.proving.from_input import SAMPLE, verify_deep
 
             again = VerifyReport()
-            for folder in folders:
-                again.merge(verify_deep(folder, SAMPLE if options.share is None else options.share))
+            for folder in folders_of(output):
+                share = SAMPLE if options.share is None else options.share
+                again.merge(verify_deep(folder, share, find_inputs(options)))
             report.problems += again.problems
     seconds = time.monotonic() - started
     if options.json:

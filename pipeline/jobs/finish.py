@@ -22,7 +22,7 @@ from pipeline.books.shard_entry import ShardEntry, read_shard_entry
 from pipeline.config.job import Config
 from pipeline.config.kept_fields import decode_fields
 from pipeline.input.unusable import check_usable
-from pipeline.output import folders
+from pipeline.output import folders, hub_config
 from pipeline.output.ownership import Lease
 from pipeline.output.packing.marks import lay_out
 from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
@@ -98,6 +98,7 @@ def finish_output(
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
         *_write_mds_index(config, info, mds_shards, planned.fields),
+        *hub_config.write(output, config.output.formats),
         *files,
     ]
     described = {
@@ -157,7 +158,7 @@ def finish_partitions(
     for name, (part, its_job, splits, tokenizer, its_files) in parts.items():
         built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
         found[name] = ledger.describe(output, f"{name}/{filenames.MANIFEST}"), built
-    told = partitions.build(job, found, files)
+    told = partitions.build(job, found, [*files, *hub_config.write(output, config.output.formats, [*parts])])
     n_rejected = sum(told["totals"]["rejected"].values())
     RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own

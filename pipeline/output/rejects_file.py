@@ -2,17 +2,18 @@
 """The file of a split's rejects: records that could not be read, or that text steps or the tokenizer gave up on."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas
+from pipeline import schemas, storage
 from pipeline.books.ledger import FileRecord
 from pipeline.output.staging import StagedFile, Staging
 from pipeline.output.writers.parquet import RowGroups
+from pipeline.parquet_file import open_parquet, whole
 from pipeline.splits import Piece
 
 _REJECT_LIMITS = (1 << 16, 64 << 20)
@@ -69,3 +70,16 @@ class RejectsFile:
             self._writer.write_table(group)
         self._writer.close()
         return self._file.finish(rows=self.n_rows)
+
+
+def read(output: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file of rejects in batches, `columns` or all of `schemas.REJECTS`.
+
+    Raises:
+      ValueError: if it is no such file; OSError: if it cannot be opened.
+    """
+    with storage.open_read(storage.join(output, name)) as handle, whole(name):
+        file = open_parquet(handle)
+        if not file.schema_arrow.equals(schemas.REJECTS):
+            raise ValueError(f"{name}: columns are not {schemas.REJECTS.names}")
+        yield from file.iter_batches(1024, columns=columns, use_threads=False)

@@ -16,6 +16,7 @@ from pipeline.books import ledger, manifest, quantities
 from pipeline.books.ledger import LedgerEntry
 from pipeline.config.job import Config
 from pipeline.output.writers import formats
+from pipeline.proving.inputs import check_unchanged
 from pipeline.proving.reference import Comparison
 from pipeline.proving.report import VerifyReport
 from pipeline.splits import Split
@@ -29,7 +30,7 @@ LEAST_SPLITS = 3
 """At least this many splits are tokenized again, or all if there are fewer."""
 
 
-def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
+def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -> VerifyReport:
     """Tokenizes a sample of the splits again, from the input files that the ledger names.
 
     It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
@@ -44,6 +45,7 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     Args:
       output: a finished output folder that `verify` proves.
       share: the share of splits to take, from 0 to 1; at least `LEAST_SPLITS` are taken.
+      named: `input.paths` of the job's config, if it is known; `inputs` says which files are read without it.
 
     Raises:
       OSError: if the folder cannot be read at all.
@@ -69,7 +71,7 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
         if entry is None:
             report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
         else:
-            report.problems += _do_again(output, entry, config, tokenizer, len(ids), comparison)
+            report.problems += _do_again(output, entry, config, tokenizer, len(ids), named, comparison)
             if comparison is not None:
                 comparison.compare(f"split {split_id}")
             report.n_files += 1
@@ -102,25 +104,28 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
     sections = copy.deepcopy(found["config"])
-    sections["input"]["paths"] = [output]
-    sections["output"]["path"] = output
+    for name, path in (("input", {"paths": [output]}), ("output", {"path": output})):
+        sections[name] = {**sections.get(name, {}), **path}
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     return Config.model_validate(sections), tokenizer
 
 
 def _do_again(
-    output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int, comparison: Comparison | None
+    output: str,
+    entry: LedgerEntry,
+    config: Config,
+    tokenizer: Tokenizer,
+    n_splits: int,
+    named: Sequence[str],
+    comparison: Comparison | None,
 ) -> list[str]:
     where = f"split {entry.split_id}"
     split = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
     for piece in entry.pieces:
         try:
-            versions = [file.version for file in storage.match(piece.path)]
-        except OSError as error:
+            check_unchanged(piece, output, named)
+        except (OSError, ValueError) as error:
             return [f"{where}: {error}"]
-        if versions != [piece.version]:
-            state = "has changed since" if versions else "is not there any more"
-            return [f"{where}: {piece.path!r} {state}; it cannot be read again"]
     with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
         elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
         try:

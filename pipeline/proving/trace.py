@@ -24,6 +24,7 @@ from pipeline.output.writers import formats
 from pipeline.output.writers.json_texts import spell_nanoseconds
 from pipeline.parquet_file import open_parquet
 from pipeline.proving.from_input import config_of
+from pipeline.proving.inputs import check_unchanged
 from pipeline.splits import Piece, Split
 from tokenizer import Encoding, Tokenizer
 
@@ -145,6 +146,10 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
     """Returns what is known about one document, from `table`, which is its row in the table of documents."""
     (batch,) = table.combine_chunks().to_batches()
     (row,) = spell_nanoseconds(batch).to_pylist()
+    if not 0 <= row["input_file"] < len(found["inputs"]):
+        raise ValueError(
+            f"document {row['doc_id']!r} comes from none of the {len(found['inputs'])} files of the manifest"
+        )
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
     source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
     source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}
@@ -154,7 +159,7 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
         return {**described, "why_no_text": "the ledger does not say where its file is"}
     source["path"] = piece.path
     try:
-        text = _read_again(piece, config.input, row["input_offset"], row["input_bytes"], row["doc_id"])
+        text = _read_again(output, piece, config.input, row["input_offset"], row["input_bytes"], row["doc_id"])
     except (OSError, ValueError) as error:
         return {**described, "why_no_text": str(error)}
     source["text_offset"] = _text_offset(piece, row["input_offset"], row["input_bytes"], text)
@@ -168,16 +173,14 @@ def _pieces(output: str, found: Mapping[str, Any]) -> Iterator[Piece]:
             yield from entry.pieces
 
 
-def _read_again(piece: Piece, config: InputConfig, offset: int, n_bytes: int, doc_id: str) -> str:
+def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_bytes: int, doc_id: str) -> str:
     """Returns the text of a document, read from its file.
 
     Raises:
       ValueError: if the file is gone or has changed, or holds another document at that place.
       OSError: if it cannot be read.
     """
-    versions = [file.version for file in storage.match(piece.path)]
-    if versions != [piece.version]:
-        raise ValueError(f"{piece.path!r} {'has changed since' if versions else 'is not there any more'}")
+    check_unchanged(piece, output)
     if piece.format == "parquet":
         group = _row_group(piece.path, offset)
         piece = dataclasses.replace(piece, start=group, stop=group + 1)

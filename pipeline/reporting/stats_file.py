@@ -5,18 +5,21 @@
 `FORMAT_VERSION`.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from pipeline import filenames
+from pipeline.books import json_files
+from pipeline.books.json_files import Count
 
 FORMAT_VERSION = 3
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-Count = int
 Ratio = float | None
 Share = float | None
 """From 0 to 1."""
@@ -143,7 +146,7 @@ class Unknown(_Part):
     words_not_listed: Count
     """Occurrences of words that were not kept because there were too many; the distinct words do not include them."""
     distinct_characters: Count
-    characters_to_add: dict[str, Count]
+    characters_to_add: dict[Literal["50%", "90%", "95%", "99%", "100%"], Count] = Field(min_length=5)
     """How many characters, the most frequent first, would have to be added to the vocabulary so that this share of the
     unknown ones becomes known: 50%, 90%, 95%, 99%, 100%."""
     distinct_words: Count
@@ -176,7 +179,7 @@ class Lengths(_Part):
     min: int | None
     max: int | None
     mean: Ratio
-    percentiles: dict[str, int | None]
+    percentiles: dict[Annotated[str, Field(pattern="^p[0-9]{1,3}$")], Count | None]
     """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens; above, the power of two below."""
     histogram: list[Bin]
 
@@ -365,3 +368,23 @@ class StatsFile(_Part):
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of stats.json."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StatsFile.model_json_schema(by_alias=True)}
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns the contents of stats.json of a folder.
+
+    Raises:
+      ValueError: if they are of another format, or not as `stats` makes them; OSError: if they cannot be read.
+    """
+    found: dict[str, Any] = json_files.read(output, filenames.STATS)
+    version = found.get("format_version", 1) if isinstance(found, dict) else None
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{filenames.STATS} in {output!r} is of format {version}, this TokenMill reads {FORMAT_VERSION}: run the "
+            "job again with --overwrite"
+        )
+    json_files.check(found, _SHAPE, f"{filenames.STATS} in {output!r} is not as TokenMill writes it")
+    return found
+
+
+_SHAPE = TypeAdapter(StatsFile)

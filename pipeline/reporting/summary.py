@@ -4,16 +4,18 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pipeline import filenames, storage
-from pipeline.books import manifest, partitions
-from pipeline.books.manifest import read_json
+from pipeline.books import json_files, manifest, partitions
+from pipeline.books.json_files import Count
 from pipeline.config.job import Config
 from pipeline.config.languages import UNKNOWN
 from pipeline.counting import counts
+from pipeline.reporting import stats_file
 from pipeline.running.display import duration, megabytes
 
 
@@ -60,8 +62,21 @@ def _partitions(output: str, seconds: float) -> RenderableType:
 Row = tuple[str, str, str]
 
 
+class _Training(BaseModel):
+    """What is read of `training.json`."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: str
+    vocab_size: Count
+    n_distinct_words: Count
+
+
+_TRAINING = TypeAdapter(_Training)
+
+
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
-    totals, stats = found["totals"], read_json(output, filenames.STATS)
+    totals, stats = found["totals"], stats_file.read(output)
     rejected = totals["rejected"]
     added = stats["added_tokens_in_text"]
     in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
@@ -87,11 +102,11 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
     names = {record["file"] for record in found["files"]}
-    rows = _counted(read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
+    rows = _counted(counts.read_report(output)) if counts.REPORT_NAME in names else []
     for name in sorted(names):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
-            record = read_json(output, name)
+            record = json_files.read(output, name, _TRAINING)
             of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
             rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
     return rows
@@ -187,7 +202,7 @@ def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
     if not found["shards"]:
         if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
             return []
-        totals = read_json(output, counts.REPORT_NAME)["totals"]
+        totals = counts.read_report(output)["totals"]
     if totals["n_documents"]:
         return []
     if not totals["n_records"]:
@@ -204,7 +219,7 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     truncation = config.tokenizer.truncation
     if truncation is None or not found["shards"]:
         return []
-    made = read_json(output, filenames.STATS)["tokens_made"]
+    made = stats_file.read(output)["tokens_made"]
     if (made["share_cut"] or 0) <= truncation.warn_above:
         return []
     return [
