@@ -61,7 +61,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def main(arguments: list[str]) -> int:
     """Runs the folders; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="./run.sh bench hostile-folders", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="./run.sh bench hostile --folders", description=__doc__, allow_abbrev=False)
     parser.add_argument("--n", type=int, default=1000, help="folders (default 1,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first folder (default 0)")
     parser.add_argument("--seconds", type=float, help="stop after this time, however many folders are left")
@@ -458,7 +458,3 @@ def _fit(output: Path, path: Path) -> None:
                 root, record.parent.parent if record.parent.name in ("_ledger", "counts", "vocab") else record.parent
             ):
                 record.write_text(json.dumps(root))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -5,9 +5,10 @@
 `FORMAT_VERSION`.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 from pipeline import filenames
 from pipeline.books import json_files
@@ -18,6 +19,15 @@ FORMAT_VERSION = 3
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+def _has_keys(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(found: dict[str, Any]) -> dict[str, Any]:
+        if {*found} != {*keys}:
+            raise ValueError(f"keys must be {', '.join(keys)}")
+        return found
+
+    return check
 
 
 Ratio = float | None
@@ -146,7 +156,7 @@ class Unknown(_Part):
     words_not_listed: Count
     """Occurrences of words that were not kept because there were too many; the distinct words do not include them."""
     distinct_characters: Count
-    characters_to_add: dict[Literal["50%", "90%", "95%", "99%", "100%"], Count] = Field(min_length=5)
+    characters_to_add: Annotated[dict[str, Count], AfterValidator(_has_keys("50%", "90%", "95%", "99%", "100%"))]
     """How many characters, the most frequent first, would have to be added to the vocabulary so that this share of the
     unknown ones becomes known: 50%, 90%, 95%, 99%, 100%."""
     distinct_words: Count
@@ -179,7 +189,9 @@ class Lengths(_Part):
     min: int | None
     max: int | None
     mean: Ratio
-    percentiles: dict[Annotated[str, Field(pattern="^p[0-9]{1,3}$")], Count | None]
+    percentiles: Annotated[
+        dict[str, Count | None], AfterValidator(_has_keys("p1", "p5", "p25", "p50", "p75", "p90", "p95", "p99"))
+    ]
     """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens; above, the power of two below."""
     histogram: list[Bin]
 
