@@ -51,6 +51,10 @@ def _has(names: frozenset[str]) -> AfterValidator:
 Counts = Annotated[dict[str, Count | dict[str, Count]], AfterValidator(_by_name)]
 
 
+_ABSENT: Any = None
+"""The default of a key that may be absent, but not null."""
+
+
 class _Open(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -65,8 +69,8 @@ class Input(_Closed):
     name: str
     n_bytes: Count
     format: Literal["jsonl", "text", "parquet"]
-    compression: str | None = None
-    sha256: str | None = None
+    compression: str = _ABSENT
+    sha256: str = _ABSENT
     read: Counts
 
 
@@ -76,15 +80,15 @@ class File(_Closed):
     file: FileName
     n_bytes: Count
     sha256: str
-    rows: Count | None = None
-    tokens: Count | None = None
+    rows: Count = _ABSENT
+    tokens: Count = _ABSENT
 
 
 class Written(File):
     """The record of a file of a split, or of a shard that was merged from several."""
 
-    split: Hash | None = None
-    entry: Hash | None = None
+    split: Hash = _ABSENT
+    entry: Hash = _ABSENT
 
 
 class Shard(Written):
@@ -212,6 +216,11 @@ class Manifest(_Open):
             raise ValueError("config.tokenizer.truncation: missing, although totals count windows")
         if self.shards and self.tokenizer is None:
             raise ValueError("tokenizer: missing, although there are shards")
+        of = "split" if self.shuffle is None else "entry"
+        for kind, key in (("shards", of), ("companions", of), ("documents", of), ("rejects", "split")):
+            records = getattr(self, kind)
+            if isinstance(records, list) and any(getattr(record, key) is None for record in records):
+                raise ValueError(f"{kind}: {key!r} is missing in a record")
         if self.shuffle is not None and output.shuffle is None:
             raise ValueError("config.output.shuffle: missing, although documents are shuffled")
         return self

@@ -22,7 +22,7 @@ from pipeline.output.packing import marks
 from pipeline.output.packing.windowed import ExpectedWindows
 from pipeline.output.writers import formats
 from pipeline.output.writers.json_texts import spell_nanoseconds
-from pipeline.parquet_file import open_parquet
+from pipeline.parquet_file import open_parquet, whole
 from pipeline.proving.from_input import config_of
 from pipeline.proving.inputs import check_unchanged
 from pipeline.splits import Piece, Split
@@ -138,6 +138,8 @@ def _segments_of(
     if not config.tokenizer.has_windows:
         return [(row, start, 0, stored.n_tokens)]
     expected = ExpectedWindows(found, table.column("doc_id"), table.column("n_tokens").to_numpy().astype(np.int64))
+    if row >= expected.starts.size:
+        raise ValueError(f"{shard}: row {row} is no window of the {table.num_rows} documents in the table of its shard")
     first, stop = int(expected.starts[row]), int(expected.stops[row])
     return [(int(expected.texts[row]), start + len(expected.marks.before), first, stop - first)]
 
@@ -196,10 +198,13 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
 
 
 def _row_group(path: str, row: int) -> int:
-    with storage.open_read(path) as handle:
+    with storage.open_read(path) as handle, whole(path):
         metadata = open_parquet(handle).metadata
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    return next(group for group, end in enumerate(itertools.accumulate(counts)) if row < end)
+    for group, end in enumerate(itertools.accumulate(counts)):
+        if 0 <= row < end:
+            return group
+    raise ValueError(f"{path!r} has no row {row}")
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
