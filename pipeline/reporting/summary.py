@@ -54,7 +54,7 @@ def _partitions(output: str, seconds: float) -> RenderableType:
     lines = [f"{read}; in {output}, with {filenames.PARTITIONS}"]
     done = Text(f"{found['job']}: done", style="bold green")
     for part in found["partitions"]:
-        for step, _, grown in _resized(read_json(storage.join(output, part["folder"]), filenames.STATS)):
+        for step, _, grown in _resized(stats_file.read(storage.join(output, part["folder"]))):
             lines.append(f"{part['folder']}: {step}: {grown}")
     return Group(done, table, *lines)
 
