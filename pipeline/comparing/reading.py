@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas, storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.config.input import MIB, InputConfig
 from pipeline.input.reading import read_split
 from pipeline.input.splitting import plan_splits
@@ -73,7 +74,7 @@ class Corpus:
                 if self._budget is not None and self._budget.is_spent(files):
                     break
                 if batch.rejects is not None:
-                    self.rejected.update(batch.rejects.column("reason").to_pylist())
+                    self.rejected.update(count_reasons(batch.rejects))
                 table = batch.documents
                 if self._budget is not None and table.num_rows:
                     kept = self._budget.take(files[table.column("piece").to_numpy()], text_bytes(table))

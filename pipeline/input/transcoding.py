@@ -11,6 +11,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.input.rejects import joined
+
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins as that of utf-16-le does
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -180,3 +186,13 @@ class InvalidText:
             return detail
         data = bytes(ord(each) & 0xFF for each in broken[0].decode("utf-8", "surrogatepass")[:8])
         return f"0x{data.hex()} is not {self._codec}, at byte {broken.start()} of the record in UTF-8"
+
+    def explain_all(
+        self, data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], details: pa.StringArray
+    ) -> pa.StringArray:
+        """Returns the details, string[n], of the records from `starts` to `ends` in `data`, int64[n] each."""
+        if self._codec == "utf-8":
+            likely = self._find_likely()
+            return joined(details, f"; the file looks like {likely}: set input.encoding") if likely else details
+        records = (data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+        return pa.array(map(self.explain, records, details.to_pylist()), pa.string())

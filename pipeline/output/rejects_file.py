@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import schemas, storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.books.ledger import FileRecord
 from pipeline.output.staging import StagedFile, Staging
 from pipeline.output.writers.parquet import RowGroups
@@ -49,11 +50,21 @@ class RejectsFile:
             return
         if self._writer is None:
             self._file = self._staging.create(self._name)
-            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+            self._writer = pq.ParquetWriter(
+                self._file,
+                schemas.REJECTS,
+                compression="zstd",
+                store_schema=False,
+                # Samples differ, and nobody looks for one by its value: a dictionary and statistics only cost time.
+                use_dictionary=["source", "reason", "detail"],
+                write_statistics=False,
+            )
         self.n_rows += rejects.num_rows
         self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
-        self.reasons.update(rejects.column("reason").to_pylist())
-        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
+        self.reasons.update(count_reasons(rejects))
+        sources = rejects.column("source").dictionary_encode()
+        names = pa.array([self._names[path] for path in sources.dictionary.to_pylist()], pa.string())
+        source = names.take(sources.indices)
         rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
         n_string_bytes = sum(
             pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)

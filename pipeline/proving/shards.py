@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas, storage
+from pipeline import storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.books.shard_entry import ShardEntry
 from pipeline.output import rejects_file
@@ -43,15 +45,16 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
     """Compares the reasons and sizes of a split's rejects with its ledger entry."""
     columns = ["reason", "n_bytes"]
     try:
-        batches = list(rejects_file.read(output, record.file, columns))
-        table = pa.Table.from_batches(batches, pa.schema([schemas.REJECTS.field(name) for name in columns]))
-        reasons = {row["values"]: row["counts"] for row in pc.value_counts(table.column("reason")).to_pylist()}
+        reasons: Counter[str] = Counter()
+        n_bytes = 0
+        for batch in rejects_file.read(output, record.file, columns):
+            reasons.update(count_reasons(batch))
+            n_bytes += pc.sum(batch.column("n_bytes")).as_py() or 0
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
     if reasons != dict(entry.rejected):
-        report.problems.append(f"{record.file}: holds {reasons}, the ledger records {dict(entry.rejected)}")
-    n_bytes = pc.sum(table.column("n_bytes")).as_py() or 0
+        report.problems.append(f"{record.file}: holds {dict(reasons)}, the ledger records {dict(entry.rejected)}")
     if n_bytes != entry.n_rejected_bytes:
         difference = f"records of {n_bytes} bytes, but the ledger says {entry.n_rejected_bytes}"
         report.problems.append(f"{record.file}: {difference}")
