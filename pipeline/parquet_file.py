@@ -3,14 +3,14 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def open_parquet(handle: BinaryIO, **options: Any) -> pq.ParquetFile:
-    """Opens a Parquet file through a Python handle.
+def open_parquet(handle: Any, **options: Any) -> pq.ParquetFile:
+    """Opens a Parquet file through a Python handle, a seekable file for reading or what has its methods.
 
     Arrow would otherwise read ahead on threads of its own (as `pq.read_table` always does). Such a thread may still
     hold the handle when the interpreter ends, and then the process aborts instead of exiting.
