@@ -308,8 +308,18 @@ def write_atomic(path: str, data: bytes | Iterable[bytes]) -> None:
 
 
 def exists(path: str) -> bool:
-    """Returns whether there is a file or a directory at `path`."""
-    return bool(_file_systems().exists(path)) if is_remote(path) else os.path.exists(path)
+    """Returns whether there is a file or a directory at `path`.
+
+    Raises:
+      OSError: when that cannot be known, for example because a folder may not be entered.
+    """
+    if is_remote(path):
+        return bool(_file_systems().exists(path))
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def changed_at(path: str) -> float | None:
