@@ -18,6 +18,7 @@ from pipeline import VERSION, storage
 from pipeline.books import json_files
 from pipeline.books.json_files import Count, PartitionName
 from pipeline.books.ledger import to_json
+from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.filenames import JOB
 from pipeline.schemas import SHARD_FORMAT_VERSION
@@ -47,11 +48,9 @@ class Job:
           tokenizer: digest of the tokenizer; None for a job that trains one, where config and input decide it.
           counts: digest of the counts that it trains on; None if it counts words itself.
         """
-        # Limits stop a job or warn, but change no byte of a job that finishes: a job may be resumed with a higher one.
-        # Further formats for the vocabulary change no byte of the other files either.
-        limits = {"max_rejected": True, "max_rejected_fraction": True}
+        # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
-            "input": {"paths": True, **limits},
+            "input": {"paths", *LIMITS},
             "tokenizer": {"file": True, "files": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
             "output": {"path": True, "vocabulary": True, "report": True},
         }

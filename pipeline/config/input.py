@@ -12,6 +12,10 @@ from pipeline.config.output import ONE, SEVERAL
 from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
 
 MIB = 1 << 20
+LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")
+"""Keys that stop a job or warn, but change no byte of a job that finishes: it may be resumed with other values."""
+NO_LIMITS = {"max_rejected": None, "max_rejected_fraction": None, "max_rejected_per_file": 1.0, "on_damage": "warn"}
+"""Values of these keys with which rejects never stop a job."""
 FIELD_TYPES = (
     *("bool", "string", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")),
@@ -99,7 +103,13 @@ class InputConfig(Section):
     max_rejected: Natural | None = None
     """The job stops when more records than this are rejected; null: never. You can raise it and resume the job."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The same limit as a share of the records read; checked from 10,000 records on, and at the end."""
+    """The same limit as a share of the records read, checked from 10,000 records on, and at the end; at the end also as
+    a share of the bytes read."""
+    max_rejected_per_file: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """A file counts as damaged if a larger share than this of its records, or of its bytes, is rejected; 1: never."""
+    on_damage: Literal["fail", "warn"] = "fail"
+    """What happens at the end of the job if files are truncated, corrupt, or lose more than `max_rejected_per_file`:
+    `fail` names them, and you can correct them, or set `warn`, and resume the job; `warn` names them and finishes."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
     sample_seed: Natural = 0

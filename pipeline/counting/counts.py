@@ -24,6 +24,7 @@ from pipeline import filenames, schemas, storage
 from pipeline.books import json_files, ledger
 from pipeline.books.json_files import AnyJson, Count, FileName
 from pipeline.books.ledger import FileRecord
+from pipeline.books.shapes import Counts
 from pipeline.counting.merging import merge_streams
 from pipeline.counting.words import deciding
 from pipeline.output.staging import StagedFile, Staging
@@ -404,6 +405,12 @@ class _Totals(_Shape):
     filtered: dict[str, Count]
 
 
+class _Input(_Shape):
+    name: str
+    n_bytes: Count
+    read: Counts = {}
+
+
 class _Report(_Shape):
     """What readers of `counts.json` rely on; it has more keys."""
 
@@ -415,6 +422,7 @@ class _Report(_Shape):
     pruned: _Pruned
     partitions: list[_File]
     alphabet: _File
+    inputs: list[_Input] = []
 
 
 _REPORT = TypeAdapter(_Report)

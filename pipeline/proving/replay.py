@@ -19,6 +19,7 @@ from pipeline.books.job_record import Job
 from pipeline.books.ledger import LedgerEntry
 from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import runs_of
+from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.filenames import REPLAY
 from pipeline.input.choosing import Wanted
@@ -39,10 +40,7 @@ from tokenizer import Tokenizer
 COMMITTED = "committed"
 """The rule by which a replay leaves out the other documents of a file that it must read completely."""
 
-_MAY_CHANGE = (
-    *("paths", "text_field", "text_fields", "join", "id_field"),
-    *("max_document_bytes", "max_rejected", "max_rejected_fraction"),
-)
+_MAY_CHANGE = ("paths", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
 
 
 def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from pipeline import filenames, storage
 from pipeline.books import json_files, manifest, partitions
 from pipeline.books.json_files import Count
+from pipeline.books.reject_limits import LossyFiles
 from pipeline.config.job import Config
 from pipeline.config.languages import UNKNOWN
 from pipeline.counting import counts
@@ -183,11 +184,29 @@ def warnings(output: str, config: Config) -> list[str]:
         return [
             f"{name}: {line}"
             for name, part in partitions.partition_configs(config).items()
-            if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
-            for line in warnings(part.output.path, part)
+            for line in (
+                warnings(part.output.path, part)
+                if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
+                else _lossy(part.output.path, manifest.read(part.output.path), part)
+            )
         ]
     found = manifest.read(output)
-    return [*_nothing_left(output, found), *_too_much_cut(output, found, config), *_absent_fields(found)]
+    return [
+        *_lossy(output, found, config),
+        *_nothing_left(output, found),
+        *_too_much_cut(output, found, config),
+        *_absent_fields(found),
+    ]
+
+
+def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+    if found["shards"]:
+        inputs = found["inputs"] if found["totals"]["rejected"] else ()
+    elif counts.REPORT_NAME in {record["file"] for record in found["files"]}:
+        inputs = counts.read_report(output).get("inputs", ())
+    else:
+        return []
+    return LossyFiles(config.input, inputs).warnings()
 
 
 def _absent_fields(found: Mapping[str, Any]) -> list[str]:

@@ -73,6 +73,8 @@ EXAMPLES = {
     "input.max_document_bytes": "input: {max_document_bytes: 1048576}",
     "input.max_rejected": "input: {max_rejected: 1000}",
     "input.max_rejected_fraction": "input: {max_rejected_fraction: 0.01}",
+    "input.max_rejected_per_file": "input: {max_rejected_per_file: 0.2}",
+    "input.on_damage": "input: {on_damage: warn}",
     "input.sample": "input: {sample: 0.1}",
     "input.sample_seed": "input: {sample: 0.1, sample_seed: 7}",
     "counts.by": "counts: {by: [source]}",

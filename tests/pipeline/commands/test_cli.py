@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 def write_config(tiny_corpus, tiny_vocab_file, tmp_path):
     def write(**sections):
         config = {
-            "input": {"paths": [str(tiny_corpus / "*.jsonl")], "split_bytes": 100},
+            "input": {"paths": [str(tiny_corpus / "*.jsonl")], "split_bytes": 100, "on_damage": "warn"},
             "tokenizer": {"file": str(tiny_vocab_file), "oov": "contain"},
             "output": {"path": str(tmp_path / "out")},
         }

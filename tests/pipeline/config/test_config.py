@@ -164,7 +164,8 @@ def test_every_mistake_is_reported_at_once(write):
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
     keys = "paths, format, compression, encoding, document, text_field, id_field, text_fields, join, keep_fields, "
-    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, sample, sample_seed"
+    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, on_damage, "
+    keys += "sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",

@@ -37,7 +37,7 @@ def folder(request, tmp_path, tiny_vocab_file):
         (tmp_path / f"{i}.jsonl").write_text("\n".join([*lines, "not json"]))
     config = Config.model_validate(
         {
-            "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100},
+            "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100, "on_damage": "warn"},
             "tokenizer": {"file": str(tiny_vocab_file)},
             "output": {"path": str(tmp_path / "out"), **request.param},
         }
