@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from tokenizer import Tokenizer, reference_encoding
-from tokenizer.models import Unigram, WordPiece
 
 N_DOCUMENTS = 200
 """How many documents are compared, about: a share of them in every split that is tokenized again."""
@@ -104,8 +103,8 @@ def _library(tokenizer: Tokenizer) -> tuple[str, Callable[[str], list[int]] | No
     decides then.
     """
     model = tokenizer.model
-    ours_alone = isinstance(model, WordPiece) and model.oov_policy != "word"
-    if ours_alone or (isinstance(model, Unigram) and model.piece_types is not None):
+    # Policies of WordPiece that `tokenizers` lacks, and Unigram by the rules of sentencepiece.
+    if getattr(model, "oov_policy", "word") != "word" or getattr(model, "piece_types", None) is not None:
         return "", None
     try:
         theirs: Any = import_module("tokenizers").Tokenizer.from_str(tokenizer.to_str())
