@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tokenize job over thousands of hostile inputs: none may crash it, hang it or unbalance its books.
 
+With --arrays it gives hostile Arrow arrays to every public function that takes such data, in kernels that check bounds.
+
 An input is either refused before any work, with a ValueError or OSError that says why, or it is tokenized and
 `verify` proves the output. Anything else is a problem, printed with the number that makes the input again. The exit
 code is 1 if there is one.
@@ -19,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import hostile_inputs
+from benchmarks import hostile_arrays, hostile_inputs
 
 SECONDS = 10.0
 """An input that takes longer counts as a hang."""
@@ -42,6 +44,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
     parser.add_argument("--speed", action="store_true", help="only measure how fast lines are read that cannot be used")
+    parser.add_argument("--arrays", action="store_true", help="Arrow arrays for functions instead of files for the job")
     parser.add_argument("--keep", metavar="FOLDER", help="make the first input there, run nothing")
     options = parser.parse_args(arguments)
     if options.keep:
@@ -51,12 +54,18 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as name:
             measure_speed(Path(name))
         return 0
+    make_one = None
+    if options.arrays:
+        os.environ["NUMBA_BOUNDSCHECK"] = "1"
+        make_one = hostile_arrays.run_one
+        hostile_arrays.warm_up()
     started = time.monotonic()
     outcomes: collections.Counter[str] = collections.Counter()
     n_problems = 0
     slowest = (0.0, -1)
+    numbers = range(options.first, options.first + options.n)
     with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as folder:
-        for number, outcome, seconds in run(range(options.first, options.first + options.n), Path(folder)):
+        for number, outcome, seconds in run(numbers, Path(folder), make_one):
             slowest = max(slowest, (seconds, number))
             first_line = outcome.partition("\n")[0]
             is_problem = not first_line.startswith(("proven", "refused"))
@@ -118,15 +127,23 @@ def measure_speed(folder: Path) -> None:
         print(f"{name:24}{speed}  {rejects.n_rows:,} rejects", flush=True)
 
 
-def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
+def run(
+    numbers: range, folder: Path, make_one: Callable[[int, Path], str] | None = None
+) -> Iterator[tuple[int, str, float]]:
     """Yields, for every input, its number, the result ("proven: kind", "refused: kind" or a problem), and seconds.
 
     The inputs run in a fork of this process; one that dies or hangs is named, and another fork goes on after it.
+
+    Args:
+      numbers: the numbers of the inputs.
+      folder: an empty folder.
+      make_one: makes and runs an input in a new folder; None: `run_one`.
     """
+    make_one = make_one or run_one
     for number in _WARM_UP:
-        run_one(number, folder / "first")
+        make_one(number, folder / "first")
         shutil.rmtree(folder / "first")
-    return in_forks(numbers, folder, run_one, SECONDS)
+    return in_forks(numbers, folder, make_one, SECONDS)
 
 
 def in_forks(

@@ -19,6 +19,7 @@ from tokenizer.decoding import Decoder
 from tokenizer.encoder import Encoder
 from tokenizer.engines.base import CacheInfo
 from tokenizer.engines.choice import NO_NORMALIZER
+from tokenizer.errors import check_list, check_strings
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
 from tokenizer.parts import OF_FILE, Parts
@@ -94,6 +95,10 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           TokenizerFileError (a ValueError): if it is broken or not supported.
         """
+        if not isinstance(json, str):
+            raise TypeError(
+                f"json must be the text of a tokenizer.json, got {type(json).__name__}; from_buffer takes bytes"
+            )
         return cls.from_buffer(json.encode("utf-8", "surrogatepass"))
 
     @classmethod
@@ -138,6 +143,8 @@ class Tokenizer(Encoder, Decoder):
 
         Source: HF tokenizers `BertWordPieceTokenizer`.
         """
+        if not isinstance(vocab, Mapping):
+            check_strings("vocab", vocab)
         normalizer = BertNormalizer(clean_text, handle_chinese_chars, strip_accents, lowercase)
         return cls.from_parts(bert_parts(vocab, normalizer, oov), cache_bytes=cache_bytes)
 
@@ -180,6 +187,7 @@ class Tokenizer(Encoder, Decoder):
 
     def with_special_tokens(self, contents: Sequence[str]) -> "Tokenizer":
         """Returns this tokenizer with special tokens added; new ones get the next free ids, in order."""
+        check_list("contents", contents)
         added = {token.content for token in self.added_tokens}
         if added.issuperset(contents):
             return self
@@ -269,6 +277,7 @@ class Tokenizer(Encoder, Decoder):
         user_defined_symbols: Sequence[str] = (),
     ) -> "Tokenizer":
         """Makes a normalizer and a pre-tokenizer by name, without a model; see `compositions` for the names."""
+        check_strings("user_defined_symbols", user_defined_symbols)
         return cls(
             model=None,
             normalizer=named_normalizer(normalizer, lowercase, strip_accents, user_defined_symbols),
@@ -286,6 +295,8 @@ class Tokenizer(Encoder, Decoder):
           special_tokens: entries of its vocabulary that become special tokens.
           user_defined_symbols: entries that are never split in text.
         """
+        check_strings("special_tokens", special_tokens)
+        check_strings("user_defined_symbols", user_defined_symbols)
         parts = parts_for(model, self.normalizer, self.pre_tokenizer, special_tokens, user_defined_symbols)
         parts = dataclasses.replace(parts, truncation=self.truncation, padding=self.padding)
         return Tokenizer.from_parts(parts, special=self.special, cache_bytes=self._cache_bytes)
@@ -308,6 +319,7 @@ class Tokenizer(Encoder, Decoder):
           TypeError: if the iterator yields anything but str. ValueError: what `trainer.train` raises; or, before any
           work, if the post-processor needs a token that neither the trainer nor this tokenizer has.
         """
+        check_list("iterator", iterator)
         return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
 
     def train(
@@ -320,6 +332,8 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           OSError: if a file cannot be read. ValueError: if one is not UTF-8, or what `trainer.train` raises.
         """
+        if not isinstance(files, str):
+            check_list("files", files)
         return self._become_trained(count_texts(self.new_word_counter(), read_lines(files)), trainer)
 
     def _become_trained(self, counts: pa.Table, trainer: "Trainer[Any]") -> "Tokenizer":

@@ -17,6 +17,7 @@ from pipeline.config.input import MIB, InputConfig
 from pipeline.input.reading import read_split
 from pipeline.input.splitting import plan_splits
 from pipeline.splits import Split
+from tokenizer import unchecked_text_rows
 from tokenizer.languages import UNKNOWN, identify, main_scripts
 
 _SPLIT_BYTES = 4 * MIB
@@ -86,7 +87,7 @@ class Corpus:
 
     def _groups(self, table: pa.RecordBatch, split: Split) -> dict[str, pa.DictionaryArray]:
         names = pa.array([piece.name for piece in split.pieces], pa.string())
-        text = table.column("text")
+        text = unchecked_text_rows(table.column("text"))
         if self.lang_field is None:
             language = identify(text).codes
         else:

@@ -46,7 +46,7 @@ from pipeline.input.reading import read_split
 from pipeline.output.staging import Staging
 from pipeline.running.progress import OnBatch
 from pipeline.splits import Split
-from tokenizer import ScannedTexts, Tokenizer, WordCounter
+from tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
 
 if TYPE_CHECKING:
     from tokenizer.text import TextTokenizer
@@ -262,7 +262,8 @@ class _Counters:
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> list[tuple[Group, ScannedTexts]]:
         """Does the part of `update` that may fail, without changing any count."""
-        return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
+        groups = _by_group(texts, numbers, grouping.labels)
+        return [(group, self._scanner.scan(unchecked_text_rows(of))) for group, of in groups]
 
     def empty(self) -> None:
         """Writes the counts and starts again at zero."""

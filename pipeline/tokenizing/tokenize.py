@@ -44,7 +44,7 @@ from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.sample import Sample
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.texts import TextCounts
-from tokenizer import Padding, Tokenizer, Truncation
+from tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
 
 _PADDED_IDS = 4 << 20
 """At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""
@@ -318,11 +318,11 @@ class Attempt:
         """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
         if self._text is None:
-            return text, self._tokenizer.encode_bare(text, self._tally), None, documents
+            return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
         rows = self._text.encode_prepared(prepared, self._tally)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
-        sources = self._text.sources(text, prepared)
+        sources = self._text.sources(prepared)
         text = prepared.documents()
         if prepared.rejected.any():
             self._reject(documents.filter(pa.array(prepared.rejected)), given_up.REASON)
@@ -333,7 +333,7 @@ class Attempt:
 
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
         if self._text is None:
-            self._tokenizer.encode_bare(documents.column("text"))
+            self._tokenizer.encode_bare(unchecked_text_rows(documents.column("text")))
         else:
             self._text.encode_prepared(languages.prepare(self._text, documents))
 

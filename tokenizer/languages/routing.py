@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from tokenizer import edit_kernels
 from tokenizer.core import Tokenizer
+from tokenizer.errors import check_list
 from tokenizer.languages.identifying import Languages, identify, language_codes
 from tokenizer.languages.rules import DEFAULT
-from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.ragged import Errors, Ragged, read_only, text_column, text_rows
 from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
 from tokenizer.text.base import Edges, StepReport
 from tokenizer.text.chain import ChainResult
@@ -82,8 +83,11 @@ class LanguageTextTokenizer(TextTokenizer):
           texts: the column.
           languages: the languages of its rows, if they are known already.
         """
-        known = languages or identify(texts, self.threshold)
-        return self.prepare_rows(text_rows(texts), lambda *parts: self._route(known, *parts))
+        rows = text_rows(texts)
+        known = languages or identify(rows, self.threshold)
+        if len(known.codes) != rows.n_rows:
+            raise ValueError(f"languages must have one entry for each of {rows.n_rows} texts, got {len(known.codes)}")
+        return self.prepare_rows(rows, lambda *parts: self._route(known, *parts))
 
     def chain_for(self, text: str) -> TextChain:
         """Returns the steps of one text."""
@@ -138,6 +142,7 @@ def _by_language(
 
 
 def _steps(entries: Steps) -> list[TextStep]:
+    check_list("the steps of a language", entries)
     return [step for entry in entries for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))]
 
 
@@ -189,24 +194,22 @@ class LanguageTokenizers:
             name: t if isinstance(t, TextTokenizer) else TextTokenizer(t) for name, t in tokenizers.items()
         }
 
-    def encode_arrow(self, texts: Any, add_special_tokens: bool = False) -> RoutedText:
-        """Encodes a text column, each row by the tokenizer of its language.
+    def encode_arrow(self, texts: Any, add_special_tokens: bool = False, *, errors: Errors = "strict") -> RoutedText:
+        """Encodes a text column, each row by the tokenizer of its language; see `Tokenizer.encode_arrow`.
 
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError, ValueError: as `Tokenizer.encode_arrow`.
         """
-        if isinstance(texts, (list, tuple)):
-            texts = pa.array(texts, pa.large_string())
-        if isinstance(texts, pa.ChunkedArray):
-            texts = texts.combine_chunks()
-        languages = identify(texts, self.threshold)
+        rows, nulls = text_column(texts, errors)
+        languages = identify(rows, self.threshold)
         rules = self.router.rules(languages)
         parts, places = [], []
         for number, name in enumerate(self.router.names):
             taken = np.flatnonzero(rules == number)
             if taken.size or not number:
-                parts.append(self.tokenizers[name].encode_arrow(texts.take(pa.array(taken)), add_special_tokens).ids)
+                parts.append(self.tokenizers[name].encode_arrow(_taken(rows, taken), add_special_tokens).ids)
                 places.append(taken)
-        ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+        mask = None if nulls is None else nulls.to_numpy(zero_copy_only=False)
+        ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places)), mask=mask))
         names = pa.DictionaryArray.from_arrays(pa.array(rules.astype(np.int32)), pa.array(self.router.names))
         return RoutedText(ids, names, languages)

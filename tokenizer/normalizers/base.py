@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
-from tokenizer.errors import TextGrowthError
-from tokenizer.ragged import Ragged, read_only, string_array, text_rows
+from tokenizer.errors import TextGrowthError, check_strings
+from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
 
 
 class Normalizer(abc.ABC):
@@ -29,13 +29,16 @@ class Normalizer(abc.ABC):
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text like `normalize_rows`, with alignments as in HF. Slow."""
 
-    def normalize_arrow(self, texts: Any) -> pa.LargeStringArray:
+    def normalize_arrow(self, texts: Any, errors: Errors = "strict") -> pa.LargeStringArray:
         """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input.
 
+        Args:
+          texts, errors: as for `Tokenizer.encode_arrow`.
+
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError: if `texts` is not a text column. ValueError: if it is not valid.
         """
-        rows = text_rows(texts)
+        rows = text_rows(texts, errors)
         normalized = self.normalize_rows(rows)
         values, offsets = normalized
         if normalized is rows:
@@ -44,7 +47,8 @@ class Normalizer(abc.ABC):
 
     def normalize_str(self, text: str) -> str:
         """Normalizes one text."""
-        return str(self.normalize_arrow(pa.array([text], pa.large_string()))[0].as_py())
+        check_strings("text", [text])
+        return str(self.normalize_arrow([text])[0].as_py())
 
 
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:

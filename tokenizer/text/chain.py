@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
+from tokenizer.errors import check_list
+from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_column
 from tokenizer.text.accents import StripAccents
 from tokenizer.text.base import (
     CharacterSet,
@@ -82,8 +83,9 @@ def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep]) -> list[T
     """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options; or steps.
 
     Raises:
-      ValueError: for a wrong entry; the message names it, and what is allowed.
+      TypeError: if it is not a list. ValueError: for a wrong entry; the message names it, and what is allowed.
     """
+    check_list("normalize", entries)
     steps: list[TextStep] = []
     for i, entry in enumerate(entries):
         try:
@@ -158,18 +160,20 @@ class TextChain:
             names.append(f"{step.name}#{n + 1}" if n else step.name)
         return names
 
-    def apply(self, texts: Any) -> tuple[pa.LargeStringArray, list[StepReport]]:
+    def apply(self, texts: Any, errors: Errors = "strict") -> tuple[pa.LargeStringArray, list[StepReport]]:
         """Applies the chain to a text column; returns the new column and the reports. Null for null and for rejected.
 
+        Args:
+          texts, errors: as for `Tokenizer.encode_arrow`.
+
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError: if `texts` is not a text column. ValueError: if it is not valid.
         """
-        rows = text_rows(texts)
+        rows, nulls = text_column(texts, errors)
         result = self.apply_rows(rows)
-        nulls = null_rows(texts)
         if result.rejected.any():
             nulls = pa.array(result.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
-        if result.rows is rows and isinstance(texts, pa.LargeStringArray):
+        if result.rows is rows and isinstance(texts, pa.LargeStringArray) and errors == "strict":
             return texts, result.reports
         values, offsets = result.rows
         first = int(offsets[0])

@@ -103,7 +103,9 @@ class CutText(NamedTuple):
     documents: npt.NDArray[np.int64]
     """int64[n_documents + 1]: document d has the parts `[d]` to `[d + 1] - 1`, at least one."""
     sources: npt.NDArray[np.int64]
-    """int64[n_spans, 2]: start and stop of each span in the values of the documents, in order."""
+    """int64[n_spans, 2]: start and stop of each span in `values`, in order."""
+    values: npt.NDArray[np.uint8]
+    """uint8[n]: the bytes of the documents."""
     rejected: npt.NDArray[np.bool_]
     """bool[n_documents]: those on which an expression took too long; they are one empty part."""
 
@@ -209,7 +211,8 @@ class SpanFinder:
         stops[is_empty] = starts[is_empty]
         values, part_offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
         edit_kernels.gather(rows.values, starts, stops, values, part_offsets)
-        return CutText(Ragged(read_only(values), part_offsets), rules, documents, spans[:, :2], rejected)
+        parts = Ragged(read_only(values), part_offsets)
+        return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)
 
     @staticmethod
     def _find_regex(rows: Ragged, rule: SpanRule, rejected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tokenizer.errors import check_strings
 from tokenizer.models.ids import MAX_ID
 
 MAX_INT = (1 << 63) - 1
@@ -99,12 +100,11 @@ def freeze_strings(trainer: Any, *names: str) -> None:
     """Turns list fields of a frozen dataclass into tuples.
 
     Raises:
-      TypeError: if one is a string, which would become a tuple of characters.
+      TypeError: if one is not a list of strings.
     """
     for name in names:
         value = getattr(trainer, name)
-        if isinstance(value, str):
-            raise TypeError(f"{name} must be a list of strings, got the string {reprlib.repr(value)}")
+        check_strings(name, value)
         object.__setattr__(trainer, name, tuple(value))
 
 
