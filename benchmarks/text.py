@@ -24,9 +24,9 @@ from pipeline.config.job import Config
 from pipeline.input.splitting import plan_splits
 from pipeline.tokenizing.tokenize import tokenize_split
 from tokenizer import Tokenizer
+from tokenizer.normalizers.base import replaced
 from tokenizer.ragged import text_rows
 from tokenizer.text import SpanRule, TextChain
-from tokenizer.text.base import replaced
 from tokenizer.text.spans import SpanFinder
 
 STEPS: list[Any] = [

@@ -17,8 +17,8 @@ import pyarrow as pa
 from tokenizer.core import Tokenizer
 from tokenizer.languages import script_name
 from tokenizer.models.wordpiece import OOV_POLICIES, WordPiece
+from tokenizer.normalizers.base import Edit, replaced
 from tokenizer.text import TextChain, TextStep, TextTokenizer
-from tokenizer.text.base import Edit, replaced
 
 MAX_EXAMPLES = 5
 """The most examples of a group that a report keeps."""

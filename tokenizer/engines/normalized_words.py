@@ -392,7 +392,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
         images = np.where((first == last) & (n_bytes == np.diff(rows.offsets)), first, 0)
         cuts &= images > 0
         if isinstance(step, _FORMS):
-            cuts &= step.form.kinds[images] == INERT
+            cuts &= step.tables.kinds[images] == INERT
     separates &= white[images] if splits else images == ord(" ")
     cuts &= ~separates & ~white[images] & (images != ord(SPACE))
     classes = np.zeros(N_CODE_POINTS, np.uint8)

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from tokenizer import edit_kernels
 from tokenizer.languages import score_kernels
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges, join_rows
+from tokenizer.text.base import join_rows
 from tokenizer.text.characters import Lowercase
-from tokenizer.text.forms import NormalForm
 
 _PIECES = 1 << 12
 """The most pieces to score at a time: each has 142 scores."""
@@ -76,14 +77,14 @@ def as_seen(rows: Ragged) -> Ragged:
     if capitals.size:
         lower = Lowercase(final_sigma=True)
         taken = take_rows(rows, capitals)
-        small = lower.apply_rows(taken, Edges.of_whole(taken.n_rows)).rows
+        small = lower.apply_rows(taken, Edges.of(taken.n_rows)).rows
         if small is not taken:
             new = {
                 int(row): small.values[small.offsets[i] : small.offsets[i + 1]].tobytes()
                 for i, row in enumerate(capitals)
             }
             rows = join_rows(rows, new)
-    return NormalForm("NFC").apply_rows(rows, Edges.of_whole(rows.n_rows)).rows
+    return NormalForm("NFC").apply_rows(rows, Edges.of(rows.n_rows)).rows
 
 
 def take_rows(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:

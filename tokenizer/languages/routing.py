@@ -13,9 +13,10 @@ from tokenizer import edit_kernels
 from tokenizer.core import Tokenizer
 from tokenizer.languages.identifying import Languages, identify, language_codes
 from tokenizer.languages.rules import DEFAULT, RULES
+from tokenizer.normalizers.base import Edges
 from tokenizer.ragged import Ragged, read_only, text_rows
 from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
-from tokenizer.text.base import Edges, StepReport
+from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult
 
 Steps = Sequence[str | Mapping[str, Any] | TextStep]
@@ -95,7 +96,7 @@ class LanguageTextTokenizer(TextTokenizer):
         edges: Edges | None = None,
         documents: npt.NDArray[np.int64] | None = None,
     ) -> ChainResult:
-        edges = edges or Edges.of_whole(rows.n_rows)
+        edges = edges or Edges.of(rows.n_rows)
         if documents is None:
             documents = np.arange(rows.n_rows + 1)
         n_parts = np.diff(documents)

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Normalizer`, the interface: columns of text in compiled code, and single texts with alignments in plain Python."""
+"""The interfaces of all that changes text: columns in compiled code, and one text as a list of edits, with offsets.
+
+`Normalizer` is what a tokenizer needs. `TextStep` is a normalizer that describes its changes as edits, and so can
+report them. Most are steps; those that are not have no counts, or are made of other normalizers.
+"""
 
 import abc
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +16,49 @@ import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
 from tokenizer.ragged import Ragged, read_only, string_array, text_rows
+
+
+class Edit(NamedTuple):
+    """A replacement in one text: `text[start:stop]` becomes `new`. An insertion has `start == stop`."""
+
+    start: int
+    stop: int
+    new: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedWords:
+    """Different words that a step has made the same."""
+
+    word: str
+    """The word that they became."""
+    sources: Mapping[str, int]
+    """The words before, and how often each occurred."""
+
+
+class Edges(NamedTuple):
+    """Where documents begin and end, when rows are parts of documents."""
+
+    begins: npt.NDArray[np.bool_]
+    """bool[n_rows]: whether the row begins where its document begins."""
+    ends: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, n_rows: int, begins: bool = True, ends: bool = True) -> Self:
+        """Returns the same edges for all rows; without arguments, those of rows that are documents."""
+        return cls(np.full(n_rows, begins), np.full(n_rows, ends))
+
+
+class Applied(NamedTuple):
+    """The result of a step on rows."""
+
+    rows: Ragged
+    """The new rows; the same object as the input if nothing changed."""
+    n_chars_changed: int
+    rejected: tuple[int, ...] = ()
+    """Rows that the step gave up on; they are empty now."""
+    merged: tuple[MergedWords, ...] = ()
+    n_merged_not_listed: int = 0
 
 
 class Normalizer(abc.ABC):
@@ -44,6 +93,109 @@ class Normalizer(abc.ABC):
     def normalize_str(self, text: str) -> str:
         """Normalizes one text."""
         return str(self.normalize_arrow(pa.array([text], pa.large_string()))[0].as_py())
+
+
+class TextStep(Normalizer):
+    """A normalizer that tells its changes. Steps are frozen dataclasses; their fields are the options in a config."""
+
+    name: str
+    """Its name in a config and in reports."""
+
+    @abc.abstractmethod
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns the edits of one text.
+
+        Edits are in order and do not overlap. An edit that would replace a text by itself is left out.
+
+        Args:
+          text: a document, or a part of one.
+          begins, ends: whether the text begins where its document begins, and ends where that ends.
+        """
+
+    @abc.abstractmethod
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows of valid UTF-8, values uint8[n]."""
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Applies the step to rows that are documents; see `Normalizer`."""
+        return self.apply_rows(rows, Edges.of(rows.n_rows)).rows
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Applies the edits of one text; see `Normalizer`."""
+        return aligned(text, self.edits(text.text))
+
+    def active(self) -> npt.NDArray[np.bool_] | None:
+        """Returns characters, bool[0x110000], such that texts with none of them never change; None if not known."""
+        return None
+
+    def to_config(self) -> str | dict[str, Any]:
+        """Returns the step as a config writes it, without options at their defaults."""
+        options = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        }
+        return {self.name: options} if options else self.name
+
+
+def replaced(text: str, edits: list[Edit]) -> str:
+    """Returns a text after edits."""
+    parts: list[str] = []
+    at = 0
+    for start, stop, new in edits:
+        parts += text[at:start], new
+        at = stop
+    return "".join([*parts, text[at:]])
+
+
+def aligned(text: AlignedText, edits: list[Edit]) -> AlignedText:
+    """Returns a text after edits, with alignments.
+
+    The origin of a replacement is all the characters that it replaces; that of an insertion is the character before, or
+    the very start. HF aligns a replacement with one character, so an edit of HF's replaces one and removes others.
+    """
+    starts: list[int] = []
+    stops: list[int] = []
+    at = 0
+    for start, stop, new in edits:
+        first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
+        origin = (text.starts[first], text.stops[last]) if last >= 0 else 2 * (text.starts[0] if text.starts else 0,)
+        starts += text.starts[at:start] + [origin[0]] * len(new)
+        stops += text.stops[at:start] + [origin[1]] * len(new)
+        at = stop
+    return AlignedText(replaced(text.text, edits), starts + text.starts[at:], stops + text.stops[at:])
+
+
+def n_changed(edits: list[Edit]) -> int:
+    """Returns how many characters edits replace or remove, and insert without replacing any."""
+    return sum(stop - start or len(new) for start, stop, new in edits)
+
+
+def edits_of_characters(text: str, new: Callable[[str], str]) -> list[Edit]:
+    """Returns the edits that make `new(c)` of every character c."""
+    return [Edit(i, i + 1, n) for i, c in enumerate(text) if (n := new(c)) != c]
+
+
+Change = tuple[str, int]
+"""A character of the new text, and: 1 if it is inserted; 0 if it replaces one character; -n if it replaces a character
+and the n after it, and has the origin of the first.
+
+Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::transform`.
+"""
+
+
+def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
+    """Returns the edits of a new text that is given character by character."""
+    edits: list[Edit] = []
+    at = 0
+    for char, change in changes:
+        if change > 0:
+            edits.append(Edit(at, at, char))
+            continue
+        edits += [Edit(at, at + 1, char)] if text[at] != char else []
+        edits += [Edit(at + 1, at + 1 - change, "")] if change else []
+        at += 1 - change
+    return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
 
 
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:

@@ -9,8 +9,7 @@ import numpy as np
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.alignment import Change, transform
-from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.base import Change, Normalizer, aligned, edits_of_changes, rows_of, unless_same
 from tokenizer.normalizers.kernels import precompiled as kernels
 from tokenizer.ragged import Ragged
 
@@ -63,7 +62,7 @@ class Precompiled(Normalizer):
                 if n_added < 0 and changes:
                     # A removed character is merged into the one before; at the very beginning HF drops it.
                     changes[-1] = (changes[-1][0], changes[-1][1] + n_added)
-        return transform(text, changes) if changed else text
+        return aligned(text, edits_of_changes(text.text, changes)) if changed else text
 
     def _text_of(self, part: str) -> str | None:
         """Returns the text of the shortest prefix in the trie, None if there is none."""

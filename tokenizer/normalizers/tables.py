@@ -2,8 +2,8 @@
 """The tables of code points for the normalizers' kernels. They are made once, read-only and shared."""
 
 import functools
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,12 @@ from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
 from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
+UNICODE_VERSION, HF_UNICODE_VERSION = data.TEXT_VERSION, data.UNICODE_VERSIONS["decompositions"]
+"""The versions of Unicode that there are normal forms of: that of the text steps, and that of HF tokenizers.
+
+Unicode never changes the normal forms of a character, so the newer tables add characters to the older ones, and those
+of Python's `unicodedata`, of a version between, say the same of all characters that it knows.
+"""
 _EACH_BYTE = 0x0101010101010101
 SPARE_BYTES = 8
 """Kernels write eight bytes at a time, so their output needs this much room beyond its end."""
@@ -155,63 +161,54 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     )  # fmt: skip
 
 
-@functools.cache
-def compatibility() -> dict[int, str]:
-    """Returns the full decompositions of NFKD, except for Hangul."""
-    return unicode_tables.decompositions() | data.texts("normalization/compatibility")
+def _with_newer(old: dict[Any, str], newer: Callable[[str], dict[Any, str]], name: str, unicode: str) -> dict[Any, str]:
+    return old if unicode == HF_UNICODE_VERSION else old | newer(f"text/{name}")
 
 
 @functools.cache
-def compositions() -> dict[tuple[str, str], str]:
+def decompositions(unicode: str = HF_UNICODE_VERSION, compatible: bool = False) -> dict[int, str]:
+    """Returns the full decompositions, except for Hangul: those of NFKD if `compatible`, else those of NFD."""
+    canonical = _with_newer(unicode_tables.decompositions(), data.texts, "canonical", unicode)
+    if not compatible:
+        return canonical
+    return _with_newer(canonical | data.texts("normalization/compatibility"), data.texts, "compatibility", unicode)
+
+
+@functools.cache
+def compositions(unicode: str = HF_UNICODE_VERSION) -> dict[tuple[str, str], str]:
     """Returns pair of characters -> the character that they compose into, except for Hangul."""
-    return data.compositions("normalization/compositions")
+    return _with_newer(data.compositions("normalization/compositions"), data.compositions, "compositions", unicode)
 
 
-def decompose(char: str, compatible: bool) -> str:
-    """Returns the full decomposition of one character."""
-    found = compatibility().get(ord(char)) if compatible else None
-    return unicode_tables.decompose(ord(char)) if found is None else found
+@functools.cache
+def combining(unicode: str = HF_UNICODE_VERSION) -> npt.NDArray[np.uint8]:
+    """Returns the canonical combining classes, uint8[0x110000]."""
+    if unicode == HF_UNICODE_VERSION:
+        return unicode_tables.combining_classes()
+    # No character has a class in both tables.
+    return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
 
 
-@functools.lru_cache(maxsize=4)
-def normal_form(compatible: bool, composes: bool) -> NormalForm:
-    """Lowers a normal form of the Unicode version of HF tokenizers."""
-    canonical = unicode_tables.decompositions()
-    mapping = compatibility() if compatible else canonical
-    return lower_normal_form(mapping, canonical, unicode_tables.combining_classes(), compositions(), composes)
-
-
-def lower_normal_form(
-    mapping: Mapping[int, str],
-    canonical: Mapping[int, str],
-    combining: npt.NDArray[np.uint8],
-    composed: Mapping[tuple[str, str], str],
-    composes: bool,
-) -> NormalForm:
-    """Lowers a normal form of some version of Unicode; no argument includes Hangul.
-
-    Args:
-      mapping: the full decompositions of the form.
-      canonical: the full canonical decompositions.
-      combining: uint8[0x110000], canonical combining classes.
-      composed: pair of characters -> the character that they compose into.
-      composes: whether the form composes.
-    """
+@functools.cache
+def normal_form(form: str, unicode: str) -> NormalForm:
+    """Lowers a normal form: `NFC`, `NFD`, `NFKC` or `NFKD`."""
+    mapping, canonical = decompositions(unicode, "K" in form), decompositions(unicode)
+    classes, composed, composes = combining(unicode), compositions(unicode), form.endswith("C")
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
-    kinds[combining > 0] = normal_forms.ORDERED
-    decompositions, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
+    kinds[classes > 0] = normal_forms.ORDERED
+    places, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
     parts: list[int] = []
     is_second = np.zeros(N_CODE_POINTS, np.bool_)
     composites = set(composed.values())
     is_second[[ord(second) for _, second in composed]] = True
     for code_point, text in mapping.items():
-        decompositions[code_point] = len(parts) << 5 | len(text)
+        places[code_point] = len(parts) << 5 | len(text)
         parts += map(ord, text)
         growth[code_point] = max(0, len(text.encode()) - len(chr(code_point).encode()))
         # A composite stays as it is, unless its first part combines with the character before, or its compatibility
         # decomposition is different.
         stays = composes and chr(code_point) in composites and text == canonical.get(code_point)
-        if not stays or combining[ord(text[0])] or is_second[ord(text[0])]:
+        if not stays or classes[ord(text[0])] or is_second[ord(text[0])]:
             kinds[code_point] = normal_forms.OTHER
     # Syllables without a trailing consonant have two jamos of three bytes, the others three.
     growth[HANGUL_FIRST : HANGUL_LAST + 1] = 6
@@ -230,7 +227,7 @@ def lower_normal_form(
         kinds[HANGUL_FIRST : HANGUL_LAST + 1] = normal_forms.OTHER
     steps = first_byte_steps((kinds == normal_forms.INERT) & (growth == 0))
     return NormalForm(
-        read_only(kinds), read_only(combining), read_only(decompositions), read_only(np.array(parts, np.int32)),
+        read_only(kinds), read_only(classes), read_only(places), read_only(np.array(parts, np.int32)),
         read_only(growth), composes, read_only(is_second), steps, byte_ranges(np.ones(128, np.bool_), steps),
         read_only(pairs),
     )  # fmt: skip

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.normalizers.base import Applied, Edges, Edit, MergedWords, TextStep
+from tokenizer.normalizers.forms import NormalForm
+from tokenizer.normalizers.tables import decompositions, first_byte_steps
 from tokenizer.ragged import Ragged, read_only, string_array, text_rows
 from tokenizer.text import tables
-from tokenizer.text.base import MAX_MERGED_SOURCES, Applied, Edges, Edit, MergedWords, TextStep, add_merged
+from tokenizer.text.base import MAX_MERGED_SOURCES, add_merged
 from tokenizer.text.edits import apply_edits, found_edits
-from tokenizer.text.forms import NormalForm
 from tokenizer.text.kernels import accents as kernels
 
 Mode = Literal["none", "latin-only", "all"]
@@ -42,7 +43,7 @@ def _tables(mode: Mode) -> _Tables:
     kinds[marks] = kernels.MARK
     texts = np.zeros(N_CODE_POINTS, np.int32)
     numbers = {"": 0}
-    for code_point, text in tables.canonical().items():
+    for code_point, text in decompositions(tables.UNICODE_VERSION).items():
         stripped = "".join(c for c in text if not marks[ord(c)])
         if stripped != text and not marks[code_point] and (mode == "all" or latin[ord(stripped[0])]):
             texts[code_point] = numbers.setdefault(stripped, len(numbers))
@@ -77,7 +78,7 @@ class StripAccents(TextStep):
         edits: list[Edit] = []
         strips = self.mode == "all"
         for i, char in enumerate(text if self.mode != "none" else ""):
-            full = tables.canonical().get(ord(char), char)
+            full = decompositions(tables.UNICODE_VERSION).get(ord(char), char)
             if not marks[ord(char)]:
                 strips = self.mode == "all" or bool(latin[ord(full[0])])
             new = "".join(c for c in full if not marks[ord(c)]) if strips else full
@@ -136,7 +137,7 @@ class StripAccents(TextStep):
 
 
 def _composed(rows: Ragged) -> pa.LargeStringArray:
-    composed = NormalForm("NFC").apply_rows(rows, Edges.of_whole(rows.n_rows)).rows
+    composed = NormalForm("NFC").apply_rows(rows, Edges.of(rows.n_rows)).rows
     first = composed.offsets[0]
     return string_array(composed.values[first : composed.offsets[-1]].copy(), composed.offsets - first)
 

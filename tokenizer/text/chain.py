@@ -13,20 +13,11 @@ import pyarrow as pa
 
 from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
+from tokenizer.normalizers.base import Edges, TextStep, aligned
+from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
 from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import (
-    CharacterSet,
-    Edges,
-    Edit,
-    StepReport,
-    TextStep,
-    changed_rows,
-    join_rows,
-    n_characters,
-    nearest,
-    replaced,
-)
+from tokenizer.text.base import CharacterSet, StepReport, changed_rows, join_rows, n_characters, nearest
 from tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -39,7 +30,6 @@ from tokenizer.text.characters import (
     ZeroWidth,
 )
 from tokenizer.text.emoji import Emoji
-from tokenizer.text.forms import NormalForm
 from tokenizer.text.mojibake import Ftfy, Mojibake
 from tokenizer.text.row_steps import HtmlEntities, Regex
 from tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
@@ -183,7 +173,7 @@ class TextChain:
           edges: where documents begin and end; None if every row is a document.
           documents: int64[n_documents + 1], the rows of each document, at least one each; None if every row is one.
         """
-        edges = edges or Edges.of_whole(rows.n_rows)
+        edges = edges or Edges.of(rows.n_rows)
         owners = np.arange(rows.n_rows)
         if documents is not None:
             owners = np.repeat(np.arange(documents.size - 1), np.diff(documents))
@@ -216,26 +206,10 @@ class TextChain:
         return ChainResult(rows, reports, rejected)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
-        """Applies the chain to one text, with alignments. Slow.
-
-        The origin of a replacement is all the characters that it replaces; that of an insertion is the character
-        before.
-        """
+        """Applies the chain to one text, with alignments; see `normalizers.base.aligned`. Slow."""
         for step in self.steps:
-            text = _edited(text, step.edits(text.text, begins, ends))
+            text = aligned(text, step.edits(text.text, begins, ends))
         return text
-
-
-def _edited(text: AlignedText, edits: list[Edit]) -> AlignedText:
-    starts: list[int] = []
-    stops: list[int] = []
-    at = 0
-    for start, stop, new in edits:
-        first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
-        starts += text.starts[at:start] + [text.starts[first]] * len(new)
-        stops += text.stops[at:start] + [text.stops[last]] * len(new)
-        at = stop
-    return AlignedText(replaced(text.text, edits), starts + text.starts[at:], stops + text.stops[at:])
 
 
 def _apply(

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
+from tokenizer.normalizers.base import Applied, Edges, TextStep
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Applied, Edges, TextStep
 from tokenizer.text.kernels import edit_lists
 
 _ROOM = 1 << 12

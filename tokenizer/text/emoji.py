@@ -12,10 +12,10 @@ import regex
 
 from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only, string_array
 from tokenizer.text import tables
-from tokenizer.text.base import Applied, Edges, Edit, TextStep
 from tokenizer.text.edits import apply_edits, found_edits
 from tokenizer.text.kernels import emoji as kernels
 

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.kernels import normal_forms
+from tokenizer.normalizers import tables
+from tokenizer.normalizers.base import Edit
+from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text import tables
-from tokenizer.text.base import CharacterSet, Edit
+from tokenizer.text.base import CharacterSet
 from tokenizer.text.row_steps import RowStep
 
 _MAX_SEGMENT = 1_000_000
@@ -69,7 +70,7 @@ def active_characters(fixes_all: bool) -> npt.NDArray[np.bool_]:
     active[list(_suspicious())] = True
     if fixes_all:
         active[list(_touched_alone())] = True
-        active |= tables.normal_form(False, True).kinds != normal_forms.INERT
+        active |= NormalForm("NFC").active()
     return read_only(active)
 
 
@@ -112,9 +113,9 @@ def _segments(text: str) -> Iterator[tuple[int, str]]:
 @functools.cache
 def _begins_with_mark() -> npt.NDArray[np.bool_]:
     """Returns the characters whose canonical decompositions begin with a mark that canonical ordering may move."""
-    classes = tables.combining()
+    classes = tables.combining(tables.UNICODE_VERSION)
     marks = classes != 0
-    for code_point, decomposed in tables.canonical().items():
+    for code_point, decomposed in tables.decompositions(tables.UNICODE_VERSION).items():
         marks[code_point] |= classes[ord(decomposed[0])] != 0
     return read_only(marks)
 

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, n_changed, replaced
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Applied, Edges, Edit, TextStep, check_encodable, join_rows, n_changed, replaced
+from tokenizer.text.base import check_encodable, join_rows
 from tokenizer.text.kernels import candidates as candidate_kernels
 
 

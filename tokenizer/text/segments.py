@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.normalizers.base import Edges, Edit
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
 from tokenizer.text.kernels import segments as kernels
 from tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI

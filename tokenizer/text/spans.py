@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import added_token_kernels, edit_kernels, recycled
+from tokenizer.normalizers.base import Edges
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges, check_encodable, nearest
+from tokenizer.text.base import check_encodable, nearest
 from tokenizer.text.kernels import spans as span_kernels
 from tokenizer.text.row_steps import compile_pattern, find_matches
 from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal

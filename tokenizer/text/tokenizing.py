@@ -16,8 +16,9 @@ from tokenizer.core import Tokenizer
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
 from tokenizer.normalizers import SentencePieceNormalizer
+from tokenizer.normalizers.base import TextStep
 from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
-from tokenizer.text.base import StepReport, TextStep
+from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult, TextChain, parse_steps
 from tokenizer.text.spans import CutText, SpanFinder, SpanRule
 

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.normalizers.base import Edges, Edit
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged
 from tokenizer.text import tables
-from tokenizer.text.base import Edges, Edit
 from tokenizer.text.edits import EditingStep
 from tokenizer.text.kernels import whitespace as kernels
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import FEWER, text_columns, texts
 from tokenizer.aligned import AlignedText
+from tokenizer.normalizers.base import Edges, n_changed, replaced
 from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain, TextStep, parse_steps, tables
-from tokenizer.text.base import Edges, n_changed, replaced
 from tokenizer.text.emoji import describe, emoji_pattern
 from tokenizer.text.row_steps import n_elements
 
