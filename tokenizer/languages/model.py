@@ -11,12 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import edit_kernels
 from tokenizer.languages import score_kernels
-from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.base import Edges, join_rows
 from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import join_rows
 from tokenizer.text.characters import Lowercase
 
 _PIECES = 1 << 12
@@ -76,7 +74,7 @@ def as_seen(rows: Ragged) -> Ragged:
     capitals = np.flatnonzero(~found)
     if capitals.size:
         lower = Lowercase(final_sigma=True)
-        taken = take_rows(rows, capitals)
+        taken = rows.take(capitals)
         small = lower.apply_rows(taken, Edges.of(taken.n_rows)).rows
         if small is not taken:
             new = {
@@ -85,19 +83,6 @@ def as_seen(rows: Ragged) -> Ragged:
             }
             rows = join_rows(rows, new)
     return NormalForm("NFC").apply_rows(rows, Edges.of(rows.n_rows)).rows
-
-
-def take_rows(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
-    """Returns some of the rows."""
-    return take_pieces(rows, rows.offsets[taken], rows.offsets[taken + 1])
-
-
-def take_pieces(rows: Ragged, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Returns pieces `starts[k]:stops[k]` of the values of rows, as rows."""
-    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
-    values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    edit_kernels.gather(rows.values, starts, stops, values, offsets)
-    return Ragged(read_only(values), offsets)
 
 
 def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:

@@ -198,6 +198,41 @@ def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
     return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
 
 
+def apply_by_row(step: TextStep, rows: Ragged, edges: Edges, numbers: Iterable[int]) -> Applied:
+    """Applies the edits of a step to rows with these numbers, in order; it changes no other."""
+    new: dict[int, bytes] = {}
+    rejected = []
+    n = 0
+    for row in numbers:
+        text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+        try:
+            edits = step.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
+        except TimeoutError:
+            new[row] = b""
+            rejected.append(row)
+            continue
+        if (after := replaced(text, edits)) != text:
+            new[row] = after.encode()
+            n += n_changed(edits)
+    return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
+
+
+def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
+    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
+    parts: list[bytes | memoryview] = []
+    view = memoryview(rows.values)  # type: ignore[arg-type]
+    at = int(rows.offsets[0])
+    lengths = np.diff(rows.offsets)
+    for row, data in new.items():
+        parts += view[at : int(rows.offsets[row])], data
+        at = int(rows.offsets[row + 1])
+        lengths[row] = len(data)
+    parts.append(view[at : int(rows.offsets[-1])])
+    offsets = np.zeros(rows.n_rows + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)
+
+
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:
     """Wraps the output of a kernel, without the room that it did not use."""
     return Ragged(read_only(values[: offsets[-1]]), offsets)

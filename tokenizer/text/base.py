@@ -123,19 +123,3 @@ def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
     if before is not after:
         report_kernels.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
     return changed
-
-
-def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
-    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
-    parts: list[bytes | memoryview] = []
-    view = memoryview(rows.values)  # type: ignore[arg-type]
-    at = int(rows.offsets[0])
-    lengths = np.diff(rows.offsets)
-    for row, data in new.items():
-        parts += view[at : int(rows.offsets[row])], data
-        at = int(rows.offsets[row + 1])
-        lengths[row] = len(data)
-    parts.append(view[at : int(rows.offsets[-1])])
-    offsets = np.zeros(rows.n_rows + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)

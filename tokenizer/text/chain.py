@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.base import Edges, TextStep, aligned
+from tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
 from tokenizer.normalizers.forms import NormalForm
-from tokenizer.ragged import Ragged, null_rows, read_only, string_array, text_rows
+from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
 from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import CharacterSet, StepReport, changed_rows, join_rows, n_characters, nearest
+from tokenizer.text.base import CharacterSet, StepReport, changed_rows, n_characters, nearest
 from tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -185,7 +184,7 @@ class TextChain:
             part, part_edges, part_owners, n_others = rows, edges, owners, 0
             taken = None if active is None else np.flatnonzero(active.rows_with(rows))
             if taken is not None and 2 * taken.size <= rows.n_rows:
-                part = _taken(rows, taken)
+                part = rows.take(taken)
                 part_edges, part_owners = Edges(edges.begins[taken], edges.ends[taken]), owners[taken]
                 n_others = n_chars - n_characters(part)
             whole = part
@@ -254,11 +253,3 @@ def _stretches(steps: tuple[TextStep, ...]) -> list[tuple[list[TextStep], Charac
 
 def _is_rare(active: npt.NDArray[np.bool_] | None) -> bool:
     return active is not None and not active[0x20:0x7F].any()
-
-
-def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
-    """Returns the rows with these numbers."""
-    starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
-    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
-    edit_kernels.gather(rows.values, starts, stops, out, offsets)
-    return Ragged(read_only(out), offsets)

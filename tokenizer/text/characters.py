@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 
 from tokenizer import normalizers
-from tokenizer.normalizers.base import Applied, Edges, Edit, replaced
+from tokenizer.normalizers.base import Applied, Edges, Edit, join_rows, replaced
 from tokenizer.normalizers.characters import CharacterStep
 from tokenizer.ragged import Ragged
 from tokenizer.text import tables
-from tokenizer.text.base import CharacterSet, join_rows
+from tokenizer.text.base import CharacterSet
 from tokenizer.unicode import data as unicode_data
 
 _SIGMA = "Σ"

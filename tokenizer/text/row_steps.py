@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, n_changed, replaced
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import check_encodable, join_rows
+from tokenizer.text.base import check_encodable
 from tokenizer.text.kernels import candidates as candidate_kernels
 
 
@@ -27,21 +27,7 @@ class RowStep(TextStep):
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
-        new: dict[int, bytes] = {}
-        rejected = []
-        n = 0
-        for row in self.candidates(rows):
-            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
-            try:
-                edits = self.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
-            except TimeoutError:
-                new[row] = b""
-                rejected.append(row)
-                continue
-            if edits:
-                new[row] = replaced(text, edits).encode()
-                n += n_changed(edits)
-        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
+        return apply_by_row(self, rows, edges, self.candidates(rows))
 
 
 def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:

@@ -11,6 +11,8 @@ from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
 
+UNICODE_VERSION = data.TEXT_VERSION
+
 PYTHON_SPACES = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000").union(
     map(chr, range(0x2000, 0x200B))
 )

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies edits to rows of text: most text steps have their own kernel to find edits, and share this one.
+"""Lists of edits: the loop that finds them in rows, whatever it looks for, and the kernel that applies them.
 
-Its slow twin is `tokenizer.text.base.TextStep.edits`; `tests/tokenizer/text/test_steps.py` compares them.
+    rows -> finder: edits, int64[n, 3] -> apply_edits: new rows
+
+Its slow twin is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel, kernel_part, made_kernel
 from tokenizer.kernels.utf8 import copy_bytes
+
+NOTHING, SPACE = 0, 1
+"""Numbers of the texts that most finders put in."""
 
 
 @kernel_part
@@ -24,6 +29,30 @@ def add_edit(edits, n, start, stop, text):
         edits[n, 1] = stop
         edits[n, 2] = text
     return n + 1
+
+
+def finder(function):
+    """Makes a kernel, of the same name, of a part that finds the edits of one row.
+
+    The part is `find(data, i, end, row, tables, edits, n) -> n`: it adds the edits of `data[i:end]`, row number `row`,
+    to a list of n with `add_edit`, and returns how many there are then.
+    """
+    find = kernel_part(function)
+
+    def find_edits(data, offsets, tables, edits):
+        """Finds the edits of rows; returns their number, which may be more than `room`.
+
+        Args:
+          data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
+          tables: a tuple of arrays, such as bool[0x110000], and numbers: what the part looks for.
+          edits: int64[room, 3], filled with the first `room` edits; see `add_edit`.
+        """
+        n = 0
+        for row in range(offsets.size - 1):
+            n = find(data, offsets[row], offsets[row + 1], row, tables, edits, n)
+        return n
+
+    return made_kernel(function.__name__, find_edits, find)
 
 
 @kernel
