@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.kernels import spelled_bytes
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
 from tokenizer.normalizers import tables
 from tokenizer.normalizers.base import (
@@ -24,7 +23,7 @@ from tokenizer.normalizers.base import (
     rows_of,
 )
 from tokenizer.normalizers.kernels import character_maps
-from tokenizer.ragged import Ragged
+from tokenizer.ragged import Ragged, read_only
 from tokenizer.unicode import data as unicode_data
 from tokenizer.unicode import tables as unicode_tables
 
@@ -103,6 +102,11 @@ class Nmt(CharacterStep):
         return dict.fromkeys(removed, "") | dict.fromkeys(spaces, " ")
 
 
+@functools.cache
+def _two_bytes() -> npt.NDArray[np.uint64]:
+    return read_only(LETTERS.astype(np.uint64) @ np.array([1, 256], np.uint64))
+
+
 @dataclasses.dataclass(frozen=True)
 class ByteLevel(Normalizer):
     """Turns every byte of the UTF-8 into a character of GPT-2's byte alphabet."""
@@ -110,8 +114,8 @@ class ByteLevel(Normalizer):
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         out = recycled.empty(2 * rows.n_values + tables.SPARE_BYTES, np.uint8)  # no character has more than two bytes
-        offsets, stops = np.zeros(rows.n_rows + 1, np.int64), rows.offsets[1:]
-        spelled_bytes.spell(rows.values, rows.offsets[:-1], stops, LETTERS, out, offsets[:-1], offsets[1:])
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        character_maps.map_bytes(rows.values, rows.offsets, _two_bytes(), out, offsets)
         # If the result has the same length, all bytes are spelled as themselves.
         return rows if offsets[-1] == rows.n_values else rows_of(out, offsets)
 

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
 from tokenizer.normalizers.kernels import edit_lists
+from tokenizer.normalizers.tables import SPARE_BYTES
 from tokenizer.ragged import Ragged, read_only, text_rows
 
-_ROOM = 1 << 12
-"""The number of edits that the first call has room for."""
+_ROOM, _BYTES_PER_EDIT = 1 << 12, 8
+"""The first call has room for this many edits, or for one in so many bytes."""
 
 
 def found_edits(find: Any, rows: Ragged, *tables: Any) -> npt.NDArray[np.int64]:
@@ -22,10 +23,11 @@ def found_edits(find: Any, rows: Ragged, *tables: Any) -> npt.NDArray[np.int64]:
 
     Memory: 24 bytes for each edit.
     """
-    edits = np.empty((_ROOM, 3), np.int64)
-    n = find(rows.values, rows.offsets, tables, edits)
-    if n > _ROOM:
-        edits = np.empty((n, 3), np.int64)
+    n = max(_ROOM, rows.n_values // _BYTES_PER_EDIT)
+    room = 0
+    while n > room:
+        room = n
+        edits = recycled.empty(3 * room, np.int64).reshape(room, 3)
         n = find(rows.values, rows.offsets, tables, edits)
     return edits[:n]
 
@@ -37,15 +39,13 @@ def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Sequence[str]
     encoded = [text.encode() for text in texts]
     pool_offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in encoded], out=pool_offsets[1:])
-    pool = np.frombuffer(bytearray().join(encoded), np.uint8)
-    removed = int((edits[:, 1] - edits[:, 0]).sum())
-    added = int(np.diff(pool_offsets)[edits[:, 2]].sum())
-    out = recycled.empty(rows.n_values - removed + added, np.uint8)
-    offsets = np.empty(rows.n_rows + 1, np.int64)
-    n_changed = edit_lists.apply_edits(
-        rows.values, rows.offsets, read_only(edits), read_only(pool), read_only(pool_offsets), out, offsets
-    )
-    return Applied(Ragged(read_only(out), offsets), int(n_changed))
+    # Padded, so that short texts can be copied eight bytes at a time.
+    pool = read_only(np.frombuffer(bytearray().join([*encoded, bytes(SPARE_BYTES)]), np.uint8))
+    edits, pool_offsets = read_only(edits), read_only(pool_offsets)
+    n_bytes = rows.n_values + edit_lists.edited_bytes(edits, pool_offsets)
+    out, offsets = recycled.empty(n_bytes + SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+    n_changed = edit_lists.apply_edits(rows.values, rows.offsets, edits, pool, pool_offsets, out, offsets)
+    return Applied(rows_of(out, offsets), int(n_changed))
 
 
 def prepend(rows: Ragged, where: npt.NDArray[np.bool_], text: str) -> Applied:

@@ -65,11 +65,8 @@ class Replace(EditingStep):
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows, if there is a kernel; see `EditingStep`."""
         find, *options = _kernel(self.pattern, self.content, self.is_regex) or ()
-        if find is whitespace.find_whitespace:
-            options = [*Edges.of(rows.n_rows), *options]
-        edits = found_edits(find, rows, *options)
-        edits[:, 2] = 0
-        return edits if self.is_regex or self.pattern != self.content else edits[:0], (self.content,)
+        found = found_edits(find, rows, *options)
+        return found if self.is_regex or self.pattern != self.content else found[:0], (self.content,)
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns the edits of one text; see `TextStep`. In an empty text HF finds nothing, whatever the pattern."""
@@ -120,16 +117,21 @@ def _kernel(pattern: str, content: str, is_regex: bool) -> tuple[Any, ...] | Non
     run = _RUN.fullmatch(pattern)
     if run is None:
         return None
-    least = int(run[2] or 1)
     if run[1] == r"\s":
-        if least == 1 and content == " ":
-            return (whitespace.find_whitespace, *_spaces(), True, whitespace.AS_SPACE, False)
-        return (matches.find_runs, *_spaces(), least)
-    members = np.zeros(0x110000, np.bool_)
-    members[ord(run[1])] = True
-    if least > 1 or content == run[1]:
-        return matches.find_repeated, read_only(members), max(least - 1, 1), True
-    return matches.find_runs, read_only(members), tables.first_byte_steps(~members, with_ascii=True), least
+        usual, members = " ", unicode_tables.property_table("spaces")
+    else:
+        usual, members = run[1], np.zeros(0x110000, np.bool_)
+        members[ord(usual)] = True
+    return (matches.find_runs, *run_tables(members, usual, int(run[2] or 1), content == usual))
+
+
+def run_tables(members: npt.NDArray[np.bool_], usual: str, least: int, spares_usual: bool) -> tuple[Any, ...]:
+    """Returns what `matches.find_runs` needs to know; `usual`: the member that texts have most."""
+    usual_byte = ord(usual) if usual < "\x80" else 0
+    steps = tables.first_byte_steps(~members, with_ascii=True)
+    kept = ~members[:128]
+    kept[usual_byte] = True
+    return read_only(members), tables.byte_ranges(kept, steps), steps, usual_byte, least, spares_usual
 
 
 @functools.cache

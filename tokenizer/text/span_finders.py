@@ -4,13 +4,14 @@
 import functools
 import string
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.normalizers.edit_lists import found_edits
+from tokenizer.normalizers.edits import run_tables
 from tokenizer.normalizers.kernels import matches
-from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.emoji import find_emoji
@@ -40,11 +41,14 @@ def _bytes_are() -> npt.NDArray[np.uint8]:
     return read_only(table)
 
 
+@functools.lru_cache(maxsize=64)
+def _white_space(least: int) -> tuple[Any, ...]:
+    return run_tables(tables.table_of(tables.SPACES), " ", least, False)
+
+
 @functools.cache
-def _spaces() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
-    """Returns white space, bool[0x110000]; its complement; and the bytes of characters whose first byte begins none."""
-    table = tables.table_of(tables.SPACES)
-    return table, read_only(~table), first_byte_steps(~table, with_ascii=True)
+def _not_white_space() -> npt.NDArray[np.bool_]:
+    return read_only(~tables.table_of(tables.SPACES))
 
 
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
@@ -52,8 +56,8 @@ NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
     "url": lambda rows, _: found_edits(spans.find_urls, rows, _bytes_are()),
     "email": lambda rows, _: found_edits(spans.find_emails, rows, _bytes_are()),
     "emoji": lambda rows, _: find_emoji(rows),
-    "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _spaces()[1], least - 1, True),
-    "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _spaces()[0], _spaces()[2], least),
+    "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
+    "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, *_white_space(least)),
 }
 """Name -> function of rows and the least number of characters; it returns int64[n, 3], start and stop in bytes.
 

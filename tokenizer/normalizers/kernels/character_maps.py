@@ -125,3 +125,22 @@ def map_characters(data, offsets, tables, out, out_offsets):
                     out[o] = tables.pool[q]
                     o += 1
         out_offsets[row + 1] = o
+
+
+@kernel
+def map_bytes(data, offsets, two_bytes, out, out_offsets):
+    """Maps every byte of rows to one character.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      two_bytes: uint64[256]: UTF-8 of the character, little-endian; the second byte is zero for ASCII.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            two = two_bytes[data[i]]
+            store_u64(out, o, two)
+            o += 2 if two > np.uint64(255) else 1
+        out_offsets[row + 1] = o

@@ -8,7 +8,7 @@ Its slow twin is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/te
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, made_kernel
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, made_kernel, store_u64
 from tokenizer.kernels.utf8 import copy_bytes
 
 NOTHING, SPACE = 0, 1
@@ -56,6 +56,32 @@ def finder(function):
 
 
 @kernel
+def edited_bytes(edits, pool_offsets):
+    """Returns by how many bytes edits lengthen rows; takes arguments of `apply_edits`."""
+    added = 0
+    for e in range(edits.shape[0]):
+        text = edits[e, 2]
+        added += pool_offsets[text + 1] - pool_offsets[text] - (edits[e, 1] - edits[e, 0])
+    return added
+
+
+@kernel_part
+def _copy_short(data, i, stop, out, o):
+    """Does `copy_bytes`, with few branches for few bytes; `out` must have room for eight bytes more."""
+    while i < stop and i + 8 <= data.size:
+        store_u64(out, o, load_u64(data, i))
+        i += 8
+        o += 8
+    if i > stop:
+        return o - (i - stop)
+    while i < stop:
+        out[o] = data[i]
+        i += 1
+        o += 1
+    return o
+
+
+@kernel
 def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
     """Applies edits to rows.
 
@@ -64,7 +90,7 @@ def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
       edits: int64[n_edits, 3], in order, without overlap; see `add_edit`. None reaches beyond a row, and insertions are
         not at the ends of rows.
       pool, pool_offsets: uint8[m] and int64[n_texts + 1], the new texts.
-      out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
 
     Returns:
       The number of characters replaced or removed, and of characters inserted without replacing any.
@@ -78,13 +104,14 @@ def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
         end = offsets[row + 1]
         while e < edits.shape[0] and edits[e, 0] < end:
             start, stop, text = edits[e, 0], edits[e, 1], edits[e, 2]
-            o = copy_bytes(data, i, start, out, o)
+            first, past = pool_offsets[text], pool_offsets[text + 1]
+            o = _copy_short(data, i, start, out, o)
             for q in range(start, stop):
                 changed += np.int64((data[q] & 0xC0) != 0x80)
-            for q in range(pool_offsets[text], pool_offsets[text + 1]):
-                changed += np.int64(start == stop and (pool[q] & 0xC0) != 0x80)
-                out[o] = pool[q]
-                o += 1
+            if start == stop:
+                for q in range(first, past):
+                    changed += np.int64((pool[q] & 0xC0) != 0x80)
+            o = _copy_short(pool, first, past, out, o)
             i = stop
             e += 1
         o = copy_bytes(data, i, end, out, o)

@@ -7,9 +7,11 @@ Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_
 import numpy as np
 
 from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.text_parts import find_byte, zero_bytes
-from tokenizer.kernels.utf8 import HIGH_BITS, next_character
+from tokenizer.kernels.text_parts import zero_bytes
+from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, continues_character, next_character
 from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
+
+_LAST = np.uint64(0x80 << 56)
 
 
 @kernel_part
@@ -56,11 +58,29 @@ def find_runs(data, i, end, row, tables, edits, n):
     """Finds runs of characters of a set.
 
     Args:
-      tables: bool[0x110000], the set; uint8[256]: bytes of a character, by its first byte, if none that begins so is a
-        member, ASCII too, else 0; the least number of characters.
+      tables: bool[0x110000], the set; normalizers.tables.ByteRanges of bytes that begin no member but `usual`;
+        uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too, else 0;
+        `usual`, a member of ASCII, or 0; the least number of characters; whether a run of one `usual` does not count.
     """
-    members, steps, least = tables
+    members, ranges, steps, usual, least, spares_usual = tables
+    usuals = np.uint64(usual) * EACH_BYTE
     while i < end:
+        if i + 8 <= end:
+            eight = load_u64(data, i)
+            hits = zero_bytes(eight ^ usuals)
+            if least > 1 or spares_usual:
+                # Of single spaces between words, which most texts have, only the last byte is looked at.
+                hits &= (hits >> np.uint64(8)) | _LAST
+            hits |= beyond_ranges(eight, ranges)
+            if hits == np.uint64(0):
+                i += 8
+                continue
+            n_skipped = trailing_zeros(hits) >> 3
+            # What was skipped last may be the first of a run.
+            i += n_skipped - np.int64(n_skipped > 0 and data[i + n_skipped - 1] == usual)
+        if continues_character(data[i]):
+            i += 1
+            continue
         step = np.int64(steps[data[i]])
         if step > 0:
             i += step
@@ -74,7 +94,7 @@ def find_runs(data, i, end, row, tables, edits, n):
                 break
             count += 1
             i = following
-        if count >= least:
+        if count >= least and not (spares_usual and count == 1 and data[start] == usual):
             n = add_edit(edits, n, start, i, NOTHING)
         i = max(i, following)
     return n
@@ -90,10 +110,18 @@ def find_literal(data, i, end, row, tables, edits, n):
       tables: uint8[1 or more], the literal.
     """
     (literal,) = tables
+    after = min(1, literal.size - 1)
+    firsts, seconds = np.uint64(literal[0]) * EACH_BYTE, np.uint64(literal[after]) * EACH_BYTE
     while i + literal.size <= end:
-        i = find_byte(data, i, end, literal[0])
-        if i + literal.size > end:
-            break
+        if i + 9 <= end:
+            # 0x80 in bytes that equal the first of the literal and are followed by the second.
+            hits = zero_bytes(load_u64(data, i) ^ firsts) & zero_bytes(load_u64(data, i + after) ^ seconds)
+            if hits == np.uint64(0):
+                i += 8
+                continue
+            i += trailing_zeros(hits) >> 3
+            if i + literal.size > end:
+                break
         k = 0
         while k < literal.size and data[i + k] == literal[k]:
             k += 1
