@@ -11,10 +11,11 @@ import numpy.typing as npt
 from tokenizer import recycled
 from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
 from tokenizer.normalizers.kernels import edit_lists
+from tokenizer.normalizers.kernels.edit_lists import Texts
 from tokenizer.normalizers.tables import SPARE_BYTES
 from tokenizer.ragged import Ragged, read_only, text_rows
 
-_ROOM, _BYTES_PER_EDIT = 1 << 12, 8
+_ROOM, _BYTES_PER_EDIT = 1 << 12, 4
 """The first call has room for this many edits, or for one in so many bytes."""
 
 
@@ -32,26 +33,30 @@ def found_edits(find: Any, rows: Ragged, *tables: Any) -> npt.NDArray[np.int64]:
     return edits[:n]
 
 
-def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Sequence[str]) -> Applied:
-    """Applies edits, int64[n, 3]; their new texts are given as numbers in `texts`."""
+def lowered_texts(texts: Sequence[str]) -> Texts:
+    """Returns texts as `apply_edits` takes them."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    pool = np.frombuffer(bytearray().join([*encoded, bytes(SPARE_BYTES)]), np.uint8)
+    return Texts(read_only(pool), read_only(offsets[:-1]), read_only(offsets[1:]))
+
+
+def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Texts) -> Applied:
+    """Applies edits, int64[n, 3]; their new texts are given by numbers."""
     if not len(edits):
         return Applied(rows, 0)
-    encoded = [text.encode() for text in texts]
-    pool_offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=pool_offsets[1:])
-    # Padded, so that short texts can be copied eight bytes at a time.
-    pool = read_only(np.frombuffer(bytearray().join([*encoded, bytes(SPARE_BYTES)]), np.uint8))
-    edits, pool_offsets = read_only(edits), read_only(pool_offsets)
-    n_bytes = rows.n_values + edit_lists.edited_bytes(edits, pool_offsets)
+    edits = read_only(edits)
+    n_bytes = rows.n_values + edit_lists.edited_bytes(edits, texts)
     out, offsets = recycled.empty(n_bytes + SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-    n_changed = edit_lists.apply_edits(rows.values, rows.offsets, edits, pool, pool_offsets, out, offsets)
+    n_changed = edit_lists.apply_edits(rows.values, rows.offsets, edits, texts, out, offsets)
     return Applied(rows_of(out, offsets), int(n_changed))
 
 
 def prepend(rows: Ragged, where: npt.NDArray[np.bool_], text: str) -> Applied:
     """Puts a text in front of rows; where: bool[n_rows], which must not be empty."""
     starts = rows.offsets[:-1][where]
-    return apply_edits(rows, np.column_stack((starts, starts, np.zeros_like(starts))), (text,))
+    return apply_edits(rows, np.column_stack((starts, starts, np.zeros_like(starts))), lowered_texts([text]))
 
 
 def places_in_text(text: str, places: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -76,4 +81,5 @@ class EditingStep(TextStep):
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
-        return apply_edits(rows, *self.find_edits(rows, edges))
+        edits, texts = self.find_edits(rows, edges)
+        return apply_edits(rows, edits, lowered_texts(texts))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import recycled
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row, rows_of
 from tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
-from tokenizer.normalizers.kernels import matches, whitespace
+from tokenizer.normalizers.kernels import edit_lists, matches, whitespace
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.unicode import tables as unicode_tables
@@ -82,7 +83,20 @@ class Replace(EditingStep):
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
-        return super().apply_rows(rows, edges) if self.is_fast else apply_by_row(self, rows, edges, range(rows.n_rows))
+        if not self.is_fast:
+            return apply_by_row(self, rows, edges, range(rows.n_rows))
+        pattern, content = self.pattern.encode(), self.content.encode()
+        if self.is_regex or len(pattern) > 1 or len(content) > tables.SPARE_BYTES or pattern == content:
+            return super().apply_rows(rows, edges)
+        # Most texts have so many spaces that a list of them would cost more than the rest.
+        found = int(np.count_nonzero(rows.values[rows.offsets[0] : rows.offsets[-1]] == pattern[0]))
+        if not found:
+            return Applied(rows, 0)
+        n_bytes = rows.n_values + found * (len(content) - 1)
+        out, offsets = recycled.empty(n_bytes + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+        padded = np.frombuffer(content + bytes(tables.SPARE_BYTES), np.uint8)
+        edit_lists.replace_byte(rows.values, rows.offsets, np.uint8(pattern[0]), padded, out, offsets)
+        return Applied(rows_of(out, offsets), found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.kernels import normal_forms, precompiled
+from tokenizer.normalizers.kernels.edit_lists import Texts
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
@@ -91,9 +92,10 @@ class CharsMap(NamedTuple):
 
     units: npt.NDArray[np.uint32]
     """uint32[n]: the double-array trie."""
-    pool: npt.NDArray[np.uint8]
+    texts: Texts
+    """The text from each place of the pool to the next NUL, by place."""
     places: npt.NDArray[np.int32]
-    """int32[0x110000]: one more than where the text of a character begins in `pool`; 0 if it has none."""
+    """int32[0x110000]: one more than where the text of a character begins in the pool; 0 if it has none."""
     graphemes: npt.NDArray[np.uint8]
     """uint8[0x110000]: see normalizers.kernels.precompiled."""
     ranges: ByteRanges
@@ -267,15 +269,18 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
             f"precompiled_charsmap: a trie of {n_units} units does not fit into {len(precompiled_charsmap)} bytes; "
             "expected a little-endian uint32 of the trie's size in bytes, the trie, and the texts"
         )
-    texts = precompiled_charsmap[4 + 4 * n_units :]
+    pool = precompiled_charsmap[4 + 4 * n_units :] or b"\0"
     try:
-        texts.decode()
+        pool.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"precompiled_charsmap: the texts after the trie are not UTF-8: {error}") from None
     units = np.frombuffer(precompiled_charsmap, "<u4", n_units, 4).astype(np.uint32)
-    pool = np.frombuffer(texts or b"\0", np.uint8)
+    ends = np.append(np.flatnonzero(np.frombuffer(pool, np.uint8) == 0), len(pool))
+    starts = np.arange(len(pool))
+    stops = ends[np.searchsorted(ends, starts)]
+    texts = Texts(np.frombuffer(pool + bytes(SPARE_BYTES), np.uint8), read_only(starts), read_only(stops))
     places = np.zeros(N_CODE_POINTS, np.int32)
-    precompiled.texts_of_characters(read_only(units), pool, np.empty(4, np.uint8), places)
+    precompiled.texts_of_characters(read_only(units), texts, np.empty(4, np.uint8), places)
     kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
     steps = first_byte_steps((places == 0) & (graphemes() == precompiled.ANY))
-    return CharsMap(read_only(units), pool, read_only(places), graphemes(), byte_ranges(kept, steps), steps)
+    return CharsMap(read_only(units), texts, read_only(places), graphemes(), byte_ranges(kept, steps), steps)

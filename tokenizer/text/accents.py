@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.base import Applied, Edges, MergedWords
-from tokenizer.normalizers.edit_lists import EditingStep, apply_edits, found_edits
+from tokenizer.normalizers.edit_lists import EditingStep, apply_edits, found_edits, lowered_texts
 from tokenizer.normalizers.forms import NormalForm
 from tokenizer.normalizers.tables import UNICODE_VERSION, decompositions, first_byte_steps
 from tokenizer.ragged import Ragged, gathered, read_only, string_array, text_rows
@@ -82,7 +82,7 @@ class StripAccents(EditingStep):
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
         edits, new = self.find_edits(rows, edges)
-        applied = apply_edits(rows, edits, new)
+        applied = apply_edits(rows, edits, lowered_texts(new))
         if not len(edits):
             return applied
         merged, n_not_listed = self._merged(rows, read_only(edits))

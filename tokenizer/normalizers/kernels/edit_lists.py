@@ -6,13 +6,27 @@
 Its slow twin is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py` compares them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, made_kernel, store_u64
 from tokenizer.kernels.utf8 import copy_bytes
 
 NOTHING, SPACE = 0, 1
 """Numbers of the texts that most finders put in."""
+
+
+class Texts(NamedTuple):
+    """The texts that edits put in, by number."""
+
+    pool: npt.NDArray[np.uint8]
+    """uint8[n]; padded, so that short texts can be copied eight bytes at a time."""
+    starts: npt.NDArray[np.int64]
+    """int64[n_texts], where each is in `pool`."""
+    stops: npt.NDArray[np.int64]
+    """int64[n_texts]."""
 
 
 @kernel_part
@@ -56,12 +70,12 @@ def finder(function):
 
 
 @kernel
-def edited_bytes(edits, pool_offsets):
+def edited_bytes(edits, texts):
     """Returns by how many bytes edits lengthen rows; takes arguments of `apply_edits`."""
     added = 0
     for e in range(edits.shape[0]):
         text = edits[e, 2]
-        added += pool_offsets[text + 1] - pool_offsets[text] - (edits[e, 1] - edits[e, 0])
+        added += texts.stops[text] - texts.starts[text] - (edits[e, 1] - edits[e, 0])
     return added
 
 
@@ -82,14 +96,14 @@ def _copy_short(data, i, stop, out, o):
 
 
 @kernel
-def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
+def apply_edits(data, offsets, edits, texts, out, out_offsets):
     """Applies edits to rows.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       edits: int64[n_edits, 3], in order, without overlap; see `add_edit`. None reaches beyond a row, and insertions are
         not at the ends of rows.
-      pool, pool_offsets: uint8[m] and int64[n_texts + 1], the new texts.
+      texts: Texts, the new ones.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
 
     Returns:
@@ -104,16 +118,39 @@ def apply_edits(data, offsets, edits, pool, pool_offsets, out, out_offsets):
         end = offsets[row + 1]
         while e < edits.shape[0] and edits[e, 0] < end:
             start, stop, text = edits[e, 0], edits[e, 1], edits[e, 2]
-            first, past = pool_offsets[text], pool_offsets[text + 1]
+            first, past = texts.starts[text], texts.stops[text]
             o = _copy_short(data, i, start, out, o)
             for q in range(start, stop):
                 changed += np.int64((data[q] & 0xC0) != 0x80)
             if start == stop:
                 for q in range(first, past):
-                    changed += np.int64((pool[q] & 0xC0) != 0x80)
-            o = _copy_short(pool, first, past, out, o)
+                    changed += np.int64((texts.pool[q] & 0xC0) != 0x80)
+            o = _copy_short(texts.pool, first, past, out, o)
             i = stop
             e += 1
         o = copy_bytes(data, i, end, out, o)
         out_offsets[row + 1] = o
     return changed
+
+
+@kernel
+def replace_byte(data, offsets, byte, content, out, out_offsets):
+    """Replaces every occurrence of one byte.
+
+    Args:
+      data: uint8[n]; offsets: int64[n_rows + 1] into it.
+      byte: what to look for; content: uint8[at most 8], the replacement, then eight bytes of padding.
+      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
+    """
+    n_content = content.size - 8
+    eight = load_u64(content, 0)
+    o = 0
+    out_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            # No branch on the text: a processor cannot predict which bytes are spaces.
+            b = data[i]
+            is_found = b == byte
+            store_u64(out, o, eight if is_found else np.uint64(b))
+            o += n_content if is_found else 1
+        out_offsets[row + 1] = o
