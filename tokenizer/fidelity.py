@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what is lost on the way from text to ids and back: in each step, in the whole chain, to the unknown token.
 
-It is not a step of a job: it runs the slow twins of the text steps, at about 1 MB/s, and is meant for a sample.
+It is not a step of a job: it looks at every edit of the text steps in Python, and is meant for a sample.
 """
 
 import dataclasses

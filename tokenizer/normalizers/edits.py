@@ -16,7 +16,7 @@ from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_
 from tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
 from tokenizer.normalizers.kernels import edit_lists, matches, whitespace
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
-from tokenizer.ragged import Ragged, read_only
+from tokenizer.ragged import Ragged
 from tokenizer.unicode import tables as unicode_tables
 
 
@@ -32,7 +32,7 @@ class Strip(EditingStep):
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
         ends = Edges.of(rows.n_rows, self.left, self.right)
-        options = *_spaces(), False, whitespace.AS_SPACE, True
+        options = _white_space(), False, whitespace.AS_SPACE, True
         return found_edits(whitespace.find_whitespace, rows, *ends, *options), ("",)
 
 
@@ -136,19 +136,9 @@ def _kernel(pattern: str, content: str, is_regex: bool) -> tuple[Any, ...] | Non
     else:
         usual, members = run[1], np.zeros(0x110000, np.bool_)
         members[ord(usual)] = True
-    return (matches.find_runs, *run_tables(members, usual, int(run[2] or 1), content == usual))
-
-
-def run_tables(members: npt.NDArray[np.bool_], usual: str, least: int, spares_usual: bool) -> tuple[Any, ...]:
-    """Returns what `matches.find_runs` needs to know; `usual`: the member that texts have most."""
-    usual_byte = ord(usual) if usual < "\x80" else 0
-    steps = tables.first_byte_steps(~members, with_ascii=True)
-    kept = ~members[:128]
-    kept[usual_byte] = True
-    return read_only(members), tables.byte_ranges(kept, steps), steps, usual_byte, least, spares_usual
+    return matches.find_runs, tables.Runs.of(members, usual, int(run[2] or 1), content == usual)
 
 
 @functools.cache
-def _spaces() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
-    spaces = unicode_tables.property_table("spaces")
-    return read_only(spaces), tables.first_byte_steps(~spaces, with_ascii=True)
+def _white_space() -> tables.Runs:
+    return tables.Runs.of(unicode_tables.property_table("spaces"), " ")

@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,31 @@ class CharacterMap(NamedTuple):
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of a character, by its first byte, if no character that begins so changes; else 0."""
+
+
+class Runs(NamedTuple):
+    """Runs of characters of a set, for `matches.next_run`."""
+
+    members: npt.NDArray[np.bool_]
+    """bool[0x110000], the set."""
+    usual: int
+    """The member that texts have most, if it is of ASCII, or 0."""
+    least: int
+    """The least number of characters."""
+    spares_usual: bool
+    """Whether a run of one `usual` does not count."""
+    ranges: ByteRanges
+    """Bytes that begin no member but `usual`."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too; else 0."""
+
+    @classmethod
+    def of(cls, members: npt.NDArray[np.bool_], usual: str, least: int = 1, spares_usual: bool = False) -> Self:
+        """Lowers the runs of a set."""
+        byte = ord(usual) if usual < "\x80" else 0
+        steps = first_byte_steps(~members, with_ascii=True)
+        ranges = byte_ranges(~members[:128] | (np.arange(128) == byte), steps)
+        return cls(read_only(members), byte, least, spares_usual, ranges, steps)
 
 
 class NormalForm(NamedTuple):

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import regex
 
 from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row
-from tokenizer.ragged import Ragged, read_only
+from tokenizer.normalizers.edit_lists import found_edits
+from tokenizer.normalizers.kernels import matches
+from tokenizer.ragged import Ragged, distinct
 from tokenizer.text.base import check_encodable
-from tokenizer.text.kernels import candidates as candidate_kernels
 
 
 class RowStep(TextStep):
@@ -28,13 +28,6 @@ class RowStep(TextStep):
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
         return apply_by_row(self, rows, edges, self.candidates(rows))
-
-
-def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:
-    """Returns the rows in which a byte `first` is followed by one of the set `second`, bool[256]."""
-    found = np.zeros(rows.n_rows, np.bool_)
-    candidate_kernels.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
-    return np.flatnonzero(found).tolist()
 
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
@@ -52,14 +45,6 @@ def _unescaped(reference: str) -> str:
     return html.unescape(reference)
 
 
-@functools.cache
-def _begins_reference() -> npt.NDArray[np.bool_]:
-    """Returns the bytes that may follow `&`, bool[256]: names of entities begin with an ASCII letter."""
-    table = np.zeros(256, np.bool_)
-    table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
-    return table
-
-
 @dataclasses.dataclass(frozen=True)
 class HtmlEntities(RowStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
@@ -75,8 +60,12 @@ class HtmlEntities(RowStep):
         return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns the rows with something like a reference."""
-        return rows_with(rows, ord("&"), _begins_reference())
+        """Returns the rows with something like a reference: `&` and a number or a name, of ASCII letters at first."""
+        places = found_edits(matches.find_literal, rows, np.frombuffer(b"&", np.uint8))[:, 1]
+        following = rows.values[np.minimum(places, rows.values.size - 1)] if places.size else places
+        letters = following | 0x20
+        begins = (following == ord("#")) | ((ord("a") <= letters) & (letters <= ord("z")))
+        return distinct(np.searchsorted(rows.offsets, places[begins] - 1, side="right") - 1).tolist()
 
 
 MAX_PATTERN_CHARS = 10_000

@@ -4,14 +4,13 @@
 import functools
 import string
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.normalizers.edit_lists import found_edits
-from tokenizer.normalizers.edits import run_tables
 from tokenizer.normalizers.kernels import matches
+from tokenizer.normalizers.tables import Runs
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
 from tokenizer.text.emoji import find_emoji
@@ -42,8 +41,8 @@ def _bytes_are() -> npt.NDArray[np.uint8]:
 
 
 @functools.lru_cache(maxsize=64)
-def _white_space(least: int) -> tuple[Any, ...]:
-    return run_tables(tables.table_of(tables.SPACES), " ", least, False)
+def _white_space(least: int) -> Runs:
+    return Runs.of(tables.table_of(tables.SPACES), " ", least)
 
 
 @functools.cache
@@ -57,7 +56,7 @@ NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
     "email": lambda rows, _: found_edits(spans.find_emails, rows, _bytes_are()),
     "emoji": lambda rows, _: find_emoji(rows),
     "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
-    "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, *_white_space(least)),
+    "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _white_space(least)),
 }
 """Name -> function of rows and the least number of characters; it returns int64[n, 3], start and stop in bytes.
 

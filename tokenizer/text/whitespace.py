@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenizer.normalizers.base import Edges
 from tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenizer.normalizers.kernels import whitespace as kernels
-from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.normalizers.tables import Runs
 from tokenizer.ragged import Ragged
 from tokenizer.text import tables
 
@@ -44,13 +44,12 @@ class Whitespace(EditingStep):
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
-        table, steps = _tables(tables.PYTHON_SPACES if self.python else tables.SPACES)
+        runs = _runs(tables.PYTHON_SPACES if self.python else tables.SPACES)
         breaks = {"space": kernels.AS_SPACE, "keep": kernels.KEEP, "paragraphs": kernels.PARAGRAPHS}[self.newlines]
-        options = table, steps, self.collapse, breaks, self.strip
+        options = runs, self.collapse, breaks, self.strip
         return found_edits(kernels.find_whitespace, rows, *edges, *options), ("", " ", "\n", "\n\n")
 
 
 @functools.cache
-def _tables(spaces: frozenset[str]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
-    table = tables.table_of(spaces)
-    return table, first_byte_steps(~table, with_ascii=True)
+def _runs(spaces: frozenset[str]) -> Runs:
+    return Runs.of(tables.table_of(spaces), " ", spares_usual=True)

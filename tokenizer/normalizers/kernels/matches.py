@@ -53,35 +53,31 @@ def find_repeated(data, i, end, row, tables, edits, n):
     return n
 
 
-@finder
-def find_runs(data, i, end, row, tables, edits, n):
-    """Finds runs of characters of a set.
+@kernel_part
+def next_run(data, i, end, runs):
+    """Returns where the next run of characters from `i` on starts and stops, `end` and `end` if there is none.
 
-    Args:
-      tables: bool[0x110000], the set; normalizers.tables.ByteRanges of bytes that begin no member but `usual`;
-        uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too, else 0;
-        `usual`, a member of ASCII, or 0; the least number of characters; whether a run of one `usual` does not count.
+    runs: normalizers.tables.Runs.
     """
-    members, ranges, steps, usual, least, spares_usual = tables
-    usuals = np.uint64(usual) * EACH_BYTE
+    usuals = np.uint64(runs.usual) * EACH_BYTE
     while i < end:
         if i + 8 <= end:
             eight = load_u64(data, i)
             hits = zero_bytes(eight ^ usuals)
-            if least > 1 or spares_usual:
+            if runs.least > 1 or runs.spares_usual:
                 # Of single spaces between words, which most texts have, only the last byte is looked at.
                 hits &= (hits >> np.uint64(8)) | _LAST
-            hits |= beyond_ranges(eight, ranges)
+            hits |= beyond_ranges(eight, runs.ranges)
             if hits == np.uint64(0):
                 i += 8
                 continue
             n_skipped = trailing_zeros(hits) >> 3
             # What was skipped last may be the first of a run.
-            i += n_skipped - np.int64(n_skipped > 0 and data[i + n_skipped - 1] == usual)
+            i += n_skipped - np.int64(n_skipped > 0 and data[i + n_skipped - 1] == runs.usual)
         if continues_character(data[i]):
             i += 1
             continue
-        step = np.int64(steps[data[i]])
+        step = np.int64(runs.steps[data[i]])
         if step > 0:
             i += step
             continue
@@ -90,13 +86,28 @@ def find_runs(data, i, end, row, tables, edits, n):
         following = i
         while i < end:
             code_point, following = next_character(data, i)
-            if not members[code_point]:
+            if not runs.members[code_point]:
                 break
             count += 1
             i = following
-        if count >= least and not (spares_usual and count == 1 and data[start] == usual):
-            n = add_edit(edits, n, start, i, NOTHING)
+        if count >= runs.least and not (runs.spares_usual and count == 1 and data[start] == runs.usual):
+            return start, i
         i = max(i, following)
+    return end, end
+
+
+@finder
+def find_runs(data, i, end, row, tables, edits, n):
+    """Finds runs of characters of a set.
+
+    Args:
+      tables: normalizers.tables.Runs.
+    """
+    (runs,) = tables
+    while i < end:
+        start, i = next_run(data, i, end, runs)
+        if start < i:
+            n = add_edit(edits, n, start, i, NOTHING)
     return n
 
 
