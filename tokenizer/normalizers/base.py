@@ -112,9 +112,27 @@ class TextStep(Normalizer):
           begins, ends: whether the text begins where its document begins, and ends where that ends.
         """
 
-    @abc.abstractmethod
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns, in order, the numbers of rows that the step may change; it changes no other."""
+        return np.flatnonzero(np.diff(rows.offsets)).tolist()
+
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows of valid UTF-8, values uint8[n]."""
+        """Applies the step to rows of valid UTF-8, values uint8[n]; without a kernel, one row after the other."""
+        new: dict[int, bytes] = {}
+        rejected = []
+        n = 0
+        for row in self.candidates(rows):
+            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+            try:
+                edits = self.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
+            except TimeoutError:
+                new[row] = b""
+                rejected.append(row)
+                continue
+            if (after := replaced(text, edits)) != text:
+                new[row] = after.encode()
+                n += n_changed(edits)
+        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Applies the step to rows that are documents; see `Normalizer`."""
@@ -196,25 +214,6 @@ def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
         edits += [Edit(at + 1, at + 1 - change, "")] if change else []
         at += 1 - change
     return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
-
-
-def apply_by_row(step: TextStep, rows: Ragged, edges: Edges, numbers: Iterable[int]) -> Applied:
-    """Applies the edits of a step to rows with these numbers, in order; it changes no other."""
-    new: dict[int, bytes] = {}
-    rejected = []
-    n = 0
-    for row in numbers:
-        text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
-        try:
-            edits = step.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
-        except TimeoutError:
-            new[row] = b""
-            rejected.append(row)
-            continue
-        if (after := replaced(text, edits)) != text:
-            new[row] = after.encode()
-            n += n_changed(edits)
-    return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
 
 
 def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row, rows_of
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
 from tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
 from tokenizer.normalizers.kernels import edit_lists, matches, whitespace
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
@@ -84,7 +84,7 @@ class Replace(EditingStep):
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
         if not self.is_fast:
-            return apply_by_row(self, rows, edges, range(rows.n_rows))
+            return TextStep.apply_rows(self, rows, edges)
         pattern, content = self.pattern.encode(), self.content.encode()
         if self.is_regex or len(pattern) > 1 or len(content) > tables.SPARE_BYTES or pattern == content:
             return super().apply_rows(rows, edges)

@@ -20,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Edit
+from tokenizer.normalizers.base import Edit, TextStep
 from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import CharacterSet
-from tokenizer.text.row_steps import RowStep
 
 _MAX_SEGMENT = 1_000_000
 """The most characters that ftfy handles at once, its `max_decode_length`."""
@@ -92,7 +91,7 @@ def _is_active(fixes_all: bool) -> Callable[[str], object]:
     return re.compile("[" + "".join(rf"\U{a:08x}-\U{b:08x}" for a, b in runs) + "]").search
 
 
-class _FtfyStep(RowStep):
+class _FtfyStep(TextStep):
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows that ftfy may change."""
         fixes_all = isinstance(self, Ftfy)

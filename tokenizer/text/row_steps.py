@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that run in Python: HTML entities, regular expressions. Rows that they cannot change are skipped."""
 
-import abc
 import dataclasses
 import functools
 import html
@@ -11,24 +10,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import regex
 
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, apply_by_row
+from tokenizer.normalizers.base import Edit, TextStep
 from tokenizer.normalizers.edit_lists import found_edits
 from tokenizer.normalizers.kernels import matches
 from tokenizer.ragged import Ragged, distinct
 from tokenizer.text.base import check_encodable
-
-
-class RowStep(TextStep):
-    """A step that runs in Python, for the rows that may need it."""
-
-    @abc.abstractmethod
-    def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns, in order, the numbers of rows that the step may change; it changes no other."""
-
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
-        return apply_by_row(self, rows, edges, self.candidates(rows))
-
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7
@@ -46,7 +32,7 @@ def _unescaped(reference: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class HtmlEntities(RowStep):
+class HtmlEntities(TextStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
 
     Source: `html.unescape`, the same on every text that it can read.
@@ -133,7 +119,7 @@ _ESCAPE = re.compile(r"(\\(?:([1-9][0-9]?)|g<(\w+)>|.?))", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
-class Regex(RowStep):
+class Regex(TextStep):
     r"""Removes or replaces the matches of a regular expression.
 
     A document on which the expression takes too long is rejected: it is null in the result, and counted.
@@ -171,7 +157,3 @@ class Regex(RowStep):
             if new != match[0]:
                 edits.append(Edit(match.start(), match.end(), new))
         return edits
-
-    def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns the rows that are not empty."""
-        return np.flatnonzero(np.diff(rows.offsets)).tolist()
