@@ -312,7 +312,7 @@ def _is_local(step: Any) -> bool:
     """Whether a normalizer looks only at single characters, those that combine with them, or a literal."""
     if isinstance(step, Replace):
         return not step.is_regex and step.pattern != ""
-    return isinstance(step, (Precompiled, *_FORMS, *_OF_CHARACTERS))
+    return type(step) in (Precompiled, *_FORMS, *_OF_CHARACTERS)
 
 
 def _knows_space(runner: ModelRunner) -> bool:

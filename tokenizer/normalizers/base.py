@@ -112,6 +112,11 @@ class TextStep(Normalizer):
           begins, ends: whether the text begins where its document begins, and ends where that ends.
         """
 
+    @property
+    def is_fast(self) -> bool:
+        """Whether the step has a kernel; see `Normalizer`."""
+        return type(self).apply_rows is not TextStep.apply_rows
+
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns, in order, the numbers of rows that the step may change; it changes no other."""
         return np.flatnonzero(np.diff(rows.offsets)).tolist()

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits of text steps and spans, which kernels find, against their reference in plain Python."""
 
+import unicodedata
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import text_steps as reference
 from tests.strategies import FEWER, texts
-from tokenizer.text import SpanRule, parse_steps
+from tokenizer.normalizers import tables
+from tokenizer.normalizers.base import replaced
+from tokenizer.normalizers.tables import UNICODE_VERSION as NEWEST
+from tokenizer.text import SpanRule, TextChain, parse_steps
 from tokenizer.text.spans import SpanFinder
+from tokenizer.unicode import data
 
 CONFIGS = [
     {"strip_accents": "none"}, {"strip_accents": "latin-only"}, {"strip_accents": "all"}, "whitespace",
@@ -48,3 +55,17 @@ def test_edits_are_those_of_the_reference(config: object, text: str, begins: boo
 @given(text=hostile(), rules=st.lists(st.sampled_from(RULES), min_size=1, max_size=4, unique=True))
 def test_spans_are_those_of_the_reference(text: str, rules: list[SpanRule]) -> None:
     assert SpanFinder(rules).find_text(text) == reference.find_spans(tuple(rules), text)
+
+
+@pytest.mark.parametrize("form", ["nfc", "nfd", "nfkc", "nfkd"])
+def test_one_text_has_the_normal_form_of_the_column_if_python_does_not_know_its_characters(form: str) -> None:
+    newer = [
+        *data.texts("text/canonical"),
+        *data.texts("text/compatibility"),
+        *np.flatnonzero(tables.combining(NEWEST)),
+    ]
+    newer = [chr(c) for c in newer if unicodedata.category(chr(c)) == "Cn"]
+    assert newer
+    (step,) = parse_steps([form])
+    column = TextChain([step]).apply([f"e\u0301{c}\u0323" for c in newer])[0].to_pylist()
+    assert column == [replaced(text, step.edits(text)) for text in (f"e\u0301{c}\u0323" for c in newer)]
