@@ -121,12 +121,13 @@ def find_literal(data, i, end, row, tables, edits, n):
       tables: uint8[1 or more], the literal.
     """
     (literal,) = tables
-    after = min(1, literal.size - 1)
-    firsts, seconds = np.uint64(literal[0]) * EACH_BYTE, np.uint64(literal[after]) * EACH_BYTE
+    firsts, seconds = np.uint64(literal[0]) * EACH_BYTE, np.uint64(literal[min(1, literal.size - 1)]) * EACH_BYTE
     while i + literal.size <= end:
         if i + 9 <= end:
             # 0x80 in bytes that equal the first of the literal and are followed by the second.
-            hits = zero_bytes(load_u64(data, i) ^ firsts) & zero_bytes(load_u64(data, i + after) ^ seconds)
+            hits = zero_bytes(load_u64(data, i) ^ firsts)
+            if literal.size > 1:
+                hits &= zero_bytes(load_u64(data, i + 1) ^ seconds)
             if hits == np.uint64(0):
                 i += 8
                 continue
