@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import regex
 
 from tokenizer.normalizers.base import Edit, TextStep
-from tokenizer.normalizers.edit_lists import found_edits
-from tokenizer.normalizers.kernels import matches
-from tokenizer.ragged import Ragged, distinct
+from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.base import check_encodable
+from tokenizer.text.kernels import candidates
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7
@@ -29,6 +29,14 @@ def _unescaped(reference: str) -> str:
             return "\ufffd"
         reference = f"&#{digits or 0};"
     return html.unescape(reference)
+
+
+@functools.cache
+def _begins_reference() -> npt.NDArray[np.bool_]:
+    """Returns the bytes that may follow `&`, bool[256]: names of entities begin with an ASCII letter."""
+    table = np.zeros(256, np.bool_)
+    table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
+    return read_only(table)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +54,10 @@ class HtmlEntities(TextStep):
         return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns the rows with something like a reference: `&` and a number or a name, of ASCII letters at first."""
-        places = found_edits(matches.find_literal, rows, np.frombuffer(b"&", np.uint8))[:, 1]
-        following = rows.values[np.minimum(places, rows.values.size - 1)] if places.size else places
-        letters = following | 0x20
-        begins = (following == ord("#")) | ((ord("a") <= letters) & (letters <= ord("z")))
-        return distinct(np.searchsorted(rows.offsets, places[begins] - 1, side="right") - 1).tolist()
+        """Returns the rows with something like a reference."""
+        found = np.zeros(rows.n_rows, np.bool_)
+        candidates.find_pairs(rows.values, rows.offsets, ord("&"), _begins_reference(), found)
+        return np.flatnonzero(found).tolist()
 
 
 MAX_PATTERN_CHARS = 10_000
