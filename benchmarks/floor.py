@@ -18,6 +18,7 @@ import pyarrow as pa
 from pipeline import cli
 from pipeline.tokenizing import tokenize
 from tokenizer import Tokenizer
+from tokenizer.ragged import Ragged
 
 _read_split, _encode = tokenize.read_split, Tokenizer.encode_bare
 
@@ -59,11 +60,11 @@ def copy(folder: Path, arguments: list[str]) -> int:
         at.offsets, at.row = np.load(folder / f"{split.index}.offsets.npy"), 0
         yield from _read_split(split, *args, **options)
 
-    def encode_bare(tokenizer: Tokenizer, texts: pa.Array, *tally: Any) -> pa.LargeListArray:
+    def encode_bare(tokenizer: Tokenizer, texts: Ragged, *tally: Any) -> pa.LargeListArray:
         if not tally:
             return _encode(tokenizer, texts)
-        offsets = at.offsets[at.row : at.row + len(texts) + 1]
-        at.row += len(texts)
+        offsets = at.offsets[at.row : at.row + texts.n_rows + 1]
+        at.row += texts.n_rows
         ids = np.array(at.ids[offsets[0] : offsets[-1]])
         return pa.LargeListArray.from_arrays(pa.array(offsets - offsets[0]), pa.array(ids))
 

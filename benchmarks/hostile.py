@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tokenize job over thousands of hostile inputs: none may crash it, hang it or unbalance its books.
 
+With --arrays it gives hostile Arrow arrays to every public function that takes such data, in kernels that check bounds.
+
 An input is either refused before any work, with a ValueError or OSError that says why, or it is tokenized and
 `verify` proves the output. Anything else is a problem, printed with the number that makes the input again. The exit
 code is 1 if there is one.
@@ -16,10 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import hostile_inputs
+from benchmarks import hostile_arrays, hostile_inputs
 
 SECONDS = 10.0
 """An input that takes longer counts as a hang."""
@@ -31,20 +33,39 @@ _WARM_UP = range(-12, 0)
 
 def main(arguments: list[str]) -> int:
     """Runs the inputs; returns the exit code."""
+    if "--folders" in arguments:
+        from benchmarks import hostile_folders
+
+        return hostile_folders.main([each for each in arguments if each != "--folders"])
     parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--folders", action="store_true", help="change finished output folders instead; has own options"
+    )
     parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
+    parser.add_argument("--speed", action="store_true", help="only measure how fast lines are read that cannot be used")
+    parser.add_argument("--arrays", action="store_true", help="Arrow arrays for functions instead of files for the job")
     parser.add_argument("--keep", metavar="FOLDER", help="make the first input there, run nothing")
     options = parser.parse_args(arguments)
     if options.keep:
         print(hostile_inputs.make(options.first, Path(options.keep)))
         return 0
+    if options.speed:
+        with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as name:
+            measure_speed(Path(name))
+        return 0
+    make_one = None
+    if options.arrays:
+        os.environ["NUMBA_BOUNDSCHECK"] = "1"
+        make_one = hostile_arrays.run_one
+        hostile_arrays.warm_up()
     started = time.monotonic()
     outcomes: collections.Counter[str] = collections.Counter()
     n_problems = 0
     slowest = (0.0, -1)
+    numbers = range(options.first, options.first + options.n)
     with tempfile.TemporaryDirectory(prefix="tokenmill-hostile-") as folder:
-        for number, outcome, seconds in run(range(options.first, options.first + options.n), Path(folder)):
+        for number, outcome, seconds in run(numbers, Path(folder), make_one):
             slowest = max(slowest, (seconds, number))
             first_line = outcome.partition("\n")[0]
             is_problem = not first_line.startswith(("proven", "refused"))
@@ -62,35 +83,101 @@ def main(arguments: list[str]) -> int:
     return 1 if n_problems or n < options.n else 0
 
 
-def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
+LINES = {
+    "not JSON, 2 bytes": b"x\n",
+    "not JSON": b'{"text": "the mill grinds text into tokens, and more\n',
+    "another field": b'{"id": "a", "body": "the mill grinds text into tokens"}\n',
+    "null": b'{"id": "a", "text": null, "body": "the mill grinds text"}\n',
+    "not UTF-8": b'{"text": "caf\xe9, and the mill grinds text into tokens"}\n',
+    "half a surrogate pair": b'{"text": "\\ud800, and the mill grinds text into tokens"}\n',
+    "nested too deep": b"[" * 300 + b"\n",
+    "names with escapes": b'{"\\u0074ext": 1, "body": "the mill grinds text"}\n',
+    "empty": b"\n",
+    "blank": b"  \r\n",
+}
+"""Lines that cost a reader work and give no document."""
+
+
+def measure_speed(folder: Path) -> None:
+    """Prints, for files of nothing but one of `LINES`, how fast they are read, and written as rejects.
+
+    By processor time, of the second of two runs.
+    """
+    from pipeline.config.input import InputConfig
+    from pipeline.input.reading import read_split
+    from pipeline.input.splitting import plan_splits
+    from pipeline.output.rejects_file import RejectsFile
+    from pipeline.output.staging import Staging
+
+    for name, line in LINES.items():
+        path = folder / "a.jsonl"
+        n_lines = (8 << 20) // max(8, len(line))
+        path.write_bytes(line * n_lines)
+        for _ in range(2):
+            began = time.process_time()
+            (split,) = plan_splits(InputConfig(paths=[str(path)]), "")
+            with Staging(str(folder / "out"), split.id) as staging:
+                rejects = RejectsFile(staging, "rejects.parquet", split.pieces)
+                for batch in read_split(split, InputConfig()):
+                    if batch.rejects is not None:
+                        rejects.write(batch.rejects)
+                rejects.finish()
+            seconds = time.process_time() - began
+        speed = f"{len(line) * n_lines / seconds / 1e6:6.1f} MB/s {seconds / n_lines * 1e9:6.0f} ns a line"
+        print(f"{name:24}{speed}  {rejects.n_rows:,} rejects", flush=True)
+
+
+def run(
+    numbers: range, folder: Path, make_one: Callable[[int, Path], str] | None = None
+) -> Iterator[tuple[int, str, float]]:
     """Yields, for every input, its number, the result ("proven: kind", "refused: kind" or a problem), and seconds.
 
     The inputs run in a fork of this process; one that dies or hangs is named, and another fork goes on after it.
+
+    Args:
+      numbers: the numbers of the inputs.
+      folder: an empty folder.
+      make_one: makes and runs an input in a new folder; None: `run_one`.
     """
+    make_one = make_one or run_one
     for number in _WARM_UP:
-        run_one(number, folder / "first")
+        make_one(number, folder / "first")
         shutil.rmtree(folder / "first")
+    return in_forks(numbers, folder, make_one, SECONDS)
+
+
+def in_forks(
+    numbers: range, folder: Path, run_one: Callable[[int, Path], str], seconds: float
+) -> Iterator[tuple[int, str, float]]:
+    """Yields, for every input, its number, what `run_one` returns for it or how it ended, and how long that took.
+
+    Args:
+      numbers: the numbers of the inputs.
+      folder: where each has a folder of its own, named by its number.
+      run_one: called in a fork of this process with a number and its folder.
+      seconds: how long an input may take.
+    """
     left = list(numbers)
     while left:
         reader, writer = os.pipe()
         process = os.fork()
         if not process:
             os.close(reader)
-            _work(left, folder, writer)
+            _work(left, folder, writer, run_one)
         os.close(writer)
         while left:
             started = time.monotonic()
-            message = _receive(reader, SECONDS)
-            seconds = time.monotonic() - started
+            message = _receive(reader, seconds)
+            taken = time.monotonic() - started
             if message is None or not message:
                 os.kill(process, signal.SIGKILL)
                 yield (
                     left.pop(0),
-                    f"hang: longer than {SECONDS} s" if message is None else "crash: the process died",
-                    seconds,
+                    f"hang: longer than {seconds} s" if message is None else "crash: the process died",
+                    taken,
                 )
                 break
-            yield left.pop(0), message, seconds
+            yield left.pop(0), message, taken
         os.close(reader)
         os.waitpid(process, 0)
 
@@ -111,7 +198,7 @@ def _receive(reader: int, seconds: float) -> str | None:
     return b"".join(parts).decode(errors="replace")
 
 
-def _work(numbers: list[int], folder: Path, writer: int) -> None:
+def _work(numbers: list[int], folder: Path, writer: int, run_one: Callable[[int, Path], str]) -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
@@ -139,7 +226,7 @@ def run_one(number: int, folder: Path) -> str:
 
     made = hostile_inputs.make(number, folder)
     try:
-        config = load_config(made["config"], [f"output.path={folder / 'out'}"], "tokenize")
+        config = load_config(made["config"], [f"output.path={folder / 'out'}", "input.on_damage=warn"], "tokenize")
         plan = planning.plan_job("tokenize", config)
     except (ValueError, OSError) as error:
         return f"refused: {made['kind']}" if str(error).strip() else f"silent: {type(error).__name__} without a message"

@@ -27,7 +27,7 @@ from benchmarks import corpora, report, tokenizers
 from tokenizer import Tokenizer
 
 _ROWS = 1000
-SECTIONS: dict[str, dict[str, Any]] = {"plain": {}, "languages": {"languages": {}}}
+SECTIONS: dict[str, dict[str, Any]] = {"plain": {}, "languages": {"languages": {"rules": "builtin"}}}
 
 
 def main(arguments: list[str]) -> int:

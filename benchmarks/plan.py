@@ -65,7 +65,7 @@ def _measure(options: argparse.Namespace, folder: Path, shared: Path, facts: dic
     for corpus in options.only or inputs:
         for name, path in files.items():
             config = {
-                "input": {"paths": [inputs[corpus]], "max_rejected_fraction": 0.9},
+                "input": {"paths": [inputs[corpus]], "on_damage": "warn"},
                 "tokenizer": {"file": str(path)},
                 "output": {"path": str(folder / "out" / f"{corpus}-{name}")},
             }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of all files in an output folder, relative to it."""
 
+import re
+
 LEDGER = "_ledger"
 TEMPORARY = "_tmp"
 REJECTED = "rejected"
@@ -21,6 +23,8 @@ OF_THE_MOMENT = (CLOCK, REPORT)
 """Files that differ between two runs of one job: all others have the same bytes."""
 MDS_INDEX = "index.json"
 """The index of MDS shards, which `streaming` looks for."""
+HUB = ".huggingface.yaml"
+"""Says which files are the data, for `datasets` and for hubs of data sets, which would take all files."""
 PLAN = f"{LEDGER}/plan.jsonl"
 """The splits, for the workers of a running job."""
 VOCABULARY = "vocab"
@@ -34,6 +38,55 @@ REPLAY = "replay"
 """The folder, inside the output folder, for rejected records that were tokenized later."""
 RUNS = "_runs"
 """The folder of runs; removed when the job is finished."""
+
+NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,20})-of-(\d{5,20})(\.[a-z0-9.]{1,40})", re.ASCII)
+"""The name of a shard, of a file of rejects, or of a table of documents, without its folder."""
+LEDGER_FILE = re.compile(
+    rf"{LEDGER}/([0-9a-f]{{16}}\.(json|arrow|keys)|(inputs|shards|companions|documents|rejects)\.parquet)"
+)
+_FOLDER_OF = {"tokens": "", "rejects": REJECTED, "documents": DOCUMENTS}
+_TOP = {MANIFEST, PARTITIONS, STATS, MDS_INDEX, HUB, PLAN, REPORT, CLOCK}
+_COUNTS_FILE = re.compile(
+    rf"{COUNTS}/(counts-\d{{5,20}}-of-\d{{5,20}}\.parquet|counts\.json|alphabet\.parquet)", re.ASCII
+)
+_VOCABULARY_FILE = re.compile(
+    rf"{VOCABULARY}/((?!\.)[\w.%-]+/){{0,2}}"
+    r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)",
+    re.ASCII,
+)
+_OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.run|{COUNTING}/[\w-]+\.(arrow|json)", re.ASCII)
+_PARTITION = re.compile(r"(tokenizer|lang)=[A-Za-z0-9_-]{1,80}")
+_OF_A_PARTITION = re.compile(rf"{_PARTITION.pattern}/{re.escape(MANIFEST)}")
+
+
+def numbered(name: str) -> re.Match[str] | None:
+    """Returns the match of `NUMBERED` if a name is that of such a file, in the folder where it belongs; else None."""
+    folder, _, base = name.rpartition("/")
+    match = NUMBERED.fullmatch(base)
+    return match if match is not None and _FOLDER_OF[match[1]] == folder else None
+
+
+def is_result(name: str) -> bool:
+    """Returns whether TokenMill gives this name to a file of a finished job, other than those of `numbered`."""
+    return name in _TOP or any(each.fullmatch(name) for each in (LEDGER_FILE, _COUNTS_FILE, _VOCABULARY_FILE))
+
+
+def check_file(name: str) -> str:
+    """Returns the name of a file that a record names; records of another's folder may say anything.
+
+    Raises:
+      ValueError: if TokenMill gives no file this name.
+    """
+    if not (is_result(name) or numbered(name) or _OF_A_JOB.fullmatch(name) or _OF_A_PARTITION.fullmatch(name)):
+        raise ValueError(f"{name!r} is no name that TokenMill gives to a file of an output folder")
+    return name
+
+
+def check_partition(name: str) -> str:
+    """Returns the name of a folder of a job by language; raises ValueError if it is no such name."""
+    if not _PARTITION.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a folder by language, such as 'lang=zh' or 'tokenizer=default'")
+    return name
 
 
 def shard_name(index: int, n_splits: int, suffix: str) -> str:

@@ -7,7 +7,6 @@ number of workers or the order in which a store lists its files.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -23,7 +22,8 @@ class Piece:
 
     path: str
     name: str
-    """The path relative to the literal directory part of the pattern that matched it; goes into ids of documents."""
+    """The path relative to the literal directory part of the pattern that matched it, or more of the path where other
+    files have that name; unique in a plan. It goes into ids of documents, and into keys of samples and shuffles."""
     n_bytes: int
     """Bytes of the whole file, as stored."""
     version: str
@@ -37,11 +37,18 @@ class Piece:
     """Parquet: bytes of the texts in the row groups, encoded."""
     file: int = 0
     """Number of the file in the plan, from 0: its place in `inputs` of the manifest."""
+    encoding: str = "utf-8"
+    """Python's codec of a text file that is not compressed; `input.encoding` if it is."""
 
     @property
     def n_planned(self) -> int:
         """How much work this is, in bytes of the file or, for Parquet, of text."""
         return self.n_text_bytes if self.format == "parquet" else self.stop - self.start
+
+    @property
+    def is_read_as_stored(self) -> bool:
+        """Whether positions are those in the stored file: it is not compressed, in UTF-8, and no Parquet."""
+        return self.compression == "none" and self.encoding == "utf-8" and self.format != "parquet"
 
     def is_cut_by_bytes(self, document: str) -> bool:
         """Returns whether records can be read by their byte ranges, without what comes before them in the file.
@@ -49,8 +56,7 @@ class Piece:
         Args:
           document: `input.document`.
         """
-        is_whole = self.compression != "none" or self.format == "parquet"
-        return not is_whole and not (self.format == "text" and document == "file")
+        return self.is_read_as_stored and not (self.format == "text" and document == "file")
 
 
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))
@@ -93,20 +99,14 @@ def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> l
       salt: digest of everything else that decides the output.
       fields: `Split.fields`.
     """
-    splits = []
-    n_same: Counter[str] = Counter()
-    for index, pieces in enumerate(groups):
-        split_id = _hash(salt, pieces, 0)
-        # Two files of the same name and size in different directories differ only in their paths, which the id ignores.
-        n_before = n_same[split_id]
-        n_same[split_id] += 1
-        if n_before:
-            split_id = _hash(salt, pieces, n_before)
-        splits.append(Split(index, split_id, tuple(pieces), fields))
-    return splits
+    return [Split(index, _hash(salt, pieces), tuple(pieces), fields) for index, pieces in enumerate(groups)]
 
 
-def _hash(salt: str, pieces: list[Piece], n_before: int) -> str:
-    keys = [(each.name, each.n_bytes, each.start, each.stop, each.format, each.compression) for each in pieces]
-    record = json.dumps([salt, keys, *([n_before] if n_before else [])], separators=(",", ":"))
+def _hash(salt: str, pieces: list[Piece]) -> str:
+    keys = [
+        (each.name, each.n_bytes, each.start, each.stop, each.format, each.compression)
+        + ((each.encoding,) if each.encoding != "utf-8" else ())
+        for each in pieces
+    ]
+    record = json.dumps([salt, keys], separators=(",", ":"))
     return hashlib.sha256(record.encode("utf-8")).hexdigest()[:16]

@@ -6,16 +6,18 @@ Beam is imported on the first remote path, never for local ones. Remote failures
 """
 
 import contextlib
+import fnmatch
 import glob
 import importlib
 import io
 import os
+import re
 import shutil
 import stat
 import threading
 import types
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -34,6 +36,9 @@ _S3_CONNECTIONS = 64
 """More than there are threads that read ahead."""
 
 _s3_lock = threading.Lock()
+
+_NO_NAME = re.compile(r"[\0]" if os.name != "nt" else r'[\0\\:*?"<>|]')
+"""Characters that are in no name; on Windows some of them lead elsewhere."""
 
 _beam_args: tuple[str, ...] | None = None
 """Options that have not been passed to Beam's filesystems yet."""
@@ -58,24 +63,158 @@ def has_glob(pattern: str) -> bool:
     return glob.has_magic(pattern)
 
 
-def match(pattern: str) -> list[FileStat]:
+def match(pattern: str, problems: list[OSError] | None = None) -> list[FileStat]:
     """Returns the files that `pattern` names, ordered by path.
 
     A path that exists is taken literally, even where it holds glob characters. Directories are not files. Locally
     `*` does not match a leading dot and `**` matches any number of directories.
 
+    Args:
+      pattern: a path or a glob pattern.
+      problems: takes an error for each folder that cannot be listed, and each path that is neither a file nor a
+        directory: a link to nowhere or to itself, a pipe, a device; None: the first error is raised.
+
     Raises:
-      OSError: when a matched file cannot be examined (a link to nowhere) or the store cannot be listed.
+      OSError: see `problems`; and when the store cannot be listed.
     """
     if is_remote(pattern):
         return _match_remote(pattern)
-    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    wrong: dict[str, OSError] = {}  # by message: `**` may meet a path more than once
+
+    def refuse(error: OSError) -> None:
+        wrong.setdefault(str(error), error)
+
     found = []
-    for path in sorted(paths):
-        status = os.stat(path)
+    for path in sorted({*_expand_pattern(pattern, refuse)}):
+        try:
+            status = _examine(path)
+        except OSError as error:
+            refuse(error)
+            continue
         if stat.S_ISREG(status.st_mode):
-            found.append(FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}"))
+            found.append(_stat(path, status))
+        elif not stat.S_ISDIR(status.st_mode):
+            refuse(OSError(f"{path!r} is a pipe, a socket or a device; only files can be read"))
+    if problems is None and wrong:
+        raise next(iter(wrong.values()))
+    if problems is not None:
+        problems += wrong.values()
     return found
+
+
+def _examine(path: str) -> os.stat_result:
+    """Returns the status of what a path leads to.
+
+    Raises:
+      OSError: naming the path, and where it leads if it is a link.
+    """
+    try:
+        return os.stat(path)
+    except OSError as error:
+        link = f" is a link to {os.readlink(path)!r}, which" if os.path.islink(path) else ""
+        raise OSError(f"{path!r}{link} cannot be examined: {error.strerror}") from error
+
+
+def _expand_pattern(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
+    """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word."""
+    try:
+        os.lstat(pattern)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except ValueError:  # a NUL, or half of a surrogate pair: no path has these
+        return
+    except OSError as error:
+        if not has_glob(pattern):  # a pattern may be longer than a name can be
+            refuse(OSError(f"{pattern!r} cannot be examined: {error.strerror}"))
+    else:
+        yield pattern
+        return
+    if has_glob(pattern):
+        components = pattern.replace(os.sep, "/").split("/")
+        n_literal = next(i for i, component in enumerate(components) if has_glob(component))
+        folder = "/".join(components[:n_literal]) or ("/" if n_literal else "")
+        yield from _expand_components(folder, components[n_literal:], refuse, ())
+
+
+def _expand_components(
+    folder: str, components: Sequence[str], refuse: Callable[[OSError], None], above: tuple[tuple[int, int], ...]
+) -> Iterator[str]:
+    """Yields the paths below `folder` that match the other components of a pattern.
+
+    Args:
+      folder: a path; "" for the working directory.
+      components: what is left of the pattern; not empty.
+      refuse: takes an error for each folder that cannot be listed.
+      above: device and inode of the folders that `**` has entered on the way here: links to these lead nowhere new.
+    """
+    first, *rest = components
+    if not has_glob(first):
+        path = os.path.join(folder, first)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            refuse(OSError(f"{path!r} cannot be examined: {error.strerror}"))
+            return
+        yield from _expand_components(path, rest, refuse, ()) if rest else (path,)
+        return
+    try:
+        status = os.stat(folder or ".")
+        here = status.st_dev, status.st_ino
+        if here in above:
+            return
+        with os.scandir(folder or ".") as entries:
+            visible = [entry for entry in entries if not entry.name.startswith(".") or first.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        refuse(OSError(f"{folder or '.'!r} cannot be listed: {error.strerror}"))
+        return
+    if first == "**":
+        yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, ())
+        for entry in visible:
+            if _is_directory(entry, refuse):
+                yield from _expand_components(os.path.join(folder, entry.name), components, refuse, (*above, here))
+        return
+    names = fnmatch.filter([entry.name for entry in visible], first)
+    if not rest:
+        yield from (os.path.join(folder, name) for name in names)
+        return
+    chosen = {*names}
+    for entry in visible:
+        if entry.name in chosen and _is_directory(entry, refuse):
+            yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())
+
+
+def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[OSError], None]) -> bool:
+    """Returns whether an entry is a folder; a link that leads nowhere is refused, as it may be to a disk not there."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    try:
+        return stat.S_ISDIR(_examine(entry.path).st_mode)
+    except OSError as error:
+        refuse(error)
+        return False
+
+
+def _stat(path: str, status: os.stat_result) -> FileStat:
+    return FileStat(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def find(path: str) -> FileStat | None:
+    """Returns the file at `path`, taken literally; None if there is no regular file.
+
+    Raises:
+      OSError, ValueError: if that cannot be found out.
+    """
+    if is_remote(path):
+        return _described(_file_systems().get_filesystem(path).metadata(path)) if exists(path) else None
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _stat(path, status) if stat.S_ISREG(status.st_mode) else None
 
 
 def open_read(path: str) -> BinaryIO:
@@ -169,8 +308,18 @@ def write_atomic(path: str, data: bytes | Iterable[bytes]) -> None:
 
 
 def exists(path: str) -> bool:
-    """Returns whether there is a file or a directory at `path`."""
-    return bool(_file_systems().exists(path)) if is_remote(path) else os.path.exists(path)
+    """Returns whether there is a file or a directory at `path`.
+
+    Raises:
+      OSError: when that cannot be known, for example because a folder may not be entered.
+    """
+    if is_remote(path):
+        return bool(_file_systems().exists(path))
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def changed_at(path: str) -> float | None:
@@ -211,7 +360,7 @@ def delete_tree(path: str) -> None:
     """Removes a directory and everything below it; one that is not there is fine."""
     if is_remote(path):
         # The slash says "directory" to Beam's filesystems, which delete a directory with all its contents.
-        directory = join(path, "")
+        directory = path.rstrip("/") + "/"
         file_systems = _file_systems()
         if file_systems.match([directory + "**"])[0].metadata_list:
             file_systems.delete([directory])
@@ -221,10 +370,42 @@ def delete_tree(path: str) -> None:
 
 
 def join(base: str, *parts: str) -> str:
-    """Returns `base` extended by `parts`: `/` after a scheme, the separator of the machine otherwise."""
+    """Returns the path of what lies in the folder `base`; whatever opens, writes or deletes by name calls this.
+
+    The names may come from a ledger that somebody else has written, so nothing leads out of the folder.
+
+    Args:
+      base: a folder, local or remote; it may itself be a link.
+      parts: names, or several names joined by `/`.
+
+    Raises:
+      ValueError: if a name is empty, `.`, `..`, or holds a character that no name has, or if what is there is neither
+        a regular file nor a directory: a link, a pipe, a device.
+    """
+    names = [name for part in parts for name in part.split("/")]
+    for name in names:
+        if name in ("", ".", "..") or _NO_NAME.search(name):
+            raise ValueError(f"{'/'.join(parts)!r} is no path below a folder; {base!r} is not used")
     if is_remote(base):
-        return "/".join([base.rstrip("/"), *parts])
-    return os.path.join(base, *parts)
+        return "/".join([base.rstrip("/"), *names])
+    path = base
+    is_there = True
+    for name in names:
+        path = os.path.join(path, name)
+        is_there = is_there and _is_there(path)
+    return path
+
+
+def _is_there(path: str) -> bool:
+    """Returns whether there is something at a path; raises ValueError unless it is a regular file or a directory."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+        raise ValueError(f"{path!r} is {kind}, which is not followed; put a copy of the file or folder in its place")
+    return True
 
 
 def _match_remote(pattern: str) -> list[FileStat]:
@@ -242,11 +423,15 @@ def _match_remote(pattern: str) -> list[FileStat]:
     for each in sorted(found, key=lambda each: each.path):
         if each.path.endswith("/"):
             continue  # Consoles of object stores leave such an object in an empty folder.
-        n_bytes = int(each.size_in_bytes)
-        changed = each.last_updated_in_seconds
-        version = f"{n_bytes}-{changed!r}" if changed else str(file_systems.checksum(each.path))
-        stats.append(FileStat(each.path, n_bytes, version))
+        stats.append(_described(each))
     return stats
+
+
+def _described(found: Any) -> FileStat:
+    """Returns what Beam's filesystems know about a file."""
+    n_bytes, changed = int(found.size_in_bytes), found.last_updated_in_seconds
+    version = f"{n_bytes}-{changed!r}" if changed else str(_file_systems().checksum(found.path))
+    return FileStat(found.path, n_bytes, version)
 
 
 def _sync_directory(path: str) -> None:

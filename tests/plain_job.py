@@ -29,7 +29,7 @@ class PlainJob:
         self.output = folder / name
         self.config = Config.model_validate(
             {
-                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 300},
+                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 300, "on_damage": "warn"},
                 "tokenizer": {"file": str(vocab), **sections.pop("tokenizer", {})},
                 "output": {"path": str(self.output), **sections.pop("output", {})},
                 **sections,

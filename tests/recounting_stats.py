@@ -197,7 +197,21 @@ def _step(name, documents, replace):
         "characters": sum(map(len, texts)),
         "characters_after": sum(map(len, after)),
         "characters_changed": sum(text.count(replace[0]) * len(replace[0]) for text in texts),
+        "resized": _resized(name, documents, replace),
     }
+
+
+def _resized(name, documents, replace):
+    sizes = {}
+    for code, text in documents:
+        if name == (code if code in RULES else DEFAULT):
+            before, after = sizes.get(code, (0, 0))
+            sizes[code] = (before + len(text), after + len(text.replace(*replace)))
+    return [
+        {"language": code, "characters": before, "characters_after": after, "share": divided(after - before, before)}
+        for code, (before, after) in sorted(sizes.items())
+        if abs(after - before) > before / 100
+    ]
 
 
 def _lengths(lengths):

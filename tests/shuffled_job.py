@@ -27,7 +27,11 @@ class ShuffledJob:
         self.output = folder / name
         self.config = Config.model_validate(
             {
-                "input": {"paths": [str(folder / path) for path in paths], "split_bytes": split_bytes},
+                "input": {
+                    "paths": [str(folder / path) for path in paths],
+                    "split_bytes": split_bytes,
+                    "on_damage": "warn",
+                },
                 "tokenizer": {"file": "vocab.txt", **tokenizer},
                 "output": {"path": str(self.output), **output},
             }

@@ -85,7 +85,9 @@ PUBLIC_NAMES = {
         "WordPiece",
         "WordPieceTrainer",
         "add_word_counts",
+        "check_array",
         "count_characters",
+        "unchecked_text_rows",
     },
     "tokenizer.trainers": {
         "BPETrainer",
@@ -284,6 +286,10 @@ def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(
     for name in PUBLIC_NAMES["tokenizer"]:
         assert getattr(alias, name) is getattr(importlib.import_module("tokenizer"), name)
     assert all(hasattr(alias, name) for name in names)
+    imported: dict[str, object] = {}
+    exec("from tokenmill import *", imported)
+    assert imported.keys() - {"__builtins__"} == names
+    assert alias.__version__ == alias.VERSION == importlib.import_module("pipeline").VERSION
     with pytest.raises(ImportError, match="cannot import name 'Tokenzier'"):
         exec("from tokenmill import Tokenzier")
     loaded = {name.partition(".")[0] for name in _loaded_after(repository, "tokenmill")}

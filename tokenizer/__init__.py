@@ -23,6 +23,8 @@ from tokenizer.post_processors import Padding as Padding
 from tokenizer.post_processors import TemplateProcessing as TemplateProcessing
 from tokenizer.post_processors import Truncation as Truncation
 from tokenizer.pre_tokenizers import BertPreTokenizer as BertPreTokenizer
+from tokenizer.ragged import check_array as check_array
+from tokenizer.ragged import unchecked_text_rows as unchecked_text_rows
 from tokenizer.sampling import Sampling as Sampling
 from tokenizer.token_runs import TokenRun as TokenRun
 from tokenizer.unicode.data import UNICODE_VERSIONS as UNICODE_VERSIONS

@@ -48,9 +48,75 @@ def _stands_alone(data, first, end, start, stop, word_characters):
 
 
 @kernel
+def link_suffixes(data, offsets, roots, edges, node_ids, suffixes, longest):
+    """Makes an automaton (Aho and Corasick) of a trie of tokens that are spelled backwards.
+
+    Args:
+      data: uint8[n_bytes]; offsets: int64[n_tokens + 1]: the tokens, spelled backwards.
+      roots: int64[n_tokens], for work: the node that each token has reached.
+      edges: uint64[power of two]; node_ids: int32[n_nodes]: the trie of these tokens; see `byte_trie_kernels.ByteTrie`.
+      suffixes: int32[n_nodes], filled: the node of the longest proper suffix of a node's text that is in the trie.
+      longest: int32[n_nodes], filled: the number of the longest token that a node's text ends with, -1 for none.
+    """
+    suffixes[:] = -1
+    suffixes[0] = 0
+    longest[0] = -1
+    roots[:] = 0
+    depth = 0
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        for t in range(roots.size):
+            q = offsets[t] + depth
+            if q >= offsets[t + 1]:
+                continue
+            goes_on = True
+            parent = roots[t]
+            node = child(edges, parent, data[q])
+            roots[t] = node
+            if suffixes[node] >= 0:
+                continue
+            found = np.int64(0)
+            if parent > 0:
+                above = np.int64(suffixes[parent])
+                found = child(edges, above, data[q])
+                while found < 0 and above > 0:
+                    above = np.int64(suffixes[above])
+                    found = child(edges, above, data[q])
+                found = max(found, np.int64(0))
+            suffixes[node] = found
+            longest[node] = node_ids[node] if node_ids[node] >= 0 else longest[found]
+        depth += 1
+
+
+@kernel
+def find_longest(values, offsets, edges, suffixes, longest, found):
+    """Finds the longest token at every place of rows, from their ends on, in time that the tokens do not matter for.
+
+    Args:
+      values: uint8[n]; offsets: int64[n_rows + 1].
+      edges: uint64[power of two]; suffixes: int32[n_nodes]; longest: int32[n_nodes]: see `link_suffixes`.
+      found: int32[offsets[-1] - offsets[0]], filled: the number of the longest token that begins there, -1 for none.
+    """
+    base = offsets[0]
+    for row in range(offsets.size - 1):
+        node = np.int64(0)
+        i = offsets[row + 1]
+        while i > offsets[row]:
+            i -= 1
+            following = child(edges, node, values[i])
+            while following < 0 and node > 0:
+                node = np.int64(suffixes[node])
+                following = child(edges, node, values[i])
+            node = max(following, np.int64(0))
+            found[i - base] = longest[node]
+
+
+@kernel
 def find_added(
-    values, offsets, trie, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows
-):
+    values, offsets, trie, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
+    longest, lengths,
+):  # fmt: skip
     """Finds the added tokens of rows.
 
     Args:
@@ -61,6 +127,8 @@ def find_added(
       word_characters, spaces: bool[0x110000].
       hits: int64[n_tokens], added to: occurrences, including those that stay text.
       starts, stops: int64[room]; tokens, rows: int32[room]; filled with the first `room` that do not stay text.
+      longest: int32[offsets[-1] - offsets[0]], what `find_longest` found; empty to search the trie at each place.
+      lengths: int64[n_tokens], the bytes of each token.
 
     Returns:
       How many do not stay text, which may be more than `starts` had room for.
@@ -82,6 +150,10 @@ def find_added(
             best = np.int64(-1)
             stop = i
             j = i
+            if longest.size > 0:
+                best = np.int64(longest[i - offsets[0]])
+                stop = i + lengths[best] if best >= 0 else i
+                j = end
             while j < end:
                 node = child(trie.edges, node, values[j])
                 if node < 0:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,39 @@ class Segments(NamedTuple):
     """int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`."""
 
 
+_MOST_STEPS = 64
+"""Where a token has more bytes, the trie is not searched from each place on: tokens and text may all begin alike."""
+_NONE = np.empty(0, np.int32)
+
+
+class _Backwards(NamedTuple):
+    """An automaton of the tokens spelled backwards; see `added_token_kernels.link_suffixes`."""
+
+    edges: npt.NDArray[np.uint64]
+    suffixes: npt.NDArray[np.int32]
+    longest: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, tokens: Sequence[bytes], numbers: npt.NDArray[np.int32]) -> Self:
+        """Makes the automaton; `numbers` has the number of each token."""
+        backwards = [token[::-1] for token in tokens]
+        trie = build_trie(backwards, numbers, np.zeros(len(tokens), np.int64), n_roots=1)
+        offsets = np.zeros(len(tokens) + 1, np.int64)
+        np.cumsum(list(map(len, tokens)), out=offsets[1:])
+        data = np.frombuffer(bytearray().join(backwards), np.uint8)
+        suffixes, longest = np.empty(trie.node_ids.size, np.int32), np.empty(trie.node_ids.size, np.int32)
+        added_token_kernels.link_suffixes(
+            data, offsets, np.empty(len(tokens), np.int64), trie.edges, trie.node_ids, suffixes, longest
+        )
+        return cls(trie.edges, suffixes, longest)
+
+    def find(self, rows: Ragged) -> npt.NDArray[np.int32]:
+        """Returns the longest token that begins at each byte of rows, -1 for none."""
+        found = np.empty(rows.n_values, np.int32)
+        added_token_kernels.find_longest(rows.values, rows.offsets, *self, found)
+        return found
+
+
 class AddedTokenMatcher:
     """Finds added tokens in text columns."""
 
@@ -78,6 +111,8 @@ class AddedTokenMatcher:
         encoded = [content.encode() for content in contents]
         numbers = np.arange(len(tokens), dtype=np.int32)
         self._trie = build_trie(encoded, numbers, np.zeros(len(tokens), np.int64), n_roots=1)
+        self._lengths = np.array(list(map(len, encoded)), np.int64)
+        self._backwards = _Backwards.of(encoded, numbers) if self._lengths.max(initial=0) > _MOST_STEPS else None
         self._ids = np.array([t.id for t in tokens], np.int32)
         self._kinds = np.array(
             [
@@ -108,6 +143,7 @@ class AddedTokenMatcher:
         if self.only_counts and hits is None:
             return None
         found = np.zeros(len(self._tokens), np.int64)
+        longest = _NONE if self._backwards is None else self._backwards.find(rows)
         room = 0
         while True:
             starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -115,7 +151,7 @@ class AddedTokenMatcher:
             n = added_token_kernels.find_added(
                 rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
                 unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
-                found, starts, stops, numbers, in_rows,
+                found, starts, stops, numbers, in_rows, longest, self._lengths,
             )  # fmt: skip
             if n <= room:
                 break

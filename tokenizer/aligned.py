@@ -18,6 +18,8 @@ class AlignedText:
     starts: list[int]
     stops: list[int]
     """One entry per character of `text`."""
+    is_start: bool = True
+    """Whether it begins where the text that it was cut from begins."""
 
     @classmethod
     def original(cls, text: str, first: int = 0) -> "AlignedText":
@@ -28,10 +30,10 @@ class AlignedText:
         return len(self.text)
 
     def __getitem__(self, part: slice) -> "AlignedText":
-        return AlignedText(self.text[part], self.starts[part], self.stops[part])
+        return AlignedText(self.text[part], self.starts[part], self.stops[part], self.is_start and not part.start)
 
     def __add__(self, other: "AlignedText") -> "AlignedText":
-        return AlignedText(self.text + other.text, self.starts + other.starts, self.stops + other.stops)
+        return AlignedText(self.text + other.text, self.starts + other.starts, self.stops + other.stops, self.is_start)
 
     def span(self) -> tuple[int, int]:
         """Returns the range of original characters, from the first character's start to the last one's stop."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenizer.errors import check_list
 from tokenizer.models import Unigram
 from tokenizer.models.vocabulary import TokensById, Vocabulary
 from tokenizer.normalizers import Normalizer
@@ -121,7 +122,7 @@ class Composition:
             for in normalized text. The id of an `AddedToken` must be the one its text has already, or a free one.
 
         Raises:
-          ValueError: if an id belongs to another token.
+          TypeError: if it is not a list of those. ValueError: if an id belongs to another token.
         """
         return self._add(tokens, are_special=False)
 
@@ -133,8 +134,7 @@ class Composition:
         return self._add(tokens, are_special=True)
 
     def _add(self, tokens: Iterable[str | AddedToken], are_special: bool) -> int:
-        if isinstance(tokens, str):
-            raise TypeError(f"expected a list of tokens, got one str, {tokens!r}")
+        check_list("tokens", tokens)
         added = {token.content: token for token in self.added_tokens}
         n_ids, n_new = self.n_ids, 0
         for token in tokens:
@@ -144,6 +144,8 @@ class Composition:
                 known = added[token].id if token in added else self.token_to_id(token)
                 token_id = n_ids if known is None else known
                 token = AddedToken(token_id, token, normalized=not are_special, special=are_special)
+            elif not isinstance(token, AddedToken):
+                raise TypeError(f"tokens must hold str or AddedToken, got {token!r:.80}")
             elif are_special:
                 token = dataclasses.replace(token, special=True)
             n_ids = max(n_ids, token.id + 1)

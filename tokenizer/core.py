@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Tokenizer`: composes normalizer, pre-tokenizer, model, post-processor and decoder, under HF's method names."""
 
+import codecs
 import dataclasses
 import functools
 import hashlib
@@ -18,9 +19,10 @@ from tokenizer.decoding import Decoder
 from tokenizer.encoder import Encoder
 from tokenizer.engines.base import CacheInfo
 from tokenizer.engines.choice import NO_NORMALIZER
+from tokenizer.errors import check_list, check_strings
 from tokenizer.models import WordPiece
 from tokenizer.normalizers import BertNormalizer
-from tokenizer.parts import Parts
+from tokenizer.parts import OF_FILE, Parts
 from tokenizer.post_processors import renumbered
 from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenizer.unicode import data as unicode_data
@@ -43,6 +45,9 @@ class Tokenizer(Encoder, Decoder):
 
     ignored_fields: tuple[str, ...] = ()
     """Fields of the `tokenizer.json` it was loaded from that have no meaning, in HF either; `explain` names them."""
+
+    assumptions: tuple[str, ...] = ()
+    """What its file does not say, and what was concluded from the vocabulary instead; `explain` and jobs show it."""
 
     # Making one.
 
@@ -67,7 +72,8 @@ class Tokenizer(Encoder, Decoder):
         Args:
           path: the file or directory.
           lowercase, strip_accents, oov: override what the file says; None keeps it. A `vocab.txt` says nothing of
-            these; None then means plain BERT: text is lower-cased, its accents stripped if it is, and oov is "word".
+            these; None then means BERT: text is lower-cased unless entries have capitals, its accents are stripped if
+            it is, and oov is "word".
           special: as for the constructor.
           pattern: for tiktoken's ranks, the pattern that splits text: "r50k_base", "cl100k_base", "o200k_base", ...
           as_class: for files of `transformers` without a `tokenizer.json`, the class that reads them, for example
@@ -89,6 +95,10 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           TokenizerFileError (a ValueError): if it is broken or not supported.
         """
+        if not isinstance(json, str):
+            raise TypeError(
+                f"json must be the text of a tokenizer.json, got {type(json).__name__}; from_buffer takes bytes"
+            )
         return cls.from_buffer(json.encode("utf-8", "surrogatepass"))
 
     @classmethod
@@ -96,7 +106,8 @@ class Tokenizer(Encoder, Decoder):
         """Loads the bytes of a `tokenizer.json`; otherwise like `from_str`."""
         from tokenizer.formats import tokenizer_json
 
-        return cls.from_parts(tokenizer_json.read(bytes(buffer), "tokenizer.json"))
+        data = bytes(buffer).removeprefix(codecs.BOM_UTF8)
+        return cls.from_parts(tokenizer_json.read(data, "tokenizer.json"))
 
     @classmethod
     def from_parts(
@@ -104,9 +115,9 @@ class Tokenizer(Encoder, Decoder):
     ) -> "Tokenizer":
         """Makes a tokenizer of parts as file readers return them; `special` and `cache_bytes` as in the constructor."""
         fields = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)}
-        ignored = fields.pop("ignored_fields")
+        of_file = {name: fields.pop(name) for name in OF_FILE}
         tokenizer = cls(**fields, special=special, cache_bytes=cache_bytes)
-        tokenizer.ignored_fields = ignored
+        tokenizer.__dict__.update(of_file)
         return tokenizer
 
     @property
@@ -132,6 +143,8 @@ class Tokenizer(Encoder, Decoder):
 
         Source: HF tokenizers `BertWordPieceTokenizer`.
         """
+        if not isinstance(vocab, Mapping):
+            check_strings("vocab", vocab)
         normalizer = BertNormalizer(clean_text, handle_chinese_chars, strip_accents, lowercase)
         return cls.from_parts(bert_parts(vocab, normalizer, oov), cache_bytes=cache_bytes)
 
@@ -167,10 +180,14 @@ class Tokenizer(Encoder, Decoder):
             if not isinstance(model, WordPiece):
                 raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")
             model = dataclasses.replace(model, oov_policy=oov)
-        return self.replace(model=model, normalizer=normalizer, special=special)
+        tokenizer = self.replace(model=model, normalizer=normalizer, special=special)
+        if lowercase is not None:
+            tokenizer.assumptions = ()  # nothing is assumed where it was said
+        return tokenizer
 
     def with_special_tokens(self, contents: Sequence[str]) -> "Tokenizer":
         """Returns this tokenizer with special tokens added; new ones get the next free ids, in order."""
+        check_list("contents", contents)
         added = {token.content for token in self.added_tokens}
         if added.issuperset(contents):
             return self
@@ -181,9 +198,9 @@ class Tokenizer(Encoder, Decoder):
     def replace(self, **parts: Any) -> "Tokenizer":
         """Returns a copy with some arguments of the constructor replaced."""
         kept = {field.name: getattr(self, field.name) for field in dataclasses.fields(Parts)}
-        del kept["ignored_fields"]
+        of_file = {name: kept.pop(name) for name in OF_FILE}
         tokenizer = Tokenizer(**(kept | {"special": self.special, "cache_bytes": self._cache_bytes} | parts))
-        tokenizer.ignored_fields = self.ignored_fields
+        tokenizer.__dict__.update(of_file)
         return tokenizer
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[str, SpecialPolicy, int]]:
@@ -260,6 +277,7 @@ class Tokenizer(Encoder, Decoder):
         user_defined_symbols: Sequence[str] = (),
     ) -> "Tokenizer":
         """Makes a normalizer and a pre-tokenizer by name, without a model; see `compositions` for the names."""
+        check_strings("user_defined_symbols", user_defined_symbols)
         return cls(
             model=None,
             normalizer=named_normalizer(normalizer, lowercase, strip_accents, user_defined_symbols),
@@ -277,6 +295,8 @@ class Tokenizer(Encoder, Decoder):
           special_tokens: entries of its vocabulary that become special tokens.
           user_defined_symbols: entries that are never split in text.
         """
+        check_strings("special_tokens", special_tokens)
+        check_strings("user_defined_symbols", user_defined_symbols)
         parts = parts_for(model, self.normalizer, self.pre_tokenizer, special_tokens, user_defined_symbols)
         parts = dataclasses.replace(parts, truncation=self.truncation, padding=self.padding)
         return Tokenizer.from_parts(parts, special=self.special, cache_bytes=self._cache_bytes)
@@ -299,6 +319,7 @@ class Tokenizer(Encoder, Decoder):
           TypeError: if the iterator yields anything but str. ValueError: what `trainer.train` raises; or, before any
           work, if the post-processor needs a token that neither the trainer nor this tokenizer has.
         """
+        check_list("iterator", iterator)
         return self._become_trained(count_texts(self.new_word_counter(), iterator), trainer)
 
     def train(
@@ -311,6 +332,8 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           OSError: if a file cannot be read. ValueError: if one is not UTF-8, or what `trainer.train` raises.
         """
+        if not isinstance(files, str):
+            check_list("files", files)
         return self._become_trained(count_texts(self.new_word_counter(), read_lines(files)), trainer)
 
     def _become_trained(self, counts: pa.Table, trainer: "Trainer[Any]") -> "Tokenizer":
@@ -354,7 +377,7 @@ class Tokenizer(Encoder, Decoder):
     def explain(self) -> str:
         """Says which stages run fused in a compiled kernel, which run outside it, and how full the word cache is.
 
-        It also names the first eight fields of the `tokenizer.json` that were ignored.
+        It also names the first eight fields of the `tokenizer.json` that were ignored, and what was assumed of a file.
         """
         plan, cache = self._plan.describe(), self.cache_info()
         return "\n".join(
@@ -366,6 +389,7 @@ class Tokenizer(Encoder, Decoder):
                 f"cache     {cache.words} words in {cache.bytes / (1 << 20):.1f} of {cache.bound >> 20} MiB, "
                 f"{cache.hits} hits and {cache.misses} misses so far",
                 *([f"ignored   {', '.join(self.ignored_fields[:8])}"] if self.ignored_fields else []),
+                *(f"assumed   {line}" for line in self.assumptions),
             ]
         )
 

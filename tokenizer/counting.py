@@ -2,7 +2,8 @@
 """Tables of word counts, and `Tally`: the words and unknown characters that encoding met."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import pyarrow as pa
 from tokenizer import kernel_memory
 from tokenizer.kernels import word_counters, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import byte_rows, read_only
+from tokenizer.ragged import byte_rows, check_array, check_utf8, read_only
 from tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
@@ -75,13 +76,39 @@ def _in_order(words: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], counts: n
     return pa.Table.from_arrays([words.take(pa.array(rows[order])), pa.array(counts[order])], schema=WORD_COUNTS)
 
 
-def add_word_counts(tables: Sequence[pa.Table]) -> pa.Table:
+def checked_word_counts(table: Any) -> pa.Table:
+    """Checks a table of word counts from outside; returns its two columns, with the schema `WORD_COUNTS`.
+
+    Raises:
+      TypeError: if it is no table, or a column is missing or of another type.
+      ValueError: if a value is null, or an offset, a length or a number of nulls does not fit its buffers.
+    """
+    if not isinstance(table, pa.Table):
+        raise TypeError(f"word_counts must be a pa.Table, got {type(table).__name__}")
+    for field in WORD_COUNTS:
+        n_found = table.schema.names.count(field.name)
+        found = table.schema.field(field.name).type if n_found == 1 else f"there {n_found} times"
+        if found != field.type:
+            raise TypeError(
+                f"word_counts must have columns word: large_binary and count: int64, but {field.name} is {found}"
+            )
+        for chunk in table[field.name].chunks:
+            check_array(chunk)
+        if nulls := table[field.name].null_count:
+            raise ValueError(f"word_counts must not hold nulls, got {nulls} in column {field.name!r}")
+    return table.select(WORD_COUNTS.names).cast(WORD_COUNTS)
+
+
+def add_word_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Adds up tables of `WORD_COUNTS`, word by word; the tables need not be ordered.
 
     Raises:
+      TypeError, ValueError: as `checked_word_counts`.
       OverflowError: if the sum of all counts does not fit into 63 bits.
     """
-    merged = pa.concat_tables([WORD_COUNTS.empty_table(), *tables])
+    if isinstance(tables, pa.Table):
+        raise TypeError("expected a list of tables of word counts, got one pa.Table; put it into a list")
+    merged = pa.concat_tables([WORD_COUNTS.empty_table(), *map(checked_word_counts, tables)])
     words, counts = merged["word"].combine_chunks(), merged["count"].combine_chunks().to_numpy()
     # The sum of floats is exact to many digits, so only those near the limit need Python's integers.
     if counts.sum(dtype=np.float64) > MAX_COUNT / 2 and (total := sum(counts.tolist())) > MAX_COUNT:
@@ -96,13 +123,14 @@ def count_characters(word_counts: pa.Table, characters: npt.NDArray[np.int64]) -
     """Adds how often each code point occurs in a table of `WORD_COUNTS` to `characters`, int64[0x110000].
 
     Raises:
+      TypeError, ValueError: as `checked_word_counts`, or if `characters` is another array.
       ValueError: if a word is not UTF-8.
     """
-    try:
-        word_counts["word"].cast(pa.large_string())
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"words to count the characters of must be UTF-8: {error}") from error
+    word_counts = checked_word_counts(word_counts)
+    if characters.dtype != np.int64 or characters.shape != (N_CODE_POINTS,):
+        raise ValueError(f"characters must be int64[{N_CODE_POINTS}], got {characters.dtype}{list(characters.shape)}")
     rows = byte_rows(word_counts["word"])
+    check_utf8(rows, "word")
     counts = word_counts["count"].combine_chunks().to_numpy()
     word_counting.count_characters(rows.values, rows.offsets, read_only(counts), characters)
 
@@ -166,11 +194,17 @@ class Tally:
             self.counter = self.counter._replace(words=longer)
 
     def add_oov_words(self, fresh: pa.Table) -> None:
-        """Adds words with an unknown token, given as a table of `WORD_COUNTS`."""
+        """Adds words with an unknown token, given as a table of `WORD_COUNTS`.
+
+        Raises:
+          TypeError, ValueError: as `count_characters`.
+        """
+        fresh = checked_word_counts(fresh).combine_chunks()
         rows = byte_rows(fresh["word"])
+        check_utf8(rows, "word")
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
-        self._count_swallowed(words, fresh["count"].to_numpy(), self._characters)
+        self._count_swallowed(words, read_only(fresh["count"].to_numpy()), self._characters)
         self._keep(fresh)
 
     def _drain(self) -> None:

@@ -178,9 +178,12 @@ class Decoder(Composition):
         """Decodes one row of ids; bytes that are not UTF-8 become U+FFFD.
 
         Raises:
-          ValueError: if an id belongs to no token.
+          TypeError: if it is not a list of integers. ValueError: if an id belongs to no token.
         """
-        values = np.asarray(ids, np.int64)
+        values = np.asarray(ids)
+        if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+            raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}")
+        values = values.astype(np.int64)
         rows = Ragged(values, np.array([0, values.size], np.int64))
         return self._id_decoder.decode_rows(rows, skip_special_tokens)[0]
 

@@ -15,9 +15,10 @@ from tokenizer.assembling import EncodedToken, assemble
 from tokenizer.composition import Composition
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
+from tokenizer.errors import check_list
 from tokenizer.layout import Layout
 from tokenizer.plan import EncodePlan
-from tokenizer.ragged import Ragged, list_array, null_rows, text_rows
+from tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
 from tokenizer.sampling import Sampling
 
 
@@ -43,37 +44,43 @@ class Encoder(Composition):
         *,
         sampling: Sampling | None = None,
         first_row: int = 0,
+        errors: Errors = "strict",
     ) -> pa.LargeListArray:
         """Encodes a text column: the fast path, with no Python object per text or token.
 
         Args:
-          texts: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those.
+          texts: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list
+            of str. Its offsets and its UTF-8 are checked.
           add_special_tokens: whether to lay rows out by the post-processor's single template.
           tally: counts words and unknown characters, see `new_tally`; one per thread. Not with `sampling`.
           sampling: how to draw tokens at random, BPE and Unigram only; None for the best tokens.
           first_row: for `sampling`, the number of the first text in its corpus: so draws do not depend on batches.
+          errors: "strict" raises an error for bytes that are not UTF-8, "replace" reads them as U+FFFD.
 
         Returns:
           One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null.
 
         Raises:
           TypeError: if `texts` is not a text column.
-          ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram.
+          ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram; if an offset
+            of `texts` is outside its buffer, or a row is not UTF-8: the message names the row and the byte.
         """
         if sampling is not None:
             if tally is not None:
                 raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
-            ids = list_array(*self._plan.encode_sampled(text_rows(texts), sampling, first_row), null_rows(texts))
+            rows, nulls = text_column(texts, errors)
+            ids = list_array(*self._plan.encode_sampled(rows, sampling, first_row), nulls)
         else:
-            ids = self.encode_bare(texts, tally)
+            ids = self.encode_bare(texts, tally, errors)
         return self.layout(add_special_tokens).apply(ids)
 
-    def encode_bare(self, texts: Any, tally: Tally | None = None) -> pa.LargeListArray:
+    def encode_bare(self, texts: Any, tally: Tally | None = None, errors: Errors = "strict") -> pa.LargeListArray:
         """Encodes a text column to the bare tokens of its texts, of which `layout` makes rows.
 
         Like `encode_arrow`, but without special tokens, truncation and padding.
         """
-        return self.encode_segments(text_rows(texts), tally, null_rows(texts))
+        rows, nulls = text_column(texts, errors)
+        return self.encode_segments(rows, tally, nulls)
 
     def encode_segments(
         self, text: Ragged | Segments, tally: Tally | None = None, nulls: pa.Array | None = None
@@ -105,7 +112,7 @@ class Encoder(Composition):
         Raises:
           ValueError: if the model is of another kind, `n` is not positive, or a character is not in the vocabulary.
         """
-        return self._plan.nbest(text, n)
+        return self._plan.nbest(_words(text, is_pretokenized=False)[0], n)
 
     def encode(
         self,
@@ -145,7 +152,11 @@ class Encoder(Composition):
           input: texts, or pairs of them: a tuple or list of two.
           is_pretokenized: whether a text is a list or tuple of words.
           add_special_tokens: as for `encode`.
+
+        Raises:
+          TypeError: if `input` is one text, or a text has another type. ValueError: as `encode`.
         """
+        check_list("input", input)
         pairs = [_text_and_pair(item, is_pretokenized) for item in input]
         return self._padded([self._encode(*pair, is_pretokenized, add_special_tokens) for pair in pairs])
 
@@ -156,6 +167,7 @@ class Encoder(Composition):
 
         As in HF, `tokens` are empty, offsets (0, 0) and `word_ids` None, except for what the post-processor adds.
         """
+        check_list("input", input)
         pairs = [_text_and_pair(item, is_pretokenized) for item in input]
         sequences = [sequence for pair in pairs for sequence in pair if sequence is not None]
         words = [_words(sequence, is_pretokenized) for sequence in sequences]

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tokenizer.core import Tokenizer
+from tokenizer.errors import check_list, check_strings
 from tokenizer.languages import script_name
 from tokenizer.models.wordpiece import OOV_POLICIES, WordPiece
 from tokenizer.normalizers.base import Edit, replaced
+from tokenizer.ragged import Ragged, string_array, text_column, text_rows
 from tokenizer.text import TextChain, TextStep, TextTokenizer
 
 MAX_EXAMPLES = 5
@@ -52,7 +53,9 @@ def step_losses(chain: TextChain, texts: Iterable[str]) -> list[StepLoss]:
 
     Memory: the documents and the distinct changes.
     """
+    check_list("texts", texts)
     documents = list(texts)
+    check_strings("texts", documents)
     losses = []
     for step, name in zip(chain.steps, chain.names(), strict=True):
         losses.append(_step_loss(step, name, documents))
@@ -138,9 +141,12 @@ def round_trips(
       max_examples: the most examples of each group.
 
     Raises:
-      ValueError: if the number of groups is not the number of rows.
+      TypeError: if `texts` is not a text column.
+      ValueError: if it is not valid, or the number of groups is not the number of rows.
     """
-    column = pa.array(texts, pa.large_string()) if isinstance(texts, (list, tuple)) else texts
+    check_list("groups", groups)
+    rows, nulls = text_column(texts)
+    column = string_array(rows.values[rows.offsets[0] :], rows.offsets - rows.offsets[0], nulls)
     if len(groups) != len(column):
         raise ValueError(f"groups must have one entry for each of {len(column)} rows, got {len(groups)}")
     found: dict[str, RoundTrip] = {}
@@ -215,14 +221,17 @@ def oov_costs(tokenizer: Tokenizer, texts: Any, policies: Sequence[str] | None =
       policies: the policies to measure; None for all that the vocabulary allows.
 
     Raises:
-      ValueError: if the model is of another kind, or the vocabulary does not allow a policy.
+      TypeError: if `texts` is not a text column.
+      ValueError: if it is not valid, the model is of another kind, or the vocabulary does not allow a policy.
     """
     model = tokenizer.model
     if not isinstance(model, WordPiece):
         raise ValueError(f"OOV policies are WordPiece's; the model is {type(model).__name__}")
     has_bytes = any(f"<0x{byte:02X}>" in model.vocab for byte in range(256))
     names = policies or [name for name in OOV_POLICIES if name != "byte" or has_bytes]
-    counted = _count_characters(tokenizer, texts)
+    check_list("policies", policies)
+    rows = text_rows(texts)
+    counted = _count_characters(tokenizer, rows)
     prefix = model.continuing_subword_prefix
     special = {token.content for token in tokenizer.added_tokens}
     anywhere = {c for entry in model.vocab.keys() - special for c in entry.removeprefix(prefix)}
@@ -232,7 +241,7 @@ def oov_costs(tokenizer: Tokenizer, texts: Any, policies: Sequence[str] | None =
     for name in names:
         other = tokenizer.replace(model=dataclasses.replace(model, oov_policy=name))
         tally = other.new_tally()
-        other.encode_arrow(texts, tally=tally)
+        other.encode_arrow(rows, tally=tally)
         code_points, counts = tally.oov_characters()
         swallowed = dict(zip(code_points.tolist(), counts.tolist(), strict=True))
         known = {chr(c): n for c, n in swallowed.items() if chr(c) in entries}
@@ -254,7 +263,7 @@ def oov_costs(tokenizer: Tokenizer, texts: Any, policies: Sequence[str] | None =
     return costs
 
 
-def _count_characters(tokenizer: Tokenizer, texts: Any) -> dict[int, int]:
+def _count_characters(tokenizer: Tokenizer, texts: Ragged) -> dict[int, int]:
     """Returns how often each character occurs in words, after normalization."""
     counter = tokenizer.new_word_counter()
     counter.update(texts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tokenizer import recycled, row_kernels
 from tokenizer.post_processors import Padding, TemplateProcessing, Truncation
-from tokenizer.ragged import list_array, null_rows, read_only
+from tokenizer.ragged import id_rows, list_array, null_rows, read_only
 
 Int64s = npt.NDArray[np.int64]
 
@@ -117,16 +117,16 @@ class Layout:
         """Truncates, lays out and pads a column of int32 ids; null for null.
 
         Raises:
-          ValueError: as `kept`.
+          TypeError: if it is not a list column of integers. ValueError: if it is not valid, or as `kept`.
         """
         if not self.n_around and self.truncation is None and self.padding is None:
             return column
-        offsets = column.offsets.to_numpy()
-        starts, stops = offsets[:-1], offsets[1:]
+        ids = id_rows(column)
+        starts, stops = ids.offsets[:-1], ids.offsets[1:]
         if self.truncation is not None:
             kept = self.kept(stops - starts)
             starts, stops = (stops - kept, stops) if self.truncation.direction == "left" else (starts, starts + kept)
-        return self.lay_out(column.values.to_numpy(), starts, stops, null_rows(column))
+        return self.lay_out(ids.values, starts, stops, null_rows(column))
 
     def spans(self, rows: pa.LargeListArray, kept: Int64s) -> tuple[Int64s, Int64s]:
         """Returns where each row, without its padding, starts and stops in the ids of a column that `apply` returned.
@@ -150,7 +150,12 @@ class Layout:
           starts: int64[n], where in `values` each span begins.
           stops: int64[n], where it ends.
           nulls: bool[n], rows that are null; None for none.
+
+        Raises:
+          ValueError: if a span is not inside `values`.
         """
+        if starts.size and (starts.min() < 0 or stops.max() > values.size or (stops < starts).any()):
+            raise ValueError(f"spans must be inside the {values.size} tokens, got {starts.min()}..{stops.max()}")
         lengths = stops - starts + self.n_around
         padding = self.padding
         padded = padding.target(int(lengths.max(initial=0))) if padding else 0

@@ -14,6 +14,9 @@ from tokenizer.normalizers import Normalizer
 from tokenizer.post_processors import Padding, PostProcessor, Truncation
 from tokenizer.pre_tokenizers import PreTokenizer
 
+OF_FILE = ("ignored_fields", "assumptions")
+"""Fields of `Parts` that tell of the file, and are not part of a tokenizer."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parts:
@@ -33,6 +36,8 @@ class Parts:
     padding: Padding | None = None
     ignored_fields: tuple[str, ...] = ()
     """Fields of the file that have no meaning; they are not written back."""
+    assumptions: tuple[str, ...] = ()
+    """What the file does not say, and what was concluded from the vocabulary instead: a line each."""
 
     def __post_init__(self) -> None:
         check_added_tokens(self.model, self.added_tokens)

@@ -13,6 +13,10 @@ Direction = Literal["right", "left"]
 TruncationStrategy = Literal["longest_first", "only_first", "only_second"]
 
 
+MAX_AROUND = 1024
+"""The most tokens around a text; a small file could otherwise make any row as long as memory is large."""
+
+
 class TemplatePiece(NamedTuple):
     """One place in a template: a sequence, or a special token."""
 
@@ -27,6 +31,11 @@ class SpecialToken(NamedTuple):
 
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
+
+
+def n_added(pieces: Iterable[TemplatePiece], special_tokens: Mapping[str, SpecialToken]) -> int:
+    """Returns how many special tokens a template adds."""
+    return sum(len(special_tokens[p.name].ids) for p in pieces if not p.is_sequence)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +61,8 @@ class TemplateProcessing:
             for piece in pieces:
                 if not piece.is_sequence and piece.name not in self.special_tokens:
                     raise ValueError(f"{label} template uses {piece.name!r}, which special_tokens does not declare")
+            if (n := n_added(pieces, self.special_tokens)) > MAX_AROUND:
+                raise ValueError(f"{label} template adds {n} tokens to every text, allowed are {MAX_AROUND}")
 
     def __hash__(self) -> int:
         return hash((self.single, self.pair))
@@ -257,11 +268,6 @@ def trim_offsets(
             stop = max(stop - n_trailing, start)
         trimmed.append((start, stop))
     return trimmed
-
-
-def n_added(pieces: Iterable[TemplatePiece], special_tokens: Mapping[str, SpecialToken]) -> int:
-    """Returns how many special tokens a template adds."""
-    return sum(len(special_tokens[p.name].ids) for p in pieces if not p.is_sequence)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Ragged`: rows of different lengths in one flat array, which kernels compute on; views and makes Arrow columns."""
 
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import recycled, row_kernels
+
+Errors = Literal["strict", "replace"]
+"""What to do with bytes that are not UTF-8: raise an error, or read them as U+FFFD."""
 
 
 class Ragged(NamedTuple):
@@ -71,79 +76,223 @@ def _buffer(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return read_only(np.empty(0, dtype) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, dtype))
 
 
-def text_rows(array: Any) -> Ragged:
-    """Views the UTF-8 bytes of a text column, values uint8[n].
+_REMEDY = "; decode it by its own encoding, or pass errors='replace' where that is an argument"
+
+
+def text_rows(texts: Any, errors: Errors = "strict") -> Ragged:
+    """Checks a text column from outside, once, and views its UTF-8 bytes, values uint8[n].
 
     Args:
-      array: pa.Array or pa.ChunkedArray of string, large_string, string_view or a dictionary of those, or a list of
-        str. Nulls count as empty rows.
+      texts: as `text_column`.
+      errors: as `text_column`. Nulls count as empty rows.
 
     Raises:
-      TypeError: if it holds anything else.
+      TypeError, ValueError: as `text_column`.
     """
-    if isinstance(array, (list, tuple)):
-        if all(isinstance(text, str) for text in array):
-            return _encoded([text.encode() for text in array])
-        array = pa.array(array, pa.large_string())
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return text_column(texts, errors)[0]
+
+
+def text_column(texts: Any, errors: Errors = "strict") -> tuple[Ragged, pa.Array | None]:
+    """Checks a text column from outside, once; returns its UTF-8 as rows, values uint8[n], and which rows are null.
+
+    This is the door: whatever is in the buffers of `texts`, kernels read within the rows, and find valid UTF-8 there.
+
+    Args:
+      texts: pa.Array or pa.ChunkedArray of string, large_string, string_view, null or a dictionary of strings, or a
+        list or tuple of str and None. `Ragged` rows were checked before, and are returned as they are.
+      errors: what to do with bytes that are not UTF-8: "strict" raises an error, "replace" reads them as U+FFFD, like
+        `bytes.decode`.
+
+    Returns:
+      The rows, empty where the column is null; bool[n_rows], true for null, or None if no row is null.
+
+    Raises:
+      TypeError: if it holds anything but text.
+      ValueError: if an offset, a length or a number of nulls does not fit the buffers, or if bytes are not UTF-8; the
+        message names the row and the byte.
+    """
+    if errors not in ("strict", "replace"):
+        raise ValueError(f"errors must be 'strict' or 'replace', got {errors!r}")
+    if isinstance(texts, Ragged):
+        return texts, None
+    if isinstance(texts, (list, tuple)):
+        return _of_strings(texts, errors)
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    columns = [_text_bytes(chunk) for chunk in chunks] or [_text_bytes(pa.array([], texts.type))]
+    column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+    rows, nulls = unchecked_text_rows(column), null_rows(column)
+    if errors == "replace" and not _is_utf8(rows):
+        each = (rows.values[a:b].tobytes() for a, b in itertools.pairwise(rows.offsets.tolist()))
+        return _encoded([data.decode("utf-8", "replace").encode() for data in each]), nulls
+    check_utf8(rows, "row", _REMEDY)
+    return rows, nulls
+
+
+def unchecked_text_rows(column: pa.Array) -> Ragged:
+    """Views the bytes of a text column without a check, values uint8[n]; nulls count as empty rows.
+
+    It is for columns that are known to be valid, such as those that the readers of the pipeline return.
+
+    Args:
+      column: string, large_string, binary or large_binary.
+    """
+    if column.null_count:
+        column = column.fill_null(b"" if column.type in (pa.binary(), pa.large_binary()) else "")  # not what is there
+    is_large = column.type in (pa.large_string(), pa.large_binary())
+    return _rows(column, np.int64 if is_large else np.int32, np.uint8)
+
+
+_AS_BYTES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+    pa.null(): pa.null(),
+}
+
+
+def _text_bytes(array: Any) -> pa.Array:
+    """Returns an array of text as binary or large_binary, of which all but the UTF-8 is checked."""
     if not isinstance(array, pa.Array):
         raise TypeError(f"expected an Arrow array of strings, got {type(array).__name__}")
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.large_string())
-    if pa.types.is_null(array.type):
-        return Ragged(_buffer(None, np.uint8), np.zeros(len(array) + 1, np.int64))
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+    if isinstance(array, pa.DictionaryArray):
+        check_array(array.indices)
+        values = _text_bytes(array.dictionary)
+        try:
+            return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+        except pa.ArrowException as error:
+            raise ValueError(f"not a valid Arrow array: {error}") from None
+    if array.type not in _AS_BYTES:
         raise TypeError(f"expected an Arrow array of strings, got one of {array.type}; cast it to string first")
-    if array.null_count:
-        # The values under a null are undefined; an empty row is not.
-        array = array.fill_null("")
-    return _rows(array, np.int64 if pa.types.is_large_string(array.type) else np.int32, np.uint8)
+    check_array(array)
+    column = array.view(_AS_BYTES[array.type])
+    return column.cast(pa.large_binary()) if column.type in (pa.binary_view(), pa.null()) else column
+
+
+def _is_utf8(rows: Ragged) -> bool:
+    """Whether every row is valid UTF-8: all bytes together are, and no row begins inside a character."""
+    starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
+    if (rows.values[starts] & 0xC0 == 0x80).any():
+        return False
+    ends = pa.py_buffer(np.ascontiguousarray(rows.offsets[[0, -1]]))
+    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(rows.values)])
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def check_utf8(rows: Ragged, name: str, remedy: str = "") -> None:
+    """Raises ValueError if rows, which the message calls `name`, are not UTF-8: where, and `remedy`."""
+    if _is_utf8(rows):
+        return
+    for row, (start, stop) in enumerate(itertools.pairwise(rows.offsets.tolist())):
+        data = rows.values[start:stop].tobytes()
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            found = f"{error.reason} 0x{data[error.start]:02x} at byte {error.start} of it"
+            raise ValueError(f"{name} {row} is not UTF-8: {found}{remedy}") from None
+
+
+def check_array(array: pa.Array) -> None:
+    """Checks an Arrow array from outside, so that nothing reads outside its buffers.
+
+    Strings inside lists, structs and dictionaries must be UTF-8. Those of a text column are not looked at: functions
+    that take text look themselves, and name the row.
+
+    Raises:
+      ValueError: if an offset, a length or a number of nulls does not fit the buffers.
+    """
+    part = array
+    while part is not None:
+        if part.offset < 0:  # which `validate` does not look at
+            raise ValueError(f"not a valid Arrow array: it begins at row {part.offset}")
+        part = part.dictionary if isinstance(part, pa.DictionaryArray) else getattr(part, "values", None)
+    try:
+        (array.view(_AS_BYTES[array.type]) if array.type in _AS_BYTES else array).validate(full=True)
+    except pa.ArrowException as error:  # one of them, ArrowIndexError, is no ValueError
+        raise ValueError(f"not a valid Arrow array: {error}") from None
+    if isinstance(array, pa.ListArray | pa.LargeListArray) and not len(array) and array.buffers()[1]:
+        # Nor does it look where a list without rows begins, but `flatten` ends the process if that is too far.
+        wide = isinstance(array, pa.LargeListArray)
+        offsets = np.frombuffer(array.buffers()[1], np.int64 if wide else np.int32)
+        first = offsets[array.offset : array.offset + 1].tolist()
+        if first and not 0 <= first[0] <= len(array.values):
+            raise ValueError(f"not a valid Arrow array: it begins at value {first[0]} of {len(array.values)}")
 
 
 def byte_rows(array: Any) -> Ragged:
-    """Views a large_binary column, values uint8[n].
+    """Checks a large_binary column from outside, and views it, values uint8[n].
 
     Raises:
-      TypeError: if it is anything else. ValueError: if it holds nulls.
+      TypeError: if it is anything else. ValueError: if it holds nulls, or as `check_array`.
     """
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    for chunk in chunks:
+        if not isinstance(chunk, pa.LargeBinaryArray):
+            kind = getattr(chunk, "type", type(chunk).__name__)
+            raise TypeError(f"expected an Arrow array of large_binary, got {kind}")
+        check_array(chunk)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    if not isinstance(array, pa.LargeBinaryArray):
-        raise TypeError(f"expected an Arrow array of large_binary, got {getattr(array, 'type', type(array).__name__)}")
     if array.null_count:
         raise ValueError(f"bytes must not be null, but {array.null_count} of {len(array)} are")
     return _rows(array, np.int64, np.uint8)
 
 
 def id_rows(array: Any) -> Ragged:
-    """Views a list column of integers as rows of int32. Null rows count as empty.
+    """Checks a list column of integers from outside, and views it as rows of int32. Null rows count as empty.
 
     Raises:
-      TypeError: if it is not an Arrow list array of integers; ValueError: if an id is null or does not fit.
+      TypeError: if it is not an Arrow list array of integers.
+      ValueError: if an id is null or does not fit, or as `check_array`.
     """
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    for chunk in chunks or [pa.array([], array.type)]:
+        is_list = isinstance(chunk, (pa.ListArray, pa.LargeListArray))
+        if not is_list or not pa.types.is_integer(chunk.type.value_type):
+            kind = getattr(chunk, "type", type(chunk).__name__)
+            raise TypeError(f"expected an Arrow list array of integers, got {kind}")
+        check_array(chunk)
     if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    if not isinstance(array, (pa.ListArray, pa.LargeListArray)) or not pa.types.is_integer(array.type.value_type):
-        raise TypeError(f"expected an Arrow list array of integers, got {getattr(array, 'type', type(array).__name__)}")
-    if array.values.null_count:
-        raise ValueError("ids must not be null")
+        array = pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
     if array.null_count:
         # The values under a null are undefined; an empty row is not.
         array = array.fill_null([])
     offsets = np.asarray(array.offsets).astype(np.int64)
-    return Ragged(read_only(array.values.cast(pa.int32()).to_numpy(zero_copy_only=True)), offsets)
+    values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+    if values.null_count:
+        raise ValueError("ids must not be null")
+    return Ragged(read_only(values.cast(pa.int32()).to_numpy(zero_copy_only=True)), offsets - offsets[0])
 
 
 def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLike) -> Ragged:
     _, offsets, values = array.buffers()
     if len(array) == 0:
         return Ragged(_buffer(None, value_dtype), np.zeros(1, np.int64))
-    first = array.offset
-    rows = _buffer(offsets, offset_dtype)[first : first + len(array) + 1].astype(np.int64)
+    size = np.dtype(offset_dtype).itemsize
+    rows = np.frombuffer(offsets, offset_dtype, len(array) + 1, array.offset * size).astype(np.int64)
     return Ragged(_buffer(values, value_dtype), rows)
+
+
+def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa.Array | None]:
+    data = []
+    for row, text in enumerate(texts):
+        if not isinstance(text, str | None):
+            raise TypeError(f"expected str or None in a list of texts, got {text!r:.80} in row {row}")
+        try:
+            data.append((text or "").encode())
+        except UnicodeEncodeError as error:
+            if errors == "strict":
+                raise ValueError(
+                    f"row {row} is not text: {error.object[error.start]!r} at character {error.start} is half a "
+                    f"character{_REMEDY}"
+                ) from None
+            # Through UTF-16, in which two halves that belong together become their character.
+            data.append(error.object.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode())
+    nulls = pa.array([text is None for text in texts]) if None in texts else None
+    return _encoded(data), nulls
 
 
 def _encoded(texts: list[bytes]) -> Ragged:

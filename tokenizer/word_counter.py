@@ -22,7 +22,7 @@ from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNorma
 from tokenizer.normalizing import NormalizingStage
 from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
 from tokenizer.pre_tokenizers.sequence import one_step, scanner_of
-from tokenizer.ragged import read_only, text_rows
+from tokenizer.ragged import Errors, read_only, text_rows
 from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
 
@@ -92,17 +92,21 @@ class WordCounter:
         """Memory held, in bytes."""
         return self._table.slots.nbytes + self._counter.slots.nbytes + self._counter.words.nbytes
 
-    def update(self, texts: Any) -> None:
+    def update(self, texts: Any, errors: Errors = "strict") -> None:
         """Counts the words of a text column; nulls have none.
 
+        Args:
+          texts, errors: as for `Tokenizer.encode_arrow`.
+
         Raises:
+          TypeError: if `texts` is not a text column. ValueError: if it is not valid.
           TimeoutError: if a pattern that no scanner covers does not finish on a text; nothing is counted then.
         """
-        self.add(self.scan(texts))
+        self.add(self.scan(texts, errors))
 
-    def scan(self, texts: Any) -> ScannedTexts:
+    def scan(self, texts: Any, errors: Errors = "strict") -> ScannedTexts:
         """Does the part of `update` that may fail; pass the result to `add`, once."""
-        rows = text_rows(texts)
+        rows = text_rows(texts, errors)
         if self._bert is not None:
             return ScannedTexts(bert_wordpiece.count, (rows, self._bert), int(rows.offsets[0]), rows.n_rows)
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))

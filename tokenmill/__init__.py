@@ -6,7 +6,7 @@ other packages have the names `tokenizer` and `pipeline` too, and pip lets one o
 
 - Every public name of `tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
 - `VERSION`, `InputConfig` and `plan_splits` of `pipeline`; `compare` and `read_report`, whose results are displayed in
-  notebooks.
+  notebooks. `__version__` is the same as `VERSION`.
 - For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
   `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
 
@@ -74,6 +74,10 @@ def _check() -> None:
 
 
 def __getattr__(name: str) -> typing.Any:
+    if name == "__all__":
+        return __dir__()
+    if name == "__version__":
+        name = "VERSION"
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _check()

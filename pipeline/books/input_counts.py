@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts of what was read of each file of a split, and what became of it: the lowest level of the books."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
@@ -148,6 +147,11 @@ def _by_piece(documents: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
         yield piece, int(is_of.sum()), int(sizes[is_of].sum())
 
 
+def count_reasons(rejects: pa.RecordBatch) -> dict[str, int]:
+    """Returns the number of `schemas.REJECTS` by reason."""
+    return {each["values"]: each["counts"] for each in pc.value_counts(rejects.column("reason")).to_pylist()}
+
+
 def count_part(
     documents: pa.RecordBatch | None, rejects: pa.RecordBatch | None, n_bytes: int, n_skipped_bytes: int, sha256: str
 ) -> PieceCounts:
@@ -158,7 +162,7 @@ def count_part(
         n_documents, n_document_bytes = documents.num_rows, pc.sum(documents.column("n_bytes")).as_py()
     if rejects is not None and rejects.num_rows:
         n_rejects, n_rejected_bytes = rejects.num_rows, pc.sum(rejects.column("n_bytes")).as_py()
-        rejected = dict(Counter(rejects.column("reason").to_pylist()))
+        rejected = count_reasons(rejects)
     return PieceCounts(
         n_records=n_documents + n_rejects,
         n_documents=n_documents,

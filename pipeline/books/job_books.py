@@ -106,9 +106,8 @@ class JobBooks:
         if self._file is None:
             return
         (piece, n_planned, counts), self._file = self._file, None
-        is_stored_as_read = piece.compression == "none" and piece.format != "parquet"
         n_expected = piece.n_bytes if self._is_whole else n_planned
-        if is_stored_as_read and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
+        if piece.is_read_as_stored and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {n_expected}")
         self._take("inputs", _input(piece, counts))
 

@@ -9,12 +9,16 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import pyarrow as pa
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from pipeline import VERSION, storage
+from pipeline.books import json_files
+from pipeline.books.json_files import Count, PartitionName
 from pipeline.books.ledger import to_json
+from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.filenames import JOB
 from pipeline.schemas import SHARD_FORMAT_VERSION
@@ -44,11 +48,9 @@ class Job:
           tokenizer: digest of the tokenizer; None for a job that trains one, where config and input decide it.
           counts: digest of the counts that it trains on; None if it counts words itself.
         """
-        # Limits stop a job or warn, but change no byte of a job that finishes: a job may be resumed with a higher one.
-        # Further formats for the vocabulary change no byte of the other files either.
-        limits = {"max_rejected": True, "max_rejected_fraction": True}
+        # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
-            "input": {"paths": True, **limits},
+            "input": {"paths", *LIMITS},
             "tokenizer": {"file": True, "files": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
             "output": {"path": True, "vocabulary": True, "report": True},
         }
@@ -86,15 +88,45 @@ def read_job(output: str) -> tuple[Job, list[PlannedNames]] | None:
     Raises:
       ValueError: if the record cannot be read.
     """
-    path = storage.join(output, JOB)
-    if not storage.exists(path):
+    if not storage.exists(storage.join(output, JOB)):
         return None
-    with storage.open_read(path) as handle:
-        try:
-            record = json.loads(handle.read())
-            return Job(record["parts"]), [PlannedNames(**plan) for plan in record["plans"]]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path!r} cannot be read as TokenMill's record of a job: {error!r}") from error
+    try:
+        record = json_files.read(output, JOB, _SHAPE)
+    except ValueError as error:
+        path = storage.join(output, JOB)
+        raise ValueError(f"{path!r} cannot be read as TokenMill's record of a job: {error}") from error
+    return Job(record["parts"]), [PlannedNames(**plan) for plan in record["plans"]]
+
+
+class _Parts(BaseModel):
+    """What readers of a job's parts rely on; it has more keys."""
+
+    model_config = ConfigDict(strict=True)
+
+    job: str
+    config: dict[str, Any] = {}
+    tokenizer: str | None = None
+    unicode: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    partitions: dict[PartitionName, str | None] = {}
+
+
+class _Plan(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    n_splits: Count
+    suffix: Annotated[str, Field(pattern=r"^(\.[a-z0-9.]{1,40})?$")]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    digest: str
+    parts: Annotated[_Parts, BeforeValidator(json_files.shallow)]
+    plans: list[_Plan]
+
+
+_SHAPE = TypeAdapter(_Record)
 
 
 def write_job(output: str, job: Job, plans: Iterable[PlannedNames]) -> None:

@@ -5,15 +5,21 @@
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar, cast
+
+from pydantic import TypeAdapter
 
 from pipeline import storage
+from pipeline.books import json_files
 from pipeline.books.input_counts import PieceCounts, ReadCounts
+from pipeline.books.json_files import Count, FileName
+from pipeline.books.shapes import RunsRecord
 from pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
 from pipeline.splits import Piece, Split
 
@@ -28,13 +34,13 @@ _TOKENS = 1 << 15
 class FileRecord:
     """A file of the output: its name, size, checksum and, for some, number of rows and tokens."""
 
-    file: str
+    file: FileName
     """Its name relative to the output folder, with `/`."""
-    n_bytes: int
+    n_bytes: Count
     sha256: str
-    rows: int | None = None
+    rows: Count | None = None
     """Number of rows of a shard, of rejects, or of a table of documents; None for other files."""
-    tokens: int | None = None
+    tokens: Count | None = None
     """Number of tokens of a shard, without padding, or of the documents in a table; None for other files."""
 
     def to_record(self) -> dict[str, Any]:
@@ -106,21 +112,39 @@ class LedgerEntry(ReadCounts):
         Raises:
           ValueError: if `data` is something else.
         """
-        try:
-            fields = json.loads(data)
-            version = fields.pop("format_version")
-            if version != FORMAT_VERSION:
-                raise ValueError(f"ledger entry of format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
-            fields["pieces"] = tuple(Piece(**piece) for piece in fields["pieces"])
-            fields["inputs"] = tuple(PieceCounts(**counts) for counts in fields["inputs"])
-            for name in ("shard", "documents", "rejects", "statistics"):
-                fields[name] = FileRecord(**fields[name]) if fields[name] is not None else None
-            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
-            if missing := {each.name for each in dataclasses.fields(cls)} - {*fields}:
-                raise KeyError(*sorted(missing))
-            return cls(**fields)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"not a ledger entry: {error!r}") from error
+        entry = read_as(cls, load_entry(data, "a ledger entry"), "a ledger entry")
+        if entry.runs is not None:
+            json_files.check(entry.runs, _RUNS, "not runs of a ledger entry")
+        return entry
+
+
+_RUNS = TypeAdapter(RunsRecord)
+Entry = TypeVar("Entry")
+
+
+def load_entry(data: bytes, what: str) -> dict[str, Any]:
+    """Returns the fields of an entry of this format; raises ValueError if `data` is not `what`."""
+    try:
+        fields: dict[str, Any] = json_files.load(data)
+        version = fields.pop("format_version")
+    except (RecursionError, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not {what}: {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{what} of format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
+    return fields
+
+
+def read_as(kind: Callable[..., Entry], fields: dict[str, Any], what: str) -> Entry:
+    """Returns the dataclass `kind` with these fields, plain JSON; raises ValueError if they are not `what`."""
+    if wrong := {each.name for each in dataclasses.fields(cast(Any, kind))} ^ {*fields}:
+        raise ValueError(f"not {what}: {min(wrong)!r} is {'no' if min(wrong) in fields else 'a missing'} key of it")
+    found: Entry = json_files.check(fields, _shape(kind), f"not {what}")
+    return found
+
+
+@functools.cache
+def _shape(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def to_json(value: Any) -> bytes:
@@ -196,16 +220,22 @@ def problem(output: str, record: FileRecord) -> str | None:
     path = storage.join(output, record.file)
     if not storage.exists(path):
         return f"{record.file}: missing"
-    found = describe(output, record.file)
+    found = describe(output, record.file, record.n_bytes)
     if found.n_bytes != record.n_bytes:
-        return f"{record.file}: {found.n_bytes} bytes, recorded {record.n_bytes}"
+        at_least = "at least " if found.n_bytes > record.n_bytes else ""
+        return f"{record.file}: {at_least}{found.n_bytes} bytes, recorded {record.n_bytes}"
     if found.sha256 != record.sha256:
         return f"{record.file}: sha256 {found.sha256}, recorded {record.sha256}"
     return None
 
 
-def describe(output: str, name: str) -> FileRecord:
+def describe(output: str, name: str, most_bytes: int | None = None) -> FileRecord:
     """Returns the record of a file in the output folder, with its size and checksum; reads it in bounded memory.
+
+    Args:
+      output: the output folder.
+      name: the name of the file.
+      most_bytes: stop where the file has more than this; the size and the checksum are then those of what was read.
 
     Raises:
       OSError: if it cannot be read.
@@ -213,7 +243,7 @@ def describe(output: str, name: str) -> FileRecord:
     digest = hashlib.sha256()
     n_bytes = 0
     with storage.open_read(storage.join(output, name)) as handle:
-        while chunk := handle.read(1 << 20):
+        while (most_bytes is None or n_bytes <= most_bytes) and (chunk := handle.read(1 << 20)):
             digest.update(chunk)
             n_bytes += len(chunk)
     return FileRecord(name, n_bytes, digest.hexdigest())

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import filenames, storage
-from pipeline.books import ledger, quantities
+from pipeline.books import json_files, ledger, quantities, shapes
 from pipeline.books.input_counts import PieceCounts
 from pipeline.parquet_file import open_parquet
 
@@ -24,7 +24,6 @@ ROWS = 1 << 14
 """Records per row group; a writer or a reader holds one row group."""
 
 _TEXTS = {"name", "file", "format", "compression", "sha256", "split", "entry"}
-_REASONS = {"rejected", "filtered"}
 
 
 def _schema(*names: str, **more: pa.DataType) -> pa.Schema:
@@ -33,7 +32,7 @@ def _schema(*names: str, **more: pa.DataType) -> pa.Schema:
 
 
 _READ = pa.struct(
-    (name, pa.map_(pa.string(), pa.int64()) if name in _REASONS else pa.int64())
+    (name, pa.map_(pa.string(), pa.int64()) if name in shapes.REASONS else pa.int64())
     for name in quantities.counted(PieceCounts)
 )
 _FILE = "file", "n_bytes", "sha256", "rows", "tokens"
@@ -101,7 +100,7 @@ class _List:
 
 
 def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: [*value.items()] if name in _REASONS else value for name, value in read.items()}
+    return {name: [*value.items()] if name in shapes.REASONS else value for name, value in read.items()}
 
 
 class ListedRecords(Sequence[dict[str, Any]]):
@@ -114,8 +113,13 @@ class ListedRecords(Sequence[dict[str, Any]]):
           output: the output folder.
           record: the record of the list's file, as in the manifest.
           kind: the kind of list, a key of `SCHEMAS`.
+
+        Raises:
+          ValueError: if that is not the record of such a file.
         """
         self._output, self._kind = output, kind
+        if record["file"] != filenames.list_name(kind) or record.get("rows") is None:
+            raise ValueError(f"the list {kind!r} is in {filenames.list_name(kind)!r}, not in {dict(record)}")
         self.file = ledger.FileRecord(**record)
         self._group = functools.lru_cache(1)(self._read_group)
 
@@ -152,11 +156,14 @@ class ListedRecords(Sequence[dict[str, Any]]):
                 file = open_parquet(handle)
                 table = file.read_row_group(group, use_threads=False)
                 is_mine = file.metadata.num_rows == len(self) and table.num_rows == min(ROWS, len(self) - group * ROWS)
-        except (pa.ArrowException, IndexError) as error:
+        except (pa.ArrowException, OSError, IndexError) as error:
             raise ValueError(f"{name}: not a list of {len(self)} records: {error}") from error
         if not is_mine or table.schema.remove_metadata() != SCHEMAS[self._kind]:
             raise ValueError(f"{name}: not the list {self._kind!r} as TokenMill writes it, of {len(self)} records")
-        return [_to_record(row) for row in table.to_pylist(maps_as_pydicts="strict")]
+        rows = [_to_record(row) for row in table.to_pylist(maps_as_pydicts="strict")]
+        for row in rows:
+            json_files.check(row, shapes.RECORDS[self._kind], f"{name}: not a record of {self._kind}")
+        return rows
 
 
 def _to_record(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,16 +4,17 @@
 It names no folder of the input or the output, so the same job over the same files gives the same bytes anywhere.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from pipeline import filenames, storage
-from pipeline.books import partitions
+from pipeline.books import json_files, partitions, shapes
 from pipeline.books.job_books import JobBooks, identities
 from pipeline.books.job_record import Job, read_job
 from pipeline.books.ledger import FileRecord
-from pipeline.books.lists import SCHEMAS, files_of_lists, opened
+from pipeline.books.lists import files_of_lists, opened
 from pipeline.books.name_set import NameSet
 from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import imbalance_of_sums
@@ -24,6 +25,8 @@ FORMAT_VERSION = 4
 """The version of a manifest that contains all its lists."""
 LISTED_VERSION = 5
 """The version of a manifest with a list in a file of its own, which readers of version 4 do not know; see `lists`."""
+
+_SHAPE = TypeAdapter(shapes.Manifest)
 
 
 def build(
@@ -108,48 +111,15 @@ def read(output: str) -> dict[str, Any]:
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
-    with storage.open_read(path) as handle:
-        try:
-            manifest = json.loads(handle.read())
-        except ValueError as error:
-            raise ValueError(f"{path!r} is not a manifest: {error}") from error
+    what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
+    manifest = json_files.read(output, MANIFEST, what=what)
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version not in (FORMAT_VERSION, LISTED_VERSION):
         raise ValueError(
             f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION} and {LISTED_VERSION}: use the "
             "TokenMill that wrote the folder, or run the job again with --overwrite"
         )
-    if version not in (FORMAT_VERSION, LISTED_VERSION) or not _is_whole(manifest):
-        raise ValueError(f"{path!r} is not a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}")
+    if version not in (FORMAT_VERSION, LISTED_VERSION):
+        raise ValueError(f"{path!r} is not {what}")
+    json_files.check(manifest, _SHAPE, f"{path!r} is not {what}")
     return opened(output, manifest)
-
-
-def read_json(output: str, name: str) -> dict[str, Any]:
-    """Returns the JSON of a file in an output folder.
-
-    Raises:
-      OSError: if it cannot be read; ValueError: if it is not JSON.
-    """
-    with storage.open_read(storage.join(output, name)) as handle:
-        found: dict[str, Any] = json.loads(handle.read())
-    return found
-
-
-def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """Returns whether a manifest has the parts that its readers use; `verify` checks all of it."""
-    tokenizer, config, totals = (manifest.get(name) for name in ("tokenizer", "config", "totals"))
-    return (
-        (tokenizer is None or (isinstance(tokenizer, dict) and isinstance(tokenizer.get("digest"), str)))
-        and isinstance(config, dict)
-        and isinstance(totals, dict)
-        and isinstance(totals.get("rejected"), dict)
-        and all(_is_list(kind, manifest.get(kind)) for kind in (*SCHEMAS, "files"))
-    )
-
-
-def _is_list(kind: str, records: Any) -> bool:
-    if isinstance(records, dict):
-        is_written = {*records} == {"file", "n_bytes", "sha256", "rows"} and isinstance(records["rows"], int)
-        return kind in SCHEMAS and is_written and records["file"] == filenames.list_name(kind)
-    key = "name" if kind == "inputs" else "file"
-    return isinstance(records, list) and all(isinstance(record, dict) and key in record for record in records)

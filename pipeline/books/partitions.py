@@ -9,12 +9,13 @@ the rule `OTHER_PARTITION`. So each folder balances by itself, and over all of t
 rejected, or filtered exactly once.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from pipeline import storage
-from pipeline.books import quantities
+from pipeline.books import json_files, quantities, shapes
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord
 from pipeline.books.quantities import BooksError
@@ -24,6 +25,8 @@ from pipeline.filenames import PARTITIONS
 
 FORMAT_VERSION = 1
 """The version of the format of partitions.json."""
+
+_SHAPE = TypeAdapter(shapes.Partitions)
 
 OTHER_PARTITION = "other_partition"
 """The rule under which the ledger counts records that another folder of the same job has."""
@@ -168,16 +171,12 @@ def read(output: str) -> dict[str, Any]:
     Raises:
       ValueError: if it cannot be read; OSError: if there is none.
     """
+    found: dict[str, Any] = json_files.read(output, PARTITIONS)
+    version = found.get("format_version") if isinstance(found, dict) else None
     path = storage.join(output, PARTITIONS)
-    with storage.open_read(path) as handle:
-        try:
-            found: dict[str, Any] = json.loads(handle.read())
-            version = found.get("format_version")
-            folders = [each["folder"] for each in found["partitions"]]
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"{path!r} cannot be read as TokenMill writes it: {error!r}") from error
-    if version != FORMAT_VERSION or not folders:
-        raise ValueError(f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION}")
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path!r} has format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
+    json_files.check(found, _SHAPE, f"{path!r} cannot be read as TokenMill writes it")
     return found
 
 

@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many rejected records a job accepts before it stops: if most are rejected, the config is probably wrong."""
+"""How much a job may reject: of all its input before it stops, and of each file before it counts as damaged.
 
+If most of the input is rejected, the config is probably wrong. If most of one file is, that file is.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from pipeline.config.input import InputConfig
 
 ENOUGH_RECORDS = 10_000
 """Before a job has read this many records, the fraction of rejected ones means little."""
+
+DAMAGE = frozenset(["truncated_stream", "corrupt_stream", "bomb"])
+"""Reject reasons that say that a part of the file could not be read: more is lost than the rejected records."""
+
+_MOST_LISTED = 20
+"""A message lists at most this many files."""
+
+_ADVICE = "the rejects are in rejected/. Correct the config and start again, or raise the limit and go on with --resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +34,108 @@ class RejectLimits:
         """Returns the limits of the `input` section."""
         return cls(config.max_rejected, config.max_rejected_fraction)
 
-    def check(self, n_records: int, n_rejected: int, *, is_all: bool = False) -> None:
-        """Raises if too many records were rejected.
+    def check(self, n_records: int, n_rejected: int) -> None:
+        """Raises if too many records were rejected so far.
 
         Args:
           n_records: how many records were read, including rejected ones.
           n_rejected: how many of them were rejected.
-          is_all: whether this is the whole job; then the fraction is checked however few records there are.
 
         Raises:
           ValueError: with the numbers, the limit, and what to do.
         """
         found = f"{n_rejected:,} of {n_records:,} records read were rejected, more than "
-        advice = (
-            "; the rejects of finished splits are in rejected/. Correct the config and start again, or raise the limit "
-            "and go on with --resume"
-        )
         if self.max_rejected is not None and n_rejected > self.max_rejected:
-            raise ValueError(f"{found}input.max_rejected {self.max_rejected:,}{advice}")
-        if self.max_fraction is None or (n_records < ENOUGH_RECORDS and not is_all):
+            raise ValueError(f"{found}input.max_rejected {self.max_rejected:,}; {_ADVICE}")
+        if n_records >= ENOUGH_RECORDS:
+            self._check_fraction("records", n_records, n_rejected)
+
+    def check_all(self, n_records: int, rejected: Mapping[str, int], n_bytes: int, n_rejected_bytes: int) -> None:
+        """Raises if too much of the whole job was rejected, however few records there are.
+
+        Args:
+          n_records: all records read, including rejected ones.
+          rejected: the number of rejected records by reason.
+          n_bytes: all bytes read; n_rejected_bytes: those of rejected records.
+
+        Raises:
+          ValueError: as `check`.
+        """
+        n_rejected = sum(rejected.values())
+        self.check(n_records, n_rejected)
+        self._check_fraction("records", n_records, n_rejected)
+        self._check_fraction("bytes", n_bytes, n_rejected_bytes)
+
+    def _check_fraction(self, unit: str, n: int, n_rejected: int) -> None:
+        if self.max_fraction is not None and n_rejected > self.max_fraction * n:
+            raise ValueError(
+                f"{n_rejected:,} of {n:,} {unit} read were rejected, more than input.max_rejected_fraction "
+                f"{self.max_fraction}; {_ADVICE}"
+            )
+
+
+class LossyFiles:
+    """The input files that are damaged, or lost too much: their number, and a line about each of the first."""
+
+    def __init__(self, config: InputConfig, records: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Takes what is allowed.
+
+        Args:
+          config: the section `input`.
+          records: records of files to `add`.
+        """
+        self._config = config
+        self._n = 0
+        self._lines: list[str] = []
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Looks at a file.
+
+        Args:
+          record: of one file in `inputs` of the manifest or of counts.json; `read` has its counts that are not zero.
+        """
+        read = record.get("read", {})
+        rejected = read.get("rejected") or {}
+        if not rejected:
             return
-        if n_rejected > self.max_fraction * n_records:
-            raise ValueError(f"{found}input.max_rejected_fraction {self.max_fraction}{advice}")
+        shares = (
+            (sum(rejected.values()), read["n_records"], "records"),
+            (read.get("n_rejected_bytes", 0), read.get("n_bytes", 0), "bytes"),
+        )
+        is_damaged = not DAMAGE.isdisjoint(rejected)
+        if not is_damaged and all(lost <= self._config.max_rejected_per_file * n for lost, n, _ in shares):
+            return
+        self._n += 1
+        if len(self._lines) < _MOST_LISTED:
+            reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(rejected.items()))
+            lost = " and ".join(f"{lost:,} of {n:,} {unit}" for lost, n, unit in shares)
+            damage = "is damaged, and what cannot be read of it is lost; of the rest " if is_damaged else "lost "
+            self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons})")
+
+    def check(self) -> None:
+        """Raises ValueError if there are such files and `input.on_damage` is `fail`: which they are, and what to do."""
+        if not self._n or self._config.on_damage != "fail":
+            return
+        are = "1 file is" if self._n == 1 else f"{self._n:,} files are"
+        fields = "input.text_fields" if self._config.text_fields else "input.text_field"
+        raise ValueError(
+            "\n".join(
+                [
+                    f"{are} damaged or lost more than {self._config.max_rejected_per_file:.3g} of the records or bytes "
+                    "(input.max_rejected_per_file):",
+                    *self._listed(),
+                    "correct these files, or accept the loss with input.on_damage: warn, and go on with --resume; if "
+                    f"the text is in other fields than {fields} says, correct that, and start again with --overwrite",
+                ]
+            )
+        )
+
+    def warnings(self) -> list[str]:
+        """Returns a warning for each of the first such files, and one that says how many more there are."""
+        return [f"input file {line}" for line in self._listed()]
+
+    def _listed(self) -> list[str]:
+        n_more = self._n - len(self._lines)
+        return [*self._lines, *([f"and {n_more:,} more; `inputs` of the manifest has all"] if n_more else [])]

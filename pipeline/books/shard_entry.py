@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pydantic import TypeAdapter
+
 from pipeline import storage
-from pipeline.books import equations, ledger, quantities
+from pipeline.books import equations, json_files, ledger, quantities
+from pipeline.books.json_files import Count
 from pipeline.books.ledger import FileRecord, LedgerEntry
+from pipeline.books.shapes import SumsRecord
 from pipeline.books.sums import SplitRuns, Sums
 from pipeline.filenames import entry_name
 from pipeline.splits import Split
@@ -30,8 +34,8 @@ class ShardEntry:
     """The contents of one shard of a shuffled job. All counts are exact."""
 
     shard_id: str
-    index: int
-    n_shards: int
+    index: Count
+    n_shards: Count
     tokenizer: str
     """Digest of the tokenizer."""
     runs: str
@@ -93,17 +97,16 @@ class ShardEntry:
         Raises:
           ValueError: if `data` is something else.
         """
-        try:
-            fields = json.loads(data)
-            version = fields.pop("format_version")
-            if version != ledger.FORMAT_VERSION:
-                raise ValueError(f"entry of format {version!r}, but this TokenMill reads {ledger.FORMAT_VERSION}")
-            for name in ("shard", "documents", "keys"):
-                fields[name] = FileRecord(**fields[name])
-            fields["companions"] = tuple(FileRecord(**file) for file in fields["companions"])
-            return cls(**{**fields, "sums": Sums.from_record(fields["sums"])})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"not the entry of a shard: {error!r}") from error
+        fields = ledger.load_entry(data, _WHAT)
+        sums = Sums.from_record(json_files.check(fields.get("sums"), _SUMS, f"not {_WHAT}").model_dump())
+        entry = ledger.read_as(cls, {**fields, "sums": sums}, _WHAT)
+        if entry.index >= entry.n_shards:
+            raise ValueError(f"not {_WHAT}: shard {entry.index} of {entry.n_shards}")
+        return entry
+
+
+_WHAT = "the entry of a shard"
+_SUMS = TypeAdapter(SumsRecord)
 
 
 def read_shard_entry(output: str, shard_id: str) -> ShardEntry | None:

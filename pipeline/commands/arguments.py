@@ -3,10 +3,11 @@
 
 import argparse
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from pipeline.running.runners import MODES
+from pipeline.config.paths import expand
+from pipeline.running.runners import MAX_WORKERS, MODES
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,7 +89,7 @@ def add_output(parser: argparse.ArgumentParser, what: str, form: Any = None) -> 
 
 def add_local(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say how a job runs on this machine."""
-    parser.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+    parser.add_argument("--workers", type=n_workers, metavar="N", help="default: the cores this process may use")
     parser.add_argument(
         "--mode",
         choices=MODES,
@@ -96,18 +97,30 @@ def add_local(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """Returns a number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text!r}")
-    return int(text)
+def file_path(text: str) -> str:
+    """Returns a path with `~`, `$NAME` and `${NAME}` expanded, for what the shell has left as it is."""
+    try:
+        return expand(text) if text else text
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
-def natural(text: str) -> int:
-    """Returns a number of at least 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
-    return int(text)
+def integer(least: int, most: int = 10**18) -> Callable[[str], int]:
+    """Returns a type of arguments: integers from `least` to `most`, which by default 64 bits hold."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text[:20]) < least:
+            wanted = f"a number of at least {least}" if least else "a number"
+            raise argparse.ArgumentTypeError(f"must be {wanted}, got {text[:40]!r}")
+        if len(text) > 20 or int(text) > most:
+            raise argparse.ArgumentTypeError(f"must be at most {most}, got {text[:40]!r}")
+        return int(text)
+
+    return read
+
+
+positive, natural = integer(1), integer(0)
+n_workers = integer(1, MAX_WORKERS)
 
 
 def share(text: str) -> float:

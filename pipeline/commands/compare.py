@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, natural
+from pipeline.commands.arguments import add_output, file_path, integer, natural
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 _WIDTH = 140
@@ -23,10 +23,14 @@ def add_parsers(commands: Any) -> None:
         "cut, not how well a model learns from it.",
     )
     compare.add_argument(
-        "tokenizers", nargs="+", metavar="TOKENIZER", help="two or more, files or folders; with --sizes one is enough"
+        "tokenizers",
+        nargs="+",
+        type=file_path,
+        metavar="TOKENIZER",
+        help="two or more, files or folders; with --sizes one is enough",
     )
     compare.add_argument(
-        "--on", nargs="+", required=True, metavar="CORPUS|COUNTS",
+        "--on", nargs="+", required=True, type=file_path, metavar="CORPUS|COUNTS",
         help="files, folders or globs of a corpus; or a folder with word counts",
     )  # fmt: skip
     compare.add_argument(
@@ -49,7 +53,9 @@ def add_parsers(commands: Any) -> None:
         "--fail-if", action="append", default=[], metavar="CONDITION",
         help="exit with 1 if this holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
     )  # fmt: skip
-    compare.add_argument("--html", metavar="FILE", help="also write everything as a page that opens offline")
+    compare.add_argument(
+        "--html", type=file_path, metavar="FILE", help="also write everything as a page that opens offline"
+    )
     add_output(compare, "all of it")
     compare.set_defaults(command=_compare)
 
@@ -80,14 +86,13 @@ def _compare(options: argparse.Namespace) -> int:
 def _sizes(text: str) -> list[int]:
     if not re.fullmatch(r"\d+k?(,\d+k?)*", text):
         raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as in 8k,16k, got {text!r}")
-    return [int(each.replace("k", "000")) for each in text.split(",")]
+    return [integer(1, 10_000_000)(each.replace("k", "000")) for each in text.split(",")]
 
 
 def _print(report: Any) -> None:
-    from rich.console import Console
-
     from pipeline.comparing import page
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
     for part in page.tables(report):
-        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+        console.print(part, soft_wrap=isinstance(part, str))

@@ -5,7 +5,7 @@ import argparse
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set, positive
+from pipeline.commands.arguments import add_output, add_set, file_path, positive
 from pipeline.commands.reporting import DONE, mistakes
 from pipeline.commands.results import refuse_by_language
 
@@ -13,7 +13,7 @@ from pipeline.commands.results import refuse_by_language
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     fidelity = commands.add_parser("fidelity", help="measure what steps, tokenizer and OOV policy lose of the input")
-    fidelity.add_argument("config", metavar="CONFIG", help="a YAML file with tokenizer.file")
+    fidelity.add_argument("config", type=file_path, metavar="CONFIG", help="a YAML file with tokenizer.file")
     add_set(fidelity)
     fidelity.add_argument("--documents", type=positive, default=1000, metavar="N", help="at most this many (1000)")
     add_output(fidelity, "all of it")
@@ -37,11 +37,11 @@ def _fidelity(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(ledger.to_json(report).decode())
         return DONE
-    from rich.console import Console
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(sys.stdout)
     for part in fidelity.render(report):
-        console.print(part, soft_wrap=isinstance(part, str), markup=False)
+        console.print(part, soft_wrap=isinstance(part, str))
     return DONE
 
 

@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, natural
+from pipeline.commands.arguments import add_output, file_path, natural
 from pipeline.commands.reporting import DONE, mistakes
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pipeline.counting.counts import CountsArtifact
 
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
+_WEIGHT = re.compile(r"\+?[\d.]{1,40}(?:/\d{1,20}|[eE][+-]?\d{1,2})?")
+"""What `Fraction` reads, with an exponent of at most two digits: it writes all digits out."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -23,7 +25,9 @@ def add_parsers(commands: Any) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     show = actions.add_parser("show", help="show what was counted, how much, and the most frequent words")
-    show.add_argument("counts", metavar="FOLDER", help="an output folder with counts, or the folder counts in it")
+    show.add_argument(
+        "counts", type=file_path, metavar="FOLDER", help="an output folder with counts, or the folder counts in it"
+    )
     show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
     add_output(show, "its report, and the words asked for,")
     show.set_defaults(command=_show)
@@ -34,8 +38,12 @@ def add_parsers(commands: Any) -> None:
         description="Adds counts up. NAME=FOLDER makes NAME the source of counts that have none. A weight w turns the "
         "count n of a word into floor(n * w + 1/2).",
     )
-    merge.add_argument("counts", nargs="+", metavar="[NAME=]FOLDER", help="counts of the same kind of words")
-    merge.add_argument("--out", required=True, metavar="FOLDER", help="where the sum goes; must not hold counts")
+    merge.add_argument(
+        "counts", nargs="+", type=_named, metavar="[NAME=]FOLDER", help="counts of the same kind of words"
+    )
+    merge.add_argument(
+        "--out", required=True, type=file_path, metavar="FOLDER", help="where the sum goes; must not hold counts"
+    )
     merge.add_argument(
         "--weight", action="append", default=[], type=_weight, metavar="SOURCE=W",
         help="multiply the counts of a source by W, as in 2, 0.5 or 1/3; may be repeated",
@@ -48,21 +56,28 @@ def add_parsers(commands: Any) -> None:
     merge.set_defaults(command=_merge)
 
     subtract = actions.add_parser("subtract", help="subtract the counts of a part from those of the whole")
-    subtract.add_argument("counts", metavar="FOLDER", help="counts of the whole")
-    subtract.add_argument("part", metavar="PART", help="counts of a part of it")
-    subtract.add_argument("--out", required=True, metavar="FOLDER", help="where the rest goes; must not hold counts")
+    subtract.add_argument("counts", type=_named, metavar="FOLDER", help="counts of the whole")
+    subtract.add_argument("part", type=_named, metavar="PART", help="counts of a part of it")
+    subtract.add_argument(
+        "--out", required=True, type=file_path, metavar="FOLDER", help="where the rest goes; must not hold counts"
+    )
     add_output(subtract, "the report of the rest, and where it is,")
     subtract.set_defaults(command=_subtract)
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    named = _NAMED.fullmatch(text)
+    return (named[1], file_path(named[2])) if named else (None, file_path(text))
 
 
 def _weight(text: str) -> tuple[str, Fraction]:
     name, equals, number = text.rpartition("=")
     try:
-        weight = Fraction(number)
+        weight = Fraction(number) if _WEIGHT.fullmatch(number) else Fraction(-1)
     except (ValueError, ZeroDivisionError):
         weight = Fraction(-1)
-    if not equals or not name or weight < 0:
-        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W of at least 0, as in en=0.5, got {text!r}")
+    if not equals or not name or not 0 <= weight <= 10**18:
+        raise argparse.ArgumentTypeError(f"must look like SOURCE=W with a W from 0 to 1e18, as in en=0.5, got {text!r}")
     return name, weight
 
 
@@ -121,7 +136,7 @@ def _merge(options: argparse.Namespace) -> int:
     from pipeline.output.ownership import own
 
     with mistakes():
-        terms = [_term(text) for text in options.counts]
+        terms = [_term(*each) for each in options.counts]
         arithmetic.check_terms(terms)
         weights = arithmetic.weights_of(terms, dict(options.weight), options.temperature)
         with own(options.out, "counts merge"):
@@ -135,7 +150,7 @@ def _subtract(options: argparse.Namespace) -> int:
     from pipeline.output.ownership import own
 
     with mistakes():
-        whole, part = _term(options.counts), _term(options.part)
+        whole, part = _term(*options.counts), _term(*options.part)
         arithmetic.check_terms([whole, part])
         with own(options.out, "counts subtract"):
             rest = arithmetic.subtract(whole, part, options.out)
@@ -143,12 +158,11 @@ def _subtract(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _term(text: str) -> "Term":
+def _term(name: str | None, folder: str) -> "Term":
     from pipeline.counting.arithmetic import Term
     from pipeline.counting.counts import open_counts
 
-    named = _NAMED.fullmatch(text)
-    return Term(open_counts(named[2]), named[1]) if named else Term(open_counts(text))
+    return Term(open_counts(folder), name)
 
 
 def _report(artifact: "CountsArtifact", options: argparse.Namespace) -> None:

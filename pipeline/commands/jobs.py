@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline import filenames
-from pipeline.commands.arguments import add_local, add_output, add_set
+from pipeline.commands.arguments import add_local, add_output, add_set, file_path
 from pipeline.commands.plan import plan_only
 from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 
@@ -34,7 +34,9 @@ def add_parsers(commands: Any) -> None:
     """Adds the jobs to the commands of a parser."""
     for name, what in JOBS.items():
         job = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        job.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
+        job.add_argument(
+            "config", type=file_path, metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it"
+        )
         add_set(job)
         folder = job.add_mutually_exclusive_group()
         folder.add_argument("--resume", action="store_true", help="go on with what this job left in the output folder")
@@ -45,7 +47,10 @@ def add_parsers(commands: Any) -> None:
         )
         add_output(job, "the books of the finished job")
         job.add_argument(
-            "--metrics", metavar="FILE", help="write its numbers for Prometheus and OpenMetrics readers, too"
+            "--metrics",
+            type=file_path,
+            metavar="FILE",
+            help="write its numbers for Prometheus and OpenMetrics readers, too",
         )
         job.set_defaults(command=_run_job, job=name)
 
@@ -63,8 +68,6 @@ def _run_job(options: argparse.Namespace) -> int:
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         is_here = choose().name is None  # raises for wrong options before the input is looked at
 
-    from rich.console import Console
-
     from pipeline import storage
     from pipeline.books import manifest, partitions
     from pipeline.jobs.planning import plan_job
@@ -72,6 +75,7 @@ def _run_job(options: argparse.Namespace) -> int:
     from pipeline.reporting import metrics
     from pipeline.reporting.summary import summarize, warnings
     from pipeline.running.runners import available_cores
+    from pipeline.running.terminal import Terminal
 
     started, began = time.monotonic(), time.time()
     try:
@@ -104,7 +108,7 @@ def _run_job(options: argparse.Namespace) -> int:
         books = {name: found[name] for name in names}
         print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
     else:
-        Console(highlight=False, soft_wrap=True).print(summary)
+        Terminal(sys.stdout, soft_wrap=True).print(summary)
     for warning in told:
         say(f"warning: {warning}")
     return DONE

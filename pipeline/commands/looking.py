@@ -3,9 +3,10 @@
 
 import argparse
 import json
+import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set, natural, positive
+from pipeline.commands.arguments import add_output, add_set, file_path, natural, positive
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 from pipeline.commands.results import find_output, say_owner
 from pipeline.running.outlets import is_read
@@ -20,7 +21,9 @@ def add_parsers(commands: Any) -> None:
         "among all rows of the shard or folder. Bytes of a character that several tokens share are shown as ‹e4›, "
         "and the last of them with the character.",
     )
-    inspect.add_argument("target", metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config")
+    inspect.add_argument(
+        "target", type=file_path, metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config"
+    )
     add_set(inspect)
     inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
     inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
@@ -39,7 +42,9 @@ def add_parsers(commands: Any) -> None:
     inspect.add_argument("--seed", type=natural, default=0, metavar="N", help="of --random: another draw (0)")
     inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
     inspect.add_argument("--ids", action="store_true", help="show the id behind each token")
-    inspect.add_argument("--tokenizer", metavar="FILE", help="default: vocab/tokenizer.json beside the shard")
+    inspect.add_argument(
+        "--tokenizer", type=file_path, metavar="FILE", help="default: vocab/tokenizer.json beside the shard"
+    )
     add_output(inspect, "each row, with the place and word of each token,")
     inspect.set_defaults(command=_inspect)
 
@@ -51,12 +56,12 @@ def add_parsers(commands: Any) -> None:
     )
     viz.add_argument("text", metavar="TEXT|FILE|-", help="a text, a file with one in UTF-8, or - for stdin")
     viz.add_argument(
-        "--tokenizer", action="append", required=True, metavar="FILE",
+        "--tokenizer", action="append", required=True, type=file_path, metavar="FILE",
         help="a tokenizer of any kind, a file or a folder; may be repeated",
     )  # fmt: skip
     viz.add_argument("--ids", action="store_true", help="show the id behind each token")
     form = viz.add_mutually_exclusive_group()
-    form.add_argument("--html", metavar="FILE", help="write a page that opens offline instead")
+    form.add_argument("--html", type=file_path, metavar="FILE", help="write a page that opens offline instead")
     add_output(viz, "the tokens", form)
     viz.set_defaults(command=_viz)
 
@@ -65,20 +70,19 @@ def add_parsers(commands: Any) -> None:
         help="show what changed between two outputs: config, vocabulary, documents, tokens",
         description="Compares two finished outputs. Exits with 1 if they differ.",
     )
-    diff.add_argument("one", metavar="OUT1", help="an output folder")
-    diff.add_argument("other", metavar="OUT2", help="another one")
+    diff.add_argument("one", type=file_path, metavar="OUT1", help="an output folder")
+    diff.add_argument("other", type=file_path, metavar="OUT2", help="another one")
     add_output(diff, "what changed")
     diff.set_defaults(command=_diff)
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from pipeline.looking import inspect, selecting
     from pipeline.output.writers import formats
     from pipeline.output.writers.json_texts import to_plain
+    from pipeline.running.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(sys.stdout)
     last, n_shown = "", 0
     with mistakes():
         target = options.target
@@ -110,10 +114,9 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _viz(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from pipeline import storage
     from pipeline.looking import viz
+    from pipeline.running.terminal import Terminal
 
     with mistakes():
         text, is_cut = viz.read_text(options.text)
@@ -124,7 +127,7 @@ def _viz(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(viz.to_json(views), ensure_ascii=False, indent=1))
     elif options.html is None:
-        console = Console(highlight=False)
+        console = Terminal(sys.stdout)
         for view in views:
             console.print(viz.render(view, with_ids=options.ids), soft_wrap=True)
     if is_cut:

@@ -4,9 +4,10 @@
 import argparse
 import functools
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_local, add_output, add_set
+from pipeline.commands.arguments import add_local, add_output, add_set, file_path
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def add_parsers(commands: Any) -> None:
         description="Tries a job on a sample of its input and estimates the whole job, with bounds. "
         "Writes nothing. If the output folder holds the finished job, compares the plan with it.",
     )
-    plan.add_argument("config", metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it")
+    plan.add_argument(
+        "config", type=file_path, metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it"
+    )
     add_set(plan)
     plan.add_argument("--job", choices=("run", "count", "train", "tokenize"), default="run", help="the job (run)")
     add_output(plan, "the plan")
@@ -41,10 +44,9 @@ def plan_only(options: argparse.Namespace) -> int:
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         settings = choose()
 
-    from rich.console import Console
-
     from pipeline.estimating import advice, comparison, forecast, report
     from pipeline.jobs.planning import plan_job
+    from pipeline.running.terminal import Terminal
 
     with WarmUp(options.job, config, available_cores()):
         with mistakes():
@@ -68,7 +70,7 @@ def plan_only(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.to_record(told), indent=1, ensure_ascii=False))
     else:
-        Console(highlight=False, soft_wrap=True).print(report.render(told))
+        Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
     return DONE
 
 

@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set
+from pipeline.commands.arguments import add_output, add_set, file_path
 from pipeline.commands.reporting import DONE, mistakes
 from pipeline.commands.results import find_output, say_owner
 
@@ -17,7 +17,9 @@ def add_parsers(commands: Any) -> None:
         help="write report.html, what a finished job did as one page",
         description="Writes report.html into the output folder: one page that opens offline, and prints where it is.",
     )
-    report.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
+    report.add_argument(
+        "target", type=file_path, metavar="FOLDER|CONFIG", help="an output folder, or the config of its job"
+    )
     add_set(report)
     form = report.add_mutually_exclusive_group()
     form.add_argument(

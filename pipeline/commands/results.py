@@ -5,19 +5,23 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, add_set, share
+from pipeline.commands.arguments import add_output, add_set, file_path, share
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
     from pipeline.config.job import Config
+    from pipeline.proving.report import VerifyReport
 
 
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
-    verify.add_argument("target", metavar="FOLDER|CONFIG", help="an output folder, or the config of its job")
+    verify.add_argument(
+        "target", type=file_path, metavar="FOLDER|CONFIG", help="an output folder, or the config of its job"
+    )
     add_set(verify)
     verify.add_argument(
         "--deep", action="store_true",
@@ -31,7 +35,9 @@ def add_parsers(commands: Any) -> None:
     verify.set_defaults(command=_verify)
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
-    replay.add_argument("config", metavar="CONFIG", help="the job's config; input's fields and limits may differ")
+    replay.add_argument(
+        "config", type=file_path, metavar="CONFIG", help="the job's config; input's fields and limits may differ"
+    )
     add_set(replay)
     add_output(replay, "its books")
     replay.set_defaults(command=_replay)
@@ -64,6 +70,15 @@ def find_output(options: argparse.Namespace) -> str:
     return str(options.target)
 
 
+def find_inputs(options: argparse.Namespace) -> Sequence[str]:
+    """Returns `input.paths` of the config that the target is; none of a folder."""
+    if not options.target.endswith((".yaml", ".yml")):
+        return ()
+    from pipeline.config.file import load_config
+
+    return load_config(options.target, options.overrides).input.paths
+
+
 def say_owner(output: str) -> None:
     """Warns that a folder may change while it is read, if another command is working in it."""
     from pipeline.output.ownership import living_owner
@@ -85,9 +100,8 @@ def _verify(options: argparse.Namespace) -> int:
             raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
         output = find_output(options)
         say_owner(output)
-        folders = [output]
         if is_partitioned(output):
-            report, folders = verify_partitions(output), list(folders_of(output))
+            report = verify_partitions(output)
         else:
             report = verify.verify(output)
             replay.verify_replay(output, report)
@@ -96,8 +110,9 @@ def _verify(options: argparse.Namespace) -> int:
             from pipeline.proving.from_input import SAMPLE, verify_deep
 
             again = VerifyReport()
-            for folder in folders:
-                again.merge(verify_deep(folder, SAMPLE if options.share is None else options.share))
+            for folder in folders_of(output):
+                share = SAMPLE if options.share is None else options.share
+                again.merge(verify_deep(folder, share, find_inputs(options)))
             report.problems += again.problems
     seconds = time.monotonic() - started
     if options.json:
@@ -114,7 +129,19 @@ def _verify(options: argparse.Namespace) -> int:
     if again is not None:
         done = f"{again.n_files:,} splits, {megabytes(again.n_bytes)}, {again.n_rows:,} rows, {again.n_tokens:,} tokens"
         print(f"{output}: tokenized again: {done}")
+        print(f"{output}: {_compared(again)}")
     return DONE if report.is_proven else FAILED
+
+
+def _compared(again: "VerifyReport") -> str:
+    """Returns what tokenizing again has shown, in words."""
+    rows = "rows equal a second run" if again.is_proven else "rows or ids differ"
+    ids = [
+        f"ids of {n:,} {'document' if n == 1 else 'documents'} equal those of {by}" for by, n in again.compared.items()
+    ]
+    return f"{'proven: ' if again.is_proven else ''}{'; '.join([rows, *ids])}" + (
+        "" if ids else "; ids of no document were compared with those of anything but the kernels"
+    )
 
 
 def _replay(options: argparse.Namespace) -> int:

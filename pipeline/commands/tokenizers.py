@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output
+from pipeline.commands.arguments import add_output, file_path
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -18,8 +18,10 @@ def add_parsers(commands: Any) -> None:
         "vocab.json (merges.txt beside it), *.model, *.tiktoken, *.gz (CLIP), else tokenizer.json. A format that "
         "cannot hold the tokenizer is refused.",
     )
-    convert.add_argument("source", metavar="TOKENIZER", help="a file, or a folder as transformers saves it")
-    convert.add_argument("target", metavar="FILE", help="the file to write")
+    convert.add_argument(
+        "source", type=file_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
+    )
+    convert.add_argument("target", type=file_path, metavar="FILE", help="the file to write")
     add_output(convert, "which tokenizer was written where")
     convert.set_defaults(command=_convert)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import storage
-from pipeline.commands.arguments import add_output
+from pipeline.commands.arguments import add_output, file_path
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -21,6 +21,7 @@ def add_parsers(commands: Any) -> None:
     trace.add_argument(
         "place",
         nargs="+",
+        type=file_path,
         metavar="PLACE",
         help="a shard, ROW and perhaps TOKEN, counted from 0; or an output folder, and ROW among the rows of all its "
         "shards in order; or a folder and the name of a shard in it, and ROW in that",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, add_set, positive
+from pipeline.commands.arguments import add_output, add_set, file_path, n_workers
 from pipeline.commands.jobs import JOBS
 from pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
@@ -22,10 +22,12 @@ def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
     what = "compile kernels ahead of time: those of a job, or of the usual jobs"
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
-    warm.add_argument("config", metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs")
+    warm.add_argument(
+        "config", type=file_path, metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs"
+    )
     add_set(warm)
     warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
-    warm.add_argument("--workers", type=positive, metavar="N", help="default: the cores this process may use")
+    warm.add_argument("--workers", type=n_workers, metavar="N", help="default: the cores this process may use")
     add_output(warm, "which kernels were compiled, and where they are,")
     warm.set_defaults(command=_warm)
 

@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output, natural
+from pipeline.commands.arguments import add_output, integer
 from pipeline.commands.reporting import DONE, mistakes
 
 
@@ -13,7 +13,9 @@ def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
     workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
     workers.add_argument("--host", default="localhost", help="address to listen on; whoever reaches it can run code")
-    workers.add_argument("--port", type=natural, default=50000, metavar="N", help="port (50000); 0: a free one")
+    workers.add_argument(
+        "--port", type=integer(0, 65535), default=50000, metavar="N", help="port (50000); 0: a free one"
+    )
     add_output(workers, "the address that it listens on")
     workers.set_defaults(command=_workers)
 

@@ -46,6 +46,8 @@ def compare(
     Raises:
       ValueError: if these cannot be compared; the message says why. OSError: if a file cannot be read.
     """
+    if isinstance(tokenizers, str):
+        raise TypeError(f"tokenizers must be a list, got one str, {tokenizers!r}; put it into a list")
     on = [on] if isinstance(on, str) else on
     candidates = loading.load(tokenizers, least=1 if len(sizes) > 1 else 2)
     if sizes:

@@ -20,7 +20,7 @@ from pipeline.comparing.words import Words
 from pipeline.hashing import document_keys
 from pipeline.input.given_up import GAVE_UP, find_given_up
 from pipeline.statistics.words import encode, unknown
-from tokenizer import Tokenizer
+from tokenizer import Tokenizer, unchecked_text_rows
 
 MAX_NAMED = 20
 """At most this many documents on which a tokenizer failed are named."""
@@ -134,4 +134,4 @@ class Sums:
 
 
 def _encode_texts(tokenizer: Tokenizer, table: pa.RecordBatch) -> pa.LargeListArray:
-    return tokenizer.encode_bare(table.column("text"))
+    return tokenizer.encode_bare(unchecked_text_rows(table.column("text")))

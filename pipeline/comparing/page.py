@@ -30,7 +30,7 @@ def tables(report: Mapping[str, Any]) -> Iterator[Any]:
         )
         table = Table(*heads, title=Text(f"\n{view.title}"), title_justify="left", caption=Text(view.said))
         for row in view.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*row)
         yield table
 
 

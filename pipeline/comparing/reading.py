@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas, storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.config.input import MIB, InputConfig
 from pipeline.input.reading import read_split
 from pipeline.input.splitting import plan_splits
 from pipeline.splits import Split
+from tokenizer import unchecked_text_rows
 from tokenizer.languages import UNKNOWN, identify, main_scripts
 
 _SPLIT_BYTES = 4 * MIB
@@ -73,7 +75,7 @@ class Corpus:
                 if self._budget is not None and self._budget.is_spent(files):
                     break
                 if batch.rejects is not None:
-                    self.rejected.update(batch.rejects.column("reason").to_pylist())
+                    self.rejected.update(count_reasons(batch.rejects))
                 table = batch.documents
                 if self._budget is not None and table.num_rows:
                     kept = self._budget.take(files[table.column("piece").to_numpy()], text_bytes(table))
@@ -85,7 +87,7 @@ class Corpus:
 
     def _groups(self, table: pa.RecordBatch, split: Split) -> dict[str, pa.DictionaryArray]:
         names = pa.array([piece.name for piece in split.pieces], pa.string())
-        text = table.column("text")
+        text = unchecked_text_rows(table.column("text"))
         if self.lang_field is None:
             language = identify(text).codes
         else:

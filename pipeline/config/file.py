@@ -6,6 +6,7 @@ path, with the value, what is allowed and the nearest valid name.
 """
 
 import difflib
+import itertools
 import re
 import reprlib
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,10 +19,16 @@ from pydantic_core import ErrorDetails
 
 from pipeline.config.job import Config, JobName
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import Section, did_you_mean
+from pipeline.config.sections import EXPAND, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""
+
+MAX_CONFIG_NODES = 200_000
+"""The most keys and values of a config. What an alias stands for counts wherever it stands: a few lines could otherwise
+mean more than memory holds."""
+_MAX_DIGITS = 400
+"""The longest number; the largest of 64 bits take about 330 characters, written out."""
 
 
 class ConfigError(ValueError):
@@ -51,7 +58,7 @@ def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = 
     if job is not None:
         problems += _missing_for_job(tree, job)
     try:
-        config = Config.model_validate(tree)
+        config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
     if problems:
@@ -116,9 +123,54 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 seen[key] = line
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        _check_number(node)
+        return super().construct_yaml_int(node)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        _check_number(node)
+        return super().construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _UniqueKeyLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_UniqueKeyLoader, f"construct_yaml_{_kind}"))
+
+
+def _check_number(node: yaml.ScalarNode) -> None:
+    """Raises a ConfigError for a number that takes long to read: in base 60, as YAML 1.1 has it, or of many digits."""
+    if ":" in node.value or len(node.value) > _MAX_DIGITS:
+        line = node.start_mark.line + 1
+        raise ConfigError([f"line {line}: {_short(node.value)} would be a number in base 60, or of too many digits"])
+
 
 def _parse_yaml(text: str) -> Any:
-    return yaml.load(text, _UniqueKeyLoader)
+    loader = _UniqueKeyLoader(text)
+    try:
+        node = loader.get_single_node()
+        _count_nodes(node, {})
+        return None if node is None else loader.construct_document(node)
+    except (LookupError, AttributeError, ArithmeticError, TypeError) as error:  # of PyYAML's, for `!!int ''` and others
+        raise ValueError(f"a value does not fit its tag: {error}") from error
+    finally:
+        loader.dispose()
+
+
+def _count_nodes(node: yaml.Node | None, known: dict[int, int]) -> int:
+    """Returns how many nodes a document has; `known` has those that were counted, by `id`.
+
+    Raises:
+      ConfigError: if there are too many, or one contains itself.
+    """
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = MAX_CONFIG_NODES  # until it is counted, so that one which contains itself has too many
+        children = itertools.chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 + sum(_count_nodes(child, known) for child in children)
+    if known[id(node)] > MAX_CONFIG_NODES:
+        line, most = node.start_mark.line + 1, f"{MAX_CONFIG_NODES:,}"
+        raise ConfigError([f"line {line}: with its aliases, more than {most} keys and values; write fewer out"])
+    return known[id(node)]
 
 
 def _read_yaml(path: str) -> dict[str, Any]:
@@ -157,18 +209,18 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
     key, equals, text = override.partition("=")
     names = key.split(".")
     if not equals or not all(names):
-        return [f"--set {override}: must look like key.path=value, for example tokenizer.oov=contain"]
+        return [f"--set {override:.200}: must look like key.path=value, for example tokenizer.oov=contain"]
     try:
         value = _parse_yaml(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        return [f"--set {override}: {_why_not_yaml(error)}; quote the value if it is plain text"]
+        return [f"--set {override:.200}: {_why_not_yaml(error)}; quote the value if it is plain text"]
     section: Any = tree
     for i, name in enumerate(names[:-1]):
         if section.get(name) is None:
             section[name] = {}
         section = section[name]
         if not isinstance(section, dict):
-            return [f"--set {override}: {'.'.join(names[: i + 1])} is {_short(section)}, which has no keys"]
+            return [f"--set {override:.200}: {'.'.join(names[: i + 1])} is {_short(section)}, which has no keys"]
     section[names[-1]] = value
     return []
 
@@ -184,7 +236,9 @@ def _describe(details: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         return _describe_unknown_key(location)
     if kind == "cross_check":
-        return f"{'.'.join([*location, context['path']])}: {_short(context['value'])}: {context['allowed']}"
+        return (
+            f"{'.'.join(filter(None, [*location, context['path']]))}: {_short(context['value'])}: {context['allowed']}"
+        )
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"
@@ -209,6 +263,7 @@ _EXPECTED = {
     "too_long": "must have at most {max_length} element",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "refused": "{allowed}",
 }
 
 

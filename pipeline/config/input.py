@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `input` of a config: which files are read, in which format, and how much of them."""
 
+import codecs
+from encodings import aliases
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
 
 MIB = 1 << 20
+LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")
+"""Keys that stop a job or warn, but change no byte of a job that finishes: it may be resumed with other values."""
+NO_LIMITS = {"max_rejected": None, "max_rejected_fraction": None, "max_rejected_per_file": 1.0, "on_damage": "warn"}
+"""Values of these keys with which rejects never stop a job."""
 FIELD_TYPES = (
     *("bool", "string", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *(f"timestamp[{unit}]" for unit in ("s", "ms", "us", "ns")),
@@ -44,15 +51,38 @@ KeptFields = Annotated[
 ]
 
 
+_NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")
+
+
+def _is_encoding(name: str) -> bool:
+    """Returns whether Python has a codec of this name that decodes bytes to text, as files of text need it."""
+    try:
+        b" ".decode(name, "ignore")  # of an empty text, Python does not look at the name
+        return codecs.lookup(name).name not in _NOT_OF_FILES
+    except (LookupError, ValueError):
+        return False
+
+
+def _check_encoding(name: str) -> str:
+    if name != "auto" and not _is_encoding(name):
+        known = (each.replace("_", "-") for each in (*aliases.aliases, *aliases.aliases.values()) if _is_encoding(each))
+        allowed = "must be auto, or one of Python's encodings of text, such as utf-8, utf-16, cp1252 or gb18030"
+        raise PydanticCustomError("refused", "{allowed}", {"allowed": f"{allowed}{did_you_mean(name, known)}"})
+    return name
+
+
 class InputConfig(Section):
     """Where documents come from, and how they are found in a file."""
 
-    paths: Annotated[list[NonEmpty], Field(min_length=1)] = []
+    paths: Annotated[list[PathText], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`)."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
     """`auto` decides per file by its first bytes."""
+    encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
+    """For `jsonl` and `text`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or `shift_jis`; `auto`
+    takes that of the byte order mark, without one UTF-8. A file that looks like another encoding is refused."""
     document: Literal["line", "file", "blank_line"] = "line"
     """For `text`: a document per line, per file, or separated by blank lines."""
     text_field: NonEmpty = "text"
@@ -66,23 +96,31 @@ class InputConfig(Section):
     keep_fields: KeptFields = []
     """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
     to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
-    split_bytes: Annotated[int, Field(ge=1)] = 32 * MIB
+    split_bytes: Positive = 32 * MIB
     """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
     """Longer records are rejected with the reason `too_large`."""
-    max_rejected: Annotated[int, Field(ge=0)] | None = None
+    max_rejected: Natural | None = None
     """The job stops when more records than this are rejected; null: never. You can raise it and resume the job."""
     max_rejected_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The same limit as a share of the records read; checked from 10,000 records on, and at the end."""
+    """The same limit as a share of the records read, checked from 10,000 records on, and at the end; at the end also as
+    a share of the bytes read."""
+    max_rejected_per_file: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """A file counts as damaged if a larger share than this of its records, or of its bytes, is rejected; 1: never."""
+    on_damage: Literal["fail", "warn"] = "fail"
+    """What happens at the end of the job if files are truncated, corrupt, or lose more than `max_rejected_per_file`:
+    `fail` names them, and you can correct them, or set `warn`, and resume the job; `warn` names them and finishes."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
-    sample_seed: Annotated[int, Field(ge=0)] = 0
+    sample_seed: Natural = 0
     """Another seed chooses another sample."""
 
     @model_validator(mode="after")
     def _check_document(self) -> Self:
         if self.document != "line" and self.format in ("jsonl", "parquet"):
             raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
+        if self.encoding != "utf-8" and self.format == "parquet":
+            raise mistake("encoding", self.encoding, "applies to text and JSON lines, but format is 'parquet'")
         return self
 
     @model_validator(mode="after")

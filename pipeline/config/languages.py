@@ -2,9 +2,9 @@
 """The section `languages` of a config."""
 
 from collections.abc import Iterable
-from typing import Annotated, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
 from pipeline.config.text import LanguageOptions, Steps
@@ -16,6 +16,10 @@ UNKNOWN = "und"
 """The language of documents whose language cannot be told, as in `tokenizer.languages`."""
 
 
+BUILTIN = "builtin"
+"""The value of `rules` for the rules that come with `tokenizer.languages`."""
+
+
 def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
     """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""
     from tokenizer.languages import language_codes
@@ -24,6 +28,17 @@ def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) ->
         if code not in language_codes() and not (or_default and code == DEFAULT):
             near = did_you_mean(code, language_codes())
             raise mistake(path, code, f"is not a supported language{near}; see docs/explanation/languages.md")
+
+
+def _spell_out(rules: Any) -> Any:
+    """Returns the built-in rules for `builtin`, so that the digest and the record of a job have their steps."""
+    if isinstance(rules, dict):
+        return rules
+    if rules != BUILTIN:
+        raise mistake("", rules, f"must be {BUILTIN}, or a mapping of languages to lists of steps")
+    from tokenizer.languages import RULES
+
+    return {code: list(steps) for code, steps in RULES.items()}
 
 
 class PartitionConfig(Section):
@@ -42,7 +57,7 @@ class PartitionConfig(Section):
 
 
 class LanguagesConfig(Section):
-    """Identifies the language of every document; `{}` is enough, and applies the built-in rules."""
+    """Identifies the language of every document; `{}` is enough. Only `rules` changes text."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Documents whose language is identified with less confidence become `und`, undetermined."""
@@ -52,8 +67,12 @@ class LanguagesConfig(Section):
     """Languages to leave out."""
     drop_mixed: bool = False
     """Leave out documents in several languages."""
-    rules: dict[NonEmpty, Steps] = {}
-    """Steps by language, applied after `normalize` instead of the built-in rules; `default` is for all others."""
+    rules: Annotated[
+        dict[NonEmpty, Steps],
+        BeforeValidator(_spell_out, json_schema_input_type=dict[NonEmpty, Steps] | Literal["builtin"]),
+    ] = {}
+    """Steps by language, applied after `normalize`; `default` is for all others, which otherwise stay as they are.
+    `builtin`: the rules in docs/explanation/languages.md."""
 
     partition: PartitionConfig | None = None
     """One folder of a job by language; null: all documents."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""
@@ -26,9 +26,10 @@ KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
 
 OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
-    *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts"),
+    *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts", "span_sources"),
 )
-"""Columns of shards and of tables of documents; kept fields cannot have these names."""
+"""Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
+schemas, which a config does not import."""
 
 ONE, SEVERAL = "<one>", "<several>"
 """pydantic adds these to the path of a mistake in a value that may be one format or a list; messages drop them."""
@@ -63,7 +64,7 @@ class PackingConfig(Section):
 class ShuffleConfig(Section):
     """Documents are written in the order of a hash of the seed, the name of their file and their offset in it."""
 
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Natural = 0
     """Another seed gives another order."""
     shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     """How many shards are written; null: one for every 32 MiB of the stored input files."""
@@ -89,7 +90,7 @@ def _count_formats(value: Any) -> str:
 class OutputConfig(Section):
     """What is written and where."""
 
-    path: NonEmpty
+    path: PathText
     """A folder; created if it does not exist."""
     format: Annotated[
         Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)],
@@ -98,7 +99,7 @@ class OutputConfig(Section):
     """One format, or a list of several to write in one pass."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
     """`auto`: zstd for Parquet, none for all others. TFRecord allows none, gzip; Parquet and Arrow allow none, zstd."""
-    row_group_tokens: Annotated[int, Field(ge=1)] = 4 << 20
+    row_group_tokens: Positive = 4 << 20
     """Parquet: no row group holds more tokens than this, unless one document alone does."""
     prepend: NonEmpty | None = None
     """A token to put before every document."""

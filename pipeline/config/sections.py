@@ -8,10 +8,32 @@ import itertools
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from pipeline.config.paths import expand
+
 NonEmpty = Annotated[str, Field(min_length=1)]
+
+EXPAND = {"expand": True}
+"""The context in which paths are validated as a user wrote them. A config that a job has stored is not expanded again:
+a name in it may hold a `$`."""
+
+
+def _expand_path(value: str, info: ValidationInfo) -> str:
+    try:
+        return expand(value) if info.context == EXPAND else value
+    except ValueError as error:
+        raise PydanticCustomError("refused", "{allowed}", {"allowed": str(error)}) from error
+
+
+PathText = Annotated[str, Field(min_length=1), AfterValidator(_expand_path)]
+"""A path or a glob pattern; `~`, `$NAME` and `${NAME}` in it are expanded."""
+
+MAX_INT = (1 << 63) - 1
+"""The largest integer of kernels and Arrow columns. Every number of a config has a range; for most this is its end."""
+Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
+Natural = Annotated[int, Field(ge=0, le=MAX_INT)]
 
 
 class Section(BaseModel):

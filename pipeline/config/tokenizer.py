@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.config.languages import DEFAULT, check_codes
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
 from pipeline.config.training import TrainConfig
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -16,13 +16,13 @@ BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 class TruncationConfig(Section):
     """Rows have at most `max_length` tokens; the rest of a document is cut off, or becomes further rows."""
 
-    max_length: Annotated[int, Field(ge=1)]
+    max_length: Positive
     """At most this many tokens per row, special tokens included."""
     side: Literal["right", "left"] = "right"
     """The end that is cut off."""
     overflow: Literal["cut", "rows"] = "cut"
     """`rows` cuts nothing: a longer document becomes several rows, windows of at most `max_length` tokens."""
-    stride: Annotated[int, Field(ge=0)] = 0
+    stride: Natural = 0
     """For `rows`: how many tokens neighbouring windows have in common."""
     warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
     """The job warns if more than this share of the tokens was cut off; 1: never."""
@@ -43,7 +43,7 @@ class TruncationConfig(Section):
 class PaddingConfig(Section):
     """Rows shorter than `length` tokens are filled up with the padding token."""
 
-    length: Annotated[int, Field(ge=1)]
+    length: Annotated[int, Field(ge=1, le=1 << 24)]
     """Rows shorter than this are padded up to it; longer rows are an error unless truncation is on."""
     side: Literal["right", "left"] = "right"
     """The end that is filled."""
@@ -52,12 +52,12 @@ class PaddingConfig(Section):
 class TokenizerConfig(Section):
     """Either `file`, an existing tokenizer, or `train`, one trained on the input."""
 
-    file: NonEmpty | None = None
+    file: PathText | None = None
     """A tokenizer file of any supported format, such as `tokenizer.json` or `vocab.txt`, or a folder with one."""
     by: Literal["lang"] | None = None
     """`lang`: documents are tokenized by the tokenizers in `files`, or those that `train` makes, one for each of
     `counts.languages`, each by that of its language, and written into a folder for each, `tokenizer=<language>/`."""
-    files: dict[NonEmpty, NonEmpty] = {}
+    files: dict[NonEmpty, PathText] = {}
     """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
     """For rank files of tiktoken, which do not contain it: the name of the pattern that splits text."""
@@ -65,7 +65,8 @@ class TokenizerConfig(Section):
     """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
-    """null: what the file says; for `vocab.txt` and for `train` with normalizer bert, true; for others false."""
+    """null: what the file says; for `vocab.txt`, true unless its entries have capitals; for `train` with normalizer
+    bert, true; for others false."""
     strip_accents: bool | None = None
     """null: what the file says, else as `lowercase`."""
     oov: Literal["word", "contain", "char", "byte"] | None = None

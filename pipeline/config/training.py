@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.languages import check_codes
-from pipeline.config.sections import NonEmpty, Section, mistake
+from pipeline.config.sections import NonEmpty, PathText, Positive, Section, mistake
 
 MAX_VOCAB_SIZE = 10_000_000
 
@@ -32,9 +32,9 @@ class CountsConfig(Section):
     file."""
     languages: list[NonEmpty] = []
     """For `[lang]`: the languages that are counted by themselves; all others together are `default`. Empty: all are."""
-    min_count: Annotated[int, Field(ge=1)] = 1
+    min_count: Positive = 1
     """Words that occur less often are left out."""
-    max_words: Annotated[int, Field(ge=1)] | None = None
+    max_words: Positive | None = None
     """At most this many distinct words are kept; the rarest are left out, equally rare ones together; null: all."""
 
     @model_validator(mode="after")
@@ -118,7 +118,7 @@ class TrainConfig(Section):
     """The kind of vocabulary; decides which of the options below are allowed."""
     vocab_size: Sizes = 30_000
     """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
-    counts: NonEmpty | None = None
+    counts: PathText | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
     by: Label | None = None
     """`source` or `lang`: one vocabulary for each source, or language, of the counts, instead of one for all."""
@@ -133,13 +133,13 @@ class TrainConfig(Section):
     """The special token that stands for unknown text."""
     rule: Literal["frequency", "likelihood"] | None = None
     """wordpiece: `frequency`: the most frequent pair merges first; `likelihood`: count(ab) / (count(a) * count(b))."""
-    min_frequency: Annotated[int, Field(ge=1)] | None = None
+    min_frequency: Positive | None = None
     """Pairs, words or characters that occur less often are not added to the vocabulary."""
-    limit_alphabet: Annotated[int, Field(ge=1)] | None = None
+    limit_alphabet: Positive | None = None
     """At most this many characters are kept, the most frequent first; null keeps all of them."""
     initial_alphabet: list[NonEmpty] | None = None
     """Characters to keep even if they do not occur."""
-    max_token_length: Annotated[int, Field(ge=1)] | None = None
+    max_token_length: Positive | None = None
     """bpe: longer tokens are not made."""
     byte_fallback: bool | None = None
     """bpe, unigram, char: unknown characters are encoded as bytes, `<0x00>` to `<0xFF>` in the vocabulary."""
@@ -147,11 +147,11 @@ class TrainConfig(Section):
     """unigram, char: share of all characters that the alphabet covers."""
     shrinking_factor: Annotated[float, Field(gt=0, lt=1)] | None = None
     """unigram: share of the pieces that a round of pruning keeps."""
-    num_sub_iterations: Annotated[int, Field(ge=1)] | None = None
+    num_sub_iterations: Annotated[int, Field(ge=1, le=100)] | None = None
     """unigram: rounds of EM between two rounds of pruning."""
-    max_piece_length: Annotated[int, Field(ge=1)] | None = None
+    max_piece_length: Annotated[int, Field(ge=1, le=512)] | None = None
     """unigram: length of the longest piece, in characters."""
-    seed_sentencepiece_size: Annotated[int, Field(ge=1)] | None = None
+    seed_sentencepiece_size: Positive | None = None
     """unigram: how many pieces training starts from."""
     hard_vocab_limit: bool | None = None
     """unigram: fail if there are too few pieces for `vocab_size`; if false, the vocabulary is smaller."""

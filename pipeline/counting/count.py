@@ -29,8 +29,9 @@ import pyarrow.compute as pc
 
 from pipeline import filenames, schemas, storage
 from pipeline.books import ledger
+from pipeline.books.input_counts import Accounts, count_reasons
 from pipeline.books.reject_limits import RejectLimits
-from pipeline.config.input import InputConfig
+from pipeline.config.input import LIMITS, InputConfig
 from pipeline.config.text import TextOptions
 from pipeline.config.training import CountsConfig
 from pipeline.counting.counts import Group
@@ -45,7 +46,7 @@ from pipeline.input.reading import read_split
 from pipeline.output.staging import Staging
 from pipeline.running.progress import OnBatch
 from pipeline.splits import Split
-from tokenizer import ScannedTexts, Tokenizer, WordCounter
+from tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
 
 if TYPE_CHECKING:
     from tokenizer.text import TextTokenizer
@@ -67,7 +68,7 @@ def count_key(
     words = describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
-        "input": input_config.model_dump(exclude={"paths", "split_bytes", "max_rejected", "max_rejected_fraction"}),
+        "input": input_config.model_dump(exclude={"paths", "split_bytes", *LIMITS}),
         "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # a list, as their order matters
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
@@ -150,6 +151,7 @@ def count_split(
     with Staging(output, split.id) as staging:
         staged = staging.create(name)
         totals = Totals(rejected={}, filtered={})
+        accounts = Accounts(len(split.pieces))
         before = text.wrap(tokenizer) if text else None
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
@@ -160,6 +162,7 @@ def count_split(
                 batch = _count_batch(batch, before, counters, grouping, split)
                 done = _totals_of(batch)
                 totals += done
+                accounts.add(batch.pieces)
                 RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
                 if on_batch is not None:
                     on_batch(done.n_bytes, done.n_documents, sum((done.rejected or {}).values()), 0, batch.n_filtered)
@@ -167,7 +170,9 @@ def count_split(
         groups = tuple(counters.totals[group] for group in counters.numbers)
         totals += Totals(n_words=sum(group.n_words for group in groups))
         record = staged.finish()
-        counts = SplitCounts(split.id, key, split.pieces, totals, groups, tuple(counters.batches), record)
+        reads = ((i, accounts.sum([i])) for i in range(len(split.pieces)))
+        inputs = tuple((i, read) for i, read in reads if read.rejected or len(split.pieces) == 1)
+        counts = SplitCounts(split.id, key, split.pieces, totals, groups, tuple(counters.batches), record, inputs)
         totals.check(f"split {split.id}")
         staging.publish()
     storage.write_atomic(storage.join(output, _descriptor_name(split.id)), counts.to_json().encode())
@@ -257,7 +262,8 @@ class _Counters:
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
     ) -> list[tuple[Group, ScannedTexts]]:
         """Does the part of `update` that may fail, without changing any count."""
-        return [(group, self._scanner.scan(of)) for group, of in _by_group(texts, numbers, grouping.labels)]
+        groups = _by_group(texts, numbers, grouping.labels)
+        return [(group, self._scanner.scan(unchecked_text_rows(of))) for group, of in groups]
 
     def empty(self) -> None:
         """Writes the counts and starts again at zero."""
@@ -316,11 +322,10 @@ def _text_sizes(texts: pa.Array) -> tuple[int, int]:
 
 def _totals_of(batch: ReadBatch) -> Totals:
     documents, rejects, read = batch.documents, batch.rejects, batch.counts
-    reasons = pc.value_counts(rejects.column("reason")).to_pylist() if rejects is not None else []
     return Totals(
         n_records=batch.n_records,
         n_documents=documents.num_rows,
-        rejected={found["values"]: found["counts"] for found in reasons},
+        rejected=count_reasons(rejects) if rejects is not None else {},
         filtered=read.filtered,
         n_bytes=batch.n_bytes,
         n_document_bytes=pc.sum(documents.column("n_bytes")).as_py() or 0,

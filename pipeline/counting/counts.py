@@ -9,7 +9,6 @@ Rows with the same labels are a group: one source, one language, or, without lab
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,10 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline import filenames, schemas, storage
-from pipeline.books import ledger
+from pipeline.books import json_files, ledger
+from pipeline.books.json_files import AnyJson, Count, FileName
 from pipeline.books.ledger import FileRecord
+from pipeline.books.shapes import Counts
 from pipeline.counting.merging import merge_streams
 from pipeline.counting.words import deciding
 from pipeline.output.staging import StagedFile, Staging
@@ -360,19 +362,90 @@ def open_counts(path: str) -> CountsArtifact:
     output = _folder_of(path)
     if output is None:
         raise ValueError(f"{path!r} holds no finished word counts: there is no {REPORT_NAME} in it")
-    with storage.open_read(storage.join(output, REPORT_NAME)) as handle:
-        try:
-            report = json.loads(handle.read())
-        except ValueError as error:
-            raise ValueError(f"{REPORT_NAME} in {output!r} is not JSON: {error}") from error
+    report = read_report(output)
+    artifact = CountsArtifact(output, report)
+    for file in artifact.files:
+        if not storage.exists(storage.join(output, file.file)):
+            raise ValueError(f"{output!r} holds incomplete counts: {file.file} is missing")
+    return artifact
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _File(_Shape):
+    file: FileName
+    n_bytes: Count
+    sha256: str
+    rows: Count | None
+    tokens: Count | None
+
+
+class _Group(_Shape):
+    labels: list[str]
+    n_words: Count
+
+
+class _Pruned(_Shape):
+    bound: Count
+    n_words: Count
+    n_occurrences: Count
+
+
+class _Totals(_Shape):
+    n_documents: Count
+    n_records: Count
+    n_bytes: Count
+    n_text_bytes: Count
+    n_chars: Count
+    n_words: Count
+    n_distinct_words: Count
+    rejected: dict[str, Count]
+    filtered: dict[str, Count]
+
+
+class _Input(_Shape):
+    name: str
+    n_bytes: Count
+    read: Counts = {}
+
+
+class _Report(_Shape):
+    """What readers of `counts.json` rely on; it has more keys."""
+
+    digest: str
+    labels: list[str]
+    words: AnyJson
+    totals: _Totals
+    groups: list[_Group]
+    pruned: _Pruned
+    partitions: list[_File]
+    alphabet: _File
+    inputs: list[_Input] = []
+
+
+_REPORT = TypeAdapter(_Report)
+
+
+def read_report(output: str) -> dict[str, Any]:
+    """Returns `counts.json` of a folder.
+
+    Raises:
+      ValueError: if it is of another format, or not as `write_report` writes it; OSError: if it cannot be read.
+    """
+    report: dict[str, Any] = json_files.read(output, REPORT_NAME)
     version = report.get("format_version") if isinstance(report, dict) else None
     if version != FORMAT_VERSION:
         raise ValueError(
             f"{REPORT_NAME} in {output!r} is of format {version!r}, but this TokenMill reads {FORMAT_VERSION}; "
             "count again"
         )
-    artifact = CountsArtifact(output, report)
-    for file in artifact.files:
-        if not storage.exists(storage.join(output, file.file)):
-            raise ValueError(f"{output!r} holds incomplete counts: {file.file} is missing")
-    return artifact
+    json_files.check(report, _REPORT, f"{REPORT_NAME} in {output!r} is not as TokenMill writes it")
+    try:
+        deciding(report["words"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{REPORT_NAME} in {output!r}: words are not as TokenMill describes them: {error!r}"
+        ) from error
+    return report

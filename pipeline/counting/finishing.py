@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from pipeline import filenames, storage
 from pipeline.books import ledger
+from pipeline.books.input_counts import PieceCounts
 from pipeline.books.ledger import FileRecord
 from pipeline.books.quantities import BooksError
-from pipeline.books.reject_limits import RejectLimits
+from pipeline.books.reject_limits import LossyFiles, RejectLimits
 from pipeline.config.input import InputConfig
 from pipeline.config.training import CountsConfig
 from pipeline.counting import counts as artifact
@@ -157,14 +158,16 @@ def finish_counts(
 
     Raises:
       BooksError: if the counts do not sum up to the words read.
-      ValueError: if all records were rejected, or more than `config`, the `input` section, allows.
+      ValueError: if all records were rejected, more than `config`, the `input` section, allows, or too much of a file.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
     totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
+    inputs = _inputs_of(splits)
     if config is not None:
         rejected = totals.rejected or {}
         check_usable(totals.n_records, rejected, splits, config, where="")
-        RejectLimits.of(config).check(totals.n_records, sum(rejected.values()), is_all=True)
+        RejectLimits.of(config).check_all(totals.n_records, rejected, totals.n_bytes, totals.n_rejected_bytes)
+        LossyFiles(config, inputs).check()
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
@@ -182,7 +185,7 @@ def finish_counts(
         partitions=[counts.file for counts in partitions],
         alphabet=artifact.write_alphabet(characters, output),
         counter=key,
-        inputs=_inputs_of(splits),
+        inputs=inputs,
     )
     done = {"splits": _plan_digest(splits, key), "partitions": [counts.to_json() for counts in partitions]}
     storage.write_atomic(storage.join(output, _DONE_NAME), json.dumps(done).encode())
@@ -271,6 +274,16 @@ def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:
 
 
 def _inputs_of(splits: Iterable[SplitCounts]) -> list[dict[str, Any]]:
-    """Returns name and size of every input file, however the files were cut into splits."""
-    files = {(piece.name, piece.path): piece.n_bytes for split in splits for piece in split.pieces}
-    return [{"name": name, "n_bytes": n_bytes} for (name, _), n_bytes in sorted(files.items())]
+    """Returns a record of every input file, however the files were cut; if it has rejects, with what was read of it."""
+    files: dict[tuple[str, str], int] = {}
+    reads: dict[tuple[str, str], PieceCounts] = {}
+    for split in splits:
+        keys = [(piece.name, piece.path) for piece in split.pieces]
+        files |= {key: piece.n_bytes for key, piece in zip(keys, split.pieces, strict=True)}
+        for i, read in split.inputs:
+            reads[keys[i]] = reads.get(keys[i], PieceCounts()) + read
+    return [
+        {"name": key[0], "n_bytes": n_bytes}
+        | ({"read": reads[key].to_record()} if key in reads and reads[key].rejected else {})
+        for key, n_bytes in sorted(files.items())
+    ]

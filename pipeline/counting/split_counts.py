@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from pipeline.books import quantities
-from pipeline.books.input_counts import ReadCounts
+from pipeline.books.input_counts import PieceCounts, ReadCounts
 from pipeline.books.ledger import FileRecord
 from pipeline.books.quantities import BooksError
 from pipeline.counting.counts import Group
 from pipeline.splits import Piece
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the files in `_counts/`."""
 
 
@@ -59,6 +59,9 @@ class SplitCounts:
     batches: tuple[tuple[int, int], ...]
     """For each record batch of the file, the index of its group and its hash partition."""
     file: FileRecord
+    inputs: tuple[tuple[int, PieceCounts], ...] = ()
+    """What was read of the pieces that have rejects, by their index; of a single piece, which may be a part of a file,
+    in any case."""
 
     def to_json(self) -> str:
         """Returns this as JSON."""
@@ -72,7 +75,8 @@ class SplitCounts:
         groups = tuple(GroupTotals(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
         batches = tuple((group, partition) for group, partition in fields.pop("batches"))
         totals, file = Totals(**fields.pop("totals")), FileRecord(**fields.pop("file"))
-        return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, **fields)
+        inputs = tuple((piece, PieceCounts(**read)) for piece, read in fields.pop("inputs"))
+        return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, inputs=inputs, **fields)
 
 
 def load_fields(text: str | bytes) -> dict[str, Any]:

@@ -49,11 +49,15 @@ def _rejects(found: Forecast, _: int) -> Advice | None:
     if rejected.value == records.value:
         return Advice("input.text_field", f"every record would be rejected ({reasons}), and the job would fail")
     try:
-        limits.check(records.value, rejected.value, is_all=True)
+        limits.check_all(records.value, {"": rejected.value}, 0, 0)
     except ValueError:
         of = f"{rejected.value:,} of {records.value:,} records would be rejected ({reasons})"
         name = "max_rejected" if (limits.max_rejected or rejected.value) < rejected.value else "max_rejected_fraction"
         return Advice(f"input.{name}", f"{of}, more than the limit: the job would fail")
+    section = found.plan.config.input
+    if section.on_damage == "fail" and rejected.value > section.max_rejected_per_file * records.value:
+        of = f"{rejected.value / records.value:.1%} of records would be rejected ({reasons})"
+        return Advice("input.max_rejected_per_file", f"{of}, of some files more than the limit: the job would fail")
     if rejected.value > MUCH_REJECTED * records.value:
         return Advice("input", f"{rejected.value / records.value:.1%} of records would be rejected: {reasons}")
     return None

@@ -3,14 +3,13 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from pipeline import filenames, storage
 from pipeline.books import manifest, partitions
-from pipeline.books.manifest import read_json
 from pipeline.counting import counts
 from pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
 from pipeline.jobs.planning import JobPlan
+from pipeline.running import clock
 
 
 def outcome(plan: JobPlan) -> Mapping[str, float] | None:
@@ -32,7 +31,7 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
         return None
     totals = told["totals"]
     if counts.REPORT_NAME in {record["file"] for record in told["files"]} and not plan.tokenizes:
-        totals = read_json(output, counts.REPORT_NAME)["totals"]
+        totals = counts.read_report(output)["totals"]
     actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
@@ -46,6 +45,6 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     for format_, n in bytes_of(plan.config.output, files).items():
         actual[f"bytes.{format_}"] = n
     if storage.exists(storage.join(output, filenames.CLOCK)):
-        clock: dict[str, Any] = read_json(output, filenames.CLOCK)
-        actual |= {"seconds": clock["seconds"], "workers": clock["workers"]}
+        times = clock.read(output)
+        actual |= {"seconds": times["seconds"], "workers": times["workers"]}
     return actual

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pipeline import storage
 from pipeline.config.input import InputConfig
 from pipeline.estimating.places import Portion, Sample
-from pipeline.input.decompressing import StreamError, decompress
+from pipeline.input.streams import Stream
 from pipeline.splits import Piece
 
 REACH = 8
@@ -49,15 +49,14 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
     started = time.perf_counter()
     with contextlib.closing(storage.open_read(piece.path)) as handle, contextlib.closing(storage.create(path)) as copy:
         blocks = _Blocks(portion.quota / reach, separator)
-        with contextlib.suppress(StreamError):  # what follows the damage is lost to the job, too
-            for chunk in decompress(handle, piece.compression):
-                n_read += len(chunk)
-                for kept in blocks.keep(chunk):
-                    copy.write(kept)
-                    n_kept += len(kept)
-                if (reach < piece.n_bytes and handle.tell() >= reach) or n_kept > MOST_KEPT * portion.quota:
-                    n_consumed = handle.tell()
-                    break
+        for chunk in Stream(handle, piece).chunks():  # what follows damage is lost to the job, too
+            n_read += len(chunk)
+            for kept in blocks.keep(chunk):
+                copy.write(kept)
+                n_kept += len(kept)
+            if (reach < piece.n_bytes and handle.tell() >= reach) or n_kept > MOST_KEPT * portion.quota:
+                n_consumed = handle.tell()
+                break
     seconds = time.perf_counter() - started
     copied = Piece(path, piece.name, n_kept, "", piece.format, "none", 0, n_kept, file=piece.file)
     ratio = n_consumed / n_read if n_read else 0.0

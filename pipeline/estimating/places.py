@@ -145,7 +145,7 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
 def _has_parts(piece: Piece, config: InputConfig) -> bool:
     """Returns whether a piece holds records that can be read without the rest."""
     return piece.format == "parquet" or (
-        piece.compression != "none" and not (piece.format == "text" and config.document == "file")
+        not piece.is_read_as_stored and not (piece.format == "text" and config.document == "file")
     )
 
 

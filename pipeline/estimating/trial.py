@@ -16,7 +16,7 @@ from pipeline.books.input_counts import PieceCounts
 from pipeline.books.ledger import LedgerEntry, Written
 from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.books.shard_entry import ShardEntry, runs_of
-from pipeline.config.input import InputConfig
+from pipeline.config.input import NO_LIMITS, InputConfig
 from pipeline.config.job import Config
 from pipeline.config.output import OutputConfig
 from pipeline.counting import count, finishing
@@ -84,7 +84,7 @@ class Trial:
 def temporary(config: Config) -> Iterator[Config]:
     """Gives the config of a trial: its output folder is temporary, and no number of rejects stops it."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-plan-") as folder:
-        section = config.input.model_copy(update={"max_rejected": None, "max_rejected_fraction": None})
+        section = config.input.model_copy(update=NO_LIMITS)
         output = config.output.model_copy(update={"path": str(Path(folder) / "out")})
         yield config.model_copy(update={"input": section, "output": output})
 

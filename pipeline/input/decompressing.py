@@ -14,8 +14,8 @@ import zstandard
 STEP_BYTES = 1 << 20
 """The most that one step of gzip or bz2 may expand to."""
 
-HEAD_BYTES = 18
-"""This much of the beginning of a file shows its compression, and the size of its zstd window."""
+SAMPLE_BYTES = 4096
+"""This much of the beginning of a file shows its compression, the size of its zstd window, and its encoding."""
 
 MAX_EXPANSION = 1000
 """A compressed file that expands to more than this many times its size is a bomb; text expands 3 to 30 times."""
@@ -38,7 +38,7 @@ class Damage:
 
 
 def detect_compression(head: bytes) -> str:
-    """Returns the compression that the first `HEAD_BYTES` bytes of a file show: none, gzip, zstd or bz2."""
+    """Returns the compression that the first `SAMPLE_BYTES` bytes of a file show: none, gzip, zstd or bz2."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     # A skippable frame (0x184D2A50 to 5F) may come first: pzstd writes one.

@@ -79,7 +79,7 @@ def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatc
     """Returns documents (`schemas.DOCUMENTS`) on which something gave up as rejects (`schemas.REJECTS`)."""
     n = gone.num_rows
     columns: list[Any] = [
-        pa.array([split.pieces[i].path for i in gone.column("piece").to_pylist()], pa.string()),
+        pa.array([piece.path for piece in split.pieces], pa.string()).take(gone.column("piece")),
         gone.column("offset"),
         gone.column("n_bytes"),
         pa.repeat(pa.scalar(reason, pa.string()), n),

@@ -5,12 +5,13 @@ import io
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from pipeline.config.kept_fields import TEXT, without_marks
 from pipeline.input.json_value_kernels import ABSENT, ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, put_lines
-from pipeline.input.json_values import KIND_NAMES, Names, Values, find_all, texts_of
-from pipeline.input.lines import Positions
+from pipeline.input.json_values import KIND_NAMES, Names, Values, find_all, single_names, texts_of
+from pipeline.input.lines import Mask, Positions
 
 
 class FieldColumns:
@@ -64,7 +65,25 @@ def _column(field: pa.Field, values: Values, misfits: dict[int, tuple[str, str]]
         for row in np.flatnonzero(is_broken).tolist():
             misfits[row] = "lone_surrogate", f"half a surrogate pair in field {field.name!r}"
         return column
-    return _parse(field, values, 0, misfits)
+    column = _parse(field, values, 0, misfits)
+    # JSON has no infinity, so one is a number that the type cannot hold.
+    for row in np.flatnonzero(_is_infinite(column)).tolist():
+        misfits[row] = "bad_field", f"field {field.name!r} is not {field.type}: a number is too large"
+    return column
+
+
+def _is_infinite(column: pa.Array) -> Mask:
+    """Returns bool[n]: the values that are an infinite number or hold one."""
+    types = pa.types
+    if types.is_floating(column.type):
+        return pc.fill_null(pc.is_inf(column), False).to_numpy(zero_copy_only=False)
+    found = np.zeros(len(column), np.bool_)
+    if types.is_struct(column.type):
+        for each in column.flatten():
+            found |= _is_infinite(each)
+    elif types.is_list(column.type):
+        found[pc.list_parent_indices(column).to_numpy()[_is_infinite(column.flatten())]] = True
+    return found
 
 
 def _kinds_for(type_: pa.DataType) -> tuple[int, ...]:
@@ -80,29 +99,57 @@ def _kinds_for(type_: pa.DataType) -> tuple[int, ...]:
     return (OBJECT,) if types.is_struct(type_) else (STRING,)
 
 
+def _with_single_names(values: Values) -> Values:
+    """Returns values in which the last of several equal names of an object counts, which Arrow refuses."""
+    starts, stops, raw, at = values.starts.copy(), values.stops.copy(), [], values.data.size
+    for row in np.flatnonzero(np.isin(values.kinds, [ARRAY, OBJECT])).tolist():
+        value = values.data[starts[row] : stops[row]].tobytes()
+        single = single_names(value)
+        if single != value:
+            starts[row], stops[row] = at, at + len(single)
+            raw.append(single)
+            at += len(single)
+    if not raw:
+        return values
+    return Values(np.concatenate([values.data, np.frombuffer(b"".join(raw), np.uint8)]), values.kinds, starts, stops)
+
+
 def _parse(field: pa.Field, values: Values, first: int, misfits: dict[int, tuple[str, str]]) -> pa.Array:
     """Returns values as a column; values that do not fit are found by halving, and become null."""
+    try:
+        return _parse_all(field, values)
+    except pa.ArrowInvalid:
+        return _parse_halves(field, _with_single_names(values), first, misfits)
+
+
+def _parse_all(field: pa.Field, values: Values) -> pa.Array:
+    """Returns values as a column; ArrowInvalid if one does not fit."""
     n = values.kinds.size
     if not n:
         return pa.nulls(0, field.type)
     out = np.empty(int((values.stops - values.starts).sum()) + 13 * n, np.uint8)
     size = put_lines(*values, out)
+    table = pj.read_json(
+        io.BytesIO(out[:size].tobytes()),
+        read_options=pj.ReadOptions(use_threads=False, block_size=size),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema([pa.field("v", field.type)]), unexpected_field_behavior="ignore"
+        ),
+    )
+    return table.column("v").combine_chunks()
+
+
+def _parse_halves(field: pa.Field, values: Values, first: int, misfits: dict[int, tuple[str, str]]) -> pa.Array:
+    n = values.kinds.size
     try:
-        table = pj.read_json(
-            io.BytesIO(out[:size].tobytes()),
-            read_options=pj.ReadOptions(use_threads=False, block_size=size),
-            parse_options=pj.ParseOptions(
-                explicit_schema=pa.schema([pa.field("v", field.type)]), unexpected_field_behavior="ignore"
-            ),
-        )
-        return table.column("v").combine_chunks()
+        return _parse_all(field, values)
     except pa.ArrowInvalid as error:
         if n == 1:
             misfits[first] = "bad_field", f"field {field.name!r} is not {field.type}: {error}"
             return pa.nulls(1, field.type)
     middle = n // 2
     halves = [
-        _parse(field, Values(values.data, *(column[part] for column in values[1:])), first + start, misfits)
+        _parse_halves(field, Values(values.data, *(column[part] for column in values[1:])), first + start, misfits)
         for part, start in ((slice(0, middle), 0), (slice(middle, n), middle))
     ]
     return pa.concat_arrays(halves)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that validate lines of JSON completely and extract two fields, 64 bytes of a string at a time.
 
+`parse_lines` takes the documents, `judge_lines` says what is wrong with other lines.
+
 Its slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The twin
-decides what a document is. The kernels accept a line only if they are sure to agree with it; rare and wrong lines are
+decides what a document is. The kernels accept or reject a line only if they are sure to agree with it; other lines are
 left to it.
 
 The inlined parts share these terms: `data` is uint8[n_bytes], valid UTF-8; `i` a position in it; `stop` the end of the
@@ -25,6 +27,13 @@ _TEXT, _ID = 1, 2
 _VALUE, _FIRST_VALUE, _NAME, _FIRST_NAME, _NEXT = range(5)
 """What may come next: a value; a value or the end of an array; a name; a name or the end of an object; a comma or the
 end of an array or object."""
+_VALID, _UNKNOWN, _DEEP = -1, -2, -3
+"""What `_find_fields` returns instead of a position."""
+N_VERDICTS = 10
+UNSURE, BLANK, NOT_JSON, NOT_OBJECT, TOO_DEEP, MISSING_FIELD, NULL_TEXT, NOT_STRING, BAD_ID, LONE_SURROGATE = range(
+    N_VERDICTS
+)
+"""Verdicts of `judge_lines`."""
 
 
 @intrinsic
@@ -207,93 +216,6 @@ def has_backslash(data, start, stop):
 
 
 @kernel_part
-def _find_fields(data, i, stop, text_name, id_name, stack, fields):
-    """Returns whether `data[i:stop]` is exactly one JSON object; finds its two fields.
-
-    Args:
-      data, i, stop: the line, in valid UTF-8.
-      text_name, id_name: the names of the fields, uint8; an empty `id_name` for none.
-      stack: uint8[max_depth], scratch: the open brackets.
-      fields: int64[6], filled: kind, start and stop of the text, then of the id; a string without its quotes.
-
-    Returns:
-      False also if a name has an escape, because it may be one of the two, and if the line nests deeper than `stack`.
-    """
-    fields[0] = fields[3] = _ABSENT
-    depth = 0
-    expected = _VALUE
-    field = 0
-    while True:
-        i = skip_blanks(data, i, stop)
-        if i >= stop:
-            return depth == 0 and expected == _NEXT
-        b = data[i]
-        if expected == _NEXT:
-            if depth == 0:
-                return False
-            if b == 0x2C:
-                expected = _NAME if stack[depth - 1] == 0x7B else _VALUE
-            elif b == stack[depth - 1] + 2:  # `]` is `[` + 2, `}` is `{` + 2
-                depth -= 1
-            else:
-                return False
-            i += 1
-        elif (b == 0x7D and expected == _FIRST_NAME) or (b == 0x5D and expected == _FIRST_VALUE):
-            depth -= 1
-            expected = _NEXT
-            i += 1
-        elif expected in (_NAME, _FIRST_NAME):
-            end = end_of_string(data, i + 1, stop) if b == 0x22 else np.int64(-1)
-            if end < 0:
-                return False
-            field = 0
-            if depth == 1:
-                if has_backslash(data, i + 1, end):
-                    return False
-                if is_name(data, i + 1, end, text_name):
-                    field |= _TEXT
-                if id_name.size > 0 and is_name(data, i + 1, end, id_name):
-                    field |= _ID
-            i = skip_blanks(data, end + 1, stop)
-            if i >= stop or data[i] != 0x3A:
-                return False
-            i += 1
-            expected = _VALUE
-        else:
-            start = i
-            kind = _OTHER
-            expected = _NEXT
-            if b == 0x22:
-                kind = _STRING
-                start = i + 1
-                end = end_of_string(data, start, stop)
-                i = end + 1
-            elif b == 0x7B or (b == 0x5B and depth > 0):
-                if depth == stack.size:
-                    return False
-                stack[depth] = b
-                depth += 1
-                expected = _FIRST_NAME if b == 0x7B else _FIRST_VALUE
-                i = end = i + 1
-            elif depth == 0:
-                return False
-            elif b == 0x2D or 0x30 <= b <= 0x39:
-                kind = _NUMBER
-                i = end = _end_of_number(data, i, stop)
-            else:
-                if b == 0x6E:
-                    kind = _NULL
-                i = end = _end_of_literal(data, i, stop)
-            if end < 0:
-                return False
-            if field & _TEXT:
-                fields[0], fields[1], fields[2] = kind, start, end
-            if field & _ID:
-                fields[3], fields[4], fields[5] = kind, start, end
-            field = 0
-
-
-@kernel_part
 def _put_character(out, at, code):
     """Writes a code point in UTF-8 at `out[at]`, which must have room for it; returns the position after it."""
     if code < 0x80:
@@ -369,6 +291,106 @@ def unescape(data, i, stop, out, at):
 
 
 @kernel_part
+def _field_of(data, start, stop, text_name, id_name):
+    """Returns which fields the name `data[start:stop]` stands for: a sum of `_TEXT` and `_ID`."""
+    field = 0
+    if is_name(data, start, stop, text_name):
+        field |= _TEXT
+    if id_name.size > 0 and is_name(data, start, stop, id_name):
+        field |= _ID
+    return field
+
+
+@kernel_part
+def _find_fields(data, i, stop, text_name, id_name, stack, fields):
+    """Returns `_VALID` if `data[i:stop]` is exactly one JSON value; finds the two fields of an object.
+
+    Args:
+      data, i, stop: the line, in valid UTF-8.
+      text_name, id_name: the names of the fields, uint8; an empty `id_name` for none.
+      stack: uint8[max_depth], scratch: the open brackets; behind the first, a name without its escapes.
+      fields: int64[6], filled: kind, start and stop of the text, then of the id; a string without its quotes.
+
+    Returns:
+      A position if the line is not valid: where the part begins that is wrong. `_DEEP` if it nests deeper than `stack`,
+      `_UNKNOWN` if a name of the object has an escape and is too long for `stack`: it may be one of the two.
+    """
+    fields[0] = fields[3] = _ABSENT
+    result = np.int64(_VALID)
+    depth = 0
+    expected = _VALUE
+    field = 0
+    while True:
+        i = skip_blanks(data, i, stop)
+        if i >= stop:
+            return result if depth == 0 and expected == _NEXT else i
+        b = data[i]
+        if expected == _NEXT:
+            if depth == 0:
+                return i
+            if b == 0x2C:
+                expected = _NAME if stack[depth - 1] == 0x7B else _VALUE
+            elif b == stack[depth - 1] + 2:  # `]` is `[` + 2, `}` is `{` + 2
+                depth -= 1
+            else:
+                return i
+            i += 1
+        elif (b == 0x7D and expected == _FIRST_NAME) or (b == 0x5D and expected == _FIRST_VALUE):
+            depth -= 1
+            expected = _NEXT
+            i += 1
+        elif expected in (_NAME, _FIRST_NAME):
+            end = end_of_string(data, i + 1, stop) if b == 0x22 else np.int64(-1)
+            if end < 0:
+                return i
+            field = 0
+            if depth == 1:
+                if not has_backslash(data, i + 1, end):
+                    field = _field_of(data, i + 1, end, text_name, id_name)
+                elif end - i - 1 < stack.size:
+                    field = _field_of(
+                        stack, np.int64(1), unescape(data, i + 1, end, stack, np.int64(1)), text_name, id_name
+                    )
+                else:
+                    result = np.int64(_UNKNOWN)
+            i = skip_blanks(data, end + 1, stop)
+            if i >= stop or data[i] != 0x3A:
+                return i
+            i += 1
+            expected = _VALUE
+        else:
+            start = i
+            kind = _OTHER
+            expected = _NEXT
+            if b == 0x22:
+                kind = _STRING
+                start = i + 1
+                end = end_of_string(data, start, stop)
+                i = end + 1
+            elif b == 0x7B or b == 0x5B:
+                if depth == stack.size:
+                    return np.int64(_DEEP)
+                stack[depth] = b
+                depth += 1
+                expected = _FIRST_NAME if b == 0x7B else _FIRST_VALUE
+                i = end = i + 1
+            elif b == 0x2D or 0x30 <= b <= 0x39:
+                kind = _NUMBER
+                i = end = _end_of_number(data, i, stop)
+            else:
+                if b == 0x6E:
+                    kind = _NULL
+                i = end = _end_of_literal(data, i, stop)
+            if end < 0:
+                return start
+            if field & _TEXT:
+                fields[0], fields[1], fields[2] = kind, start, end
+            if field & _ID:
+                fields[3], fields[4], fields[5] = kind, start, end
+            field = 0
+
+
+@kernel_part
 def _put_id(data, fields, ids, at):
     """Writes the id of a line at `ids[at]`; returns the position after it, -1 if it is neither a string nor a number.
 
@@ -416,7 +438,9 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
     n = 0
     text_offsets[0] = id_offsets[0] = 0
     for row in range(starts.size):
-        if not wanted[row] or not _find_fields(data, starts[row], ends[row], text_name, id_name, stack, fields):
+        if not wanted[row]:
+            continue
+        if _find_fields(data, starts[row], ends[row], text_name, id_name, stack, fields) != _VALID:
             continue
         if fields[0] != _STRING:
             continue
@@ -434,19 +458,14 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
     return n
 
 
-@kernel
-def is_deeper(line, max_depth):
-    """Returns whether arrays and objects of a line nest more than `max_depth` deep; brackets in strings do not count.
-
-    line: uint8[n_bytes].
-    """
+@kernel_part
+def _is_deeper(line, i, stop, max_depth):
     depth = 0
-    i = 0
-    while i < line.size:
+    while i < stop:
         b = line[i]
         if b == 0x22:
             i += 1
-            while i < line.size and line[i] != 0x22:
+            while i < stop and line[i] != 0x22:
                 i += 2 if line[i] == 0x5C else 1
         elif b == 0x7B or b == 0x5B:
             depth += 1
@@ -456,3 +475,64 @@ def is_deeper(line, max_depth):
             depth -= 1
         i += 1
     return False
+
+
+@kernel
+def judge_lines(data, lines, names, scratch, verdicts, places):
+    """Says what is wrong with lines that `parse_lines` has not accepted.
+
+    Args:
+      data: uint8[n_bytes], as for `parse_lines`, lines: as there, those to look at, names: as there.
+      scratch: uint8[max_depth], int64[6] and uint8[data.size], for work.
+      verdicts: uint8[n_lines], filled; `UNSURE` for lines that were not looked at, and where the slow twin has to
+        decide.
+      places: int64[n_lines], filled: for `NOT_JSON` a position in the line; for `NOT_OBJECT`, `NOT_STRING` and `BAD_ID`
+        the first byte of the value; for `LONE_SURROGATE` 0 for the text, 1 for the id.
+    """
+    starts, ends, wanted = lines
+    text_name, id_name = names
+    stack, fields, text = scratch
+    for row in range(starts.size):
+        verdicts[row] = UNSURE
+        places[row] = 0
+        start, end = starts[row], ends[row]
+        first = skip_blanks(data, start, end)
+        if first == end:
+            verdicts[row] = BLANK
+            continue
+        if not wanted[row]:
+            continue
+        found = _find_fields(data, start, end, text_name, id_name, stack, fields)
+        if found == _DEEP or (found >= 0 and end - start > stack.size and _is_deeper(data, start, end, stack.size)):
+            verdicts[row] = TOO_DEEP
+        elif found >= 0:
+            verdicts[row] = NOT_JSON
+            places[row] = found - start
+        elif data[first] != 0x7B:
+            verdicts[row] = NOT_OBJECT
+            places[row] = data[first]
+        elif found == _VALID:
+            if fields[0] == _ABSENT:
+                verdicts[row] = MISSING_FIELD
+            elif fields[0] == _NULL:
+                verdicts[row] = NULL_TEXT
+            elif fields[0] != _STRING:
+                verdicts[row] = NOT_STRING
+                places[row] = data[fields[1]]
+            elif unescape(data, fields[1], fields[2], text, np.int64(0)) < 0:
+                verdicts[row] = LONE_SURROGATE
+            elif fields[3] == _OTHER:
+                verdicts[row] = BAD_ID
+                places[row] = data[fields[4]]
+            elif fields[3] == _STRING:
+                verdicts[row] = LONE_SURROGATE
+                places[row] = 1
+
+
+@kernel
+def is_deeper(line, max_depth):
+    """Returns whether arrays and objects of a line nest more than `max_depth` deep; brackets in strings do not count.
+
+    line: uint8[n_bytes].
+    """
+    return _is_deeper(line, np.int64(0), np.int64(line.size), max_depth)

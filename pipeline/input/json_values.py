@@ -8,7 +8,7 @@ that matters.
 import json
 from collections.abc import Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +98,36 @@ def find_slowly(line: bytes, paths: Sequence[Sequence[str]]) -> list[bytes]:
 
     walk(skip(0), ())
     return [each.encode() for each in found]
+
+
+def single_names(value: bytes) -> bytes:
+    """Returns a JSON value in which no object has a name twice: the last one counts. Numbers stay as written."""
+    text = value.decode()
+    is_changed = False
+
+    def last_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal is_changed
+        found = dict(pairs)
+        is_changed = is_changed or len(found) < len(pairs)
+        return found
+
+    decoder = json.JSONDecoder(parse_int=_Number, parse_float=_Number, object_pairs_hook=last_of_each)
+    record = decoder.decode(text)
+    return _spell(record).encode() if is_changed else value
+
+
+class _Number(str):
+    """A JSON number as it is written."""
+
+    __slots__ = ()
+
+
+def _spell(value: Any) -> str:
+    if type(value) is _Number:
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_spell(each)}" for name, each in value.items()) + "}"
+    return f"[{','.join(map(_spell, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 _FIRSTS = {b'"': STRING, b"{": OBJECT, b"[": ARRAY, b"n": NULL, b"t": BOOLEAN, b"f": BOOLEAN, b"": ABSENT}

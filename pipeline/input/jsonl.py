@@ -3,12 +3,12 @@ r"""JSON Lines: a kernel parses the lines that it is sure of, the standard libra
 
 A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
 field is a string that UTF-8 can express. If a name occurs twice in an object, the last one counts. `_parse_line`
-decides this for one line, and says what is wrong with it. The kernel never decides otherwise: it accepts only
-documents, and leaves wrong lines and names with escapes to `_parse_line`.
+decides this for one line, and says what is wrong with it. The kernels never decide otherwise, and leave lines that have
+names with escapes to `_parse_line`. It also judges the first lines that are not accepted; for more there is no time.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,9 +17,23 @@ import pyarrow as pa
 from pipeline.config.input import InputConfig
 from pipeline.input.batches import Part, Source, join_texts, make_documents
 from pipeline.input.json_fields import FieldColumns
-from pipeline.input.json_kernels import is_deeper, parse_lines
+from pipeline.input.json_kernels import (
+    BAD_ID,
+    BLANK,
+    LONE_SURROGATE,
+    MISSING_FIELD,
+    N_VERDICTS,
+    NOT_JSON,
+    NOT_OBJECT,
+    NOT_STRING,
+    NULL_TEXT,
+    TOO_DEEP,
+    is_deeper,
+    judge_lines,
+    parse_lines,
+)
 from pipeline.input.json_value_kernels import ABSENT, NULL, STRING
-from pipeline.input.json_values import Names, find_all, texts_of
+from pipeline.input.json_values import KIND_NAMES, Names, find_all, texts_of
 from pipeline.input.lines import (
     Block,
     Mask,
@@ -28,12 +42,19 @@ from pipeline.input.lines import (
     cut_lines,
     find_invalid_utf8,
     find_lines,
+    skip_marks,
+    take_samples,
     without_line_end,
 )
-from pipeline.input.rejects import Rejects, too_large
-from pipeline.input.streams import BLANK, Stream
+from pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
+from pipeline.input.streams import BLANK as BLANK_BYTES
+from pipeline.input.streams import Stream
+from pipeline.input.transcoding import InvalidText
 
 NO_FIELDS = pa.schema([])
+EXPLAINED = 100
+"""This many of the lines of a piece that the kernel does not accept are judged by `_parse_line`, whose details are more
+exact; a hostile file may have so many that there is no time for more."""
 MAX_DEPTH = 256
 """How deep arrays and objects may nest. The standard library's own limit depends on how deep its caller's stack is."""
 
@@ -50,12 +71,13 @@ def read_jsonl(
       block_bytes: how much is parsed at once; a longer line is parsed alone.
       fields: the fields to keep, as the job has settled them.
     """
-    parser = _Parser(source, config, fields)
+    parser = _Parser(source, config, fields, stream.invalid)
     if stream.n_skipped:
         yield Part(None, None, stream.n_skipped, stream.n_skipped)
     for item in cut_lines(stream, block_bytes, config.max_document_bytes):
         if isinstance(item, Block):
-            yield parser.parse(item)
+            n = len(item.data)
+            yield parser.parse(item) if item.data.lstrip(BLANK_BYTES + b"\n") else Part(None, None, n, n)
             continue
         rejects = Rejects(source.path)
         n_skipped = 0
@@ -71,7 +93,8 @@ def read_jsonl(
 
 
 class _Parser:
-    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema) -> None:
+    def __init__(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> None:
+        self._invalid = invalid
         self._fields = FieldColumns(fields) if len(fields) else None
         self._source = source
         self._config = config
@@ -80,6 +103,8 @@ class _Parser:
         # rarely missing.
         text_name = config.text_fields[-1] if config.text_fields else config.text_field
         self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
+        self._text_fields = config.text_fields or [config.text_field]
+        self._n_left_to_explain = EXPLAINED
         self._paths = [[name] for name in config.text_fields]
         self._path_names = Names.of(self._paths)
         self._scratch = np.zeros(MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
@@ -87,34 +112,40 @@ class _Parser:
     def parse(self, block: Block) -> Part:
         data = block.data
         starts, ends, nexts = find_lines(data)
+        n_skipped = 0
+        is_empty = starts == ends
+        if is_empty.any():
+            n_skipped = int((nexts - starts)[is_empty].sum())
+            starts, ends, nexts = (each[~is_empty] for each in (starts, ends, nexts))
+        heads = skip_marks(data, starts, ends)
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
-        invalid = find_invalid_utf8(data, nexts)
+        invalid = find_invalid_utf8(data, starts, nexts)
         if invalid is not None:
-            wanted &= ~invalid
-        texts, ids, rows = self._parse_columns(data, starts, ends, wanted)
+            wanted &= invalid < 0
+        texts, ids, rows = self._parse_columns(data, heads, ends, wanted)
         if self._config.text_fields:
-            texts, ids, rows = self._join(data, starts, ends, ids, rows)
+            texts, ids, rows = self._join(data, heads, ends, ids, rows)
 
-        n_skipped = 0
         slow_texts: list[str] = []
         slow_ids: list[str | None] = []
         slow_rows: list[int] = []
-        others = np.ones(len(starts), np.bool_)
-        others[rows] = False
-        for row in np.flatnonzero(others).tolist():
+        if rows.size < starts.size:
+            unsure, n_blank_bytes = self._judge(block, (starts, heads, ends, nexts), invalid, rows, rejects)
+            n_skipped += n_blank_bytes
+        else:
+            unsure = np.zeros(0, np.int64)
+        for row in unsure.tolist():
             start, n_bytes = int(starts[row]), int(nexts[row] - starts[row])
-            line = data[start : ends[row]]
-            if not line.strip(BLANK):
-                n_skipped += n_bytes
-                continue
+            line = data[heads[row] : ends[row]]
             try:
                 if n_bytes > self._config.max_document_bytes:
                     raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
-                text_fields = self._config.text_fields or [self._config.text_field]
-                text, document_id = _parse_line(line, text_fields, self._config.id_field, self._config.join)
+                text, document_id = _parse_line(line, self._text_fields, self._config.id_field, self._config.join)
             except _UnusableError as error:
-                rejects.add(block.offset + start, n_bytes, error.reason, error.detail, line)
+                is_invalid = error.reason == "invalid_utf8"
+                detail = self._invalid.explain(line, error.detail) if is_invalid else error.detail
+                rejects.add(block.offset + start, n_bytes, error.reason, detail, line)
                 continue
             slow_texts.append(text)
             slow_ids.append(document_id)
@@ -128,7 +159,7 @@ class _Parser:
             ids = pa.concat_arrays([ids, pa.array(slow_ids, pa.string())]).take(pa.array(order))
         kept = None
         if self._fields is not None:
-            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), starts[rows], ends[rows])
+            kept, misfits = self._fields.take(np.frombuffer(data, np.uint8), heads[rows], ends[rows])
             if misfits:
                 for i, (reason, detail) in sorted(misfits.items()):
                     start, n_bytes = int(starts[rows[i]]), int(nexts[rows[i]] - starts[rows[i]])
@@ -140,6 +171,111 @@ class _Parser:
             self._source, texts, ids, block.offset + starts[rows], nexts[rows] - starts[rows], kept
         )
         return Part(documents, rejects.to_batch(), len(data), n_skipped)
+
+    def _judge(
+        self,
+        block: Block,
+        lines: tuple[Positions, Positions, Positions, Positions],
+        invalid: Positions | None,
+        accepted: Positions,
+        rejects: Rejects,
+    ) -> tuple[Positions, int]:
+        """Rejects lines that were not accepted; returns those for `_parse_line` to judge, and the size of blank ones.
+
+        Args:
+          block: the lines.
+          lines: starts, starts without byte order marks, ends, nexts of `find_lines`.
+          invalid: as `find_invalid_utf8` returns it.
+          accepted: the numbers of the lines that were accepted.
+          rejects: added to.
+        """
+        data, limit = block.data, self._config.max_document_bytes
+        is_other = np.ones(lines[0].size, np.bool_)
+        is_other[accepted] = False
+        others = np.flatnonzero(is_other)
+        starts, heads, ends, nexts = (each[others] for each in lines)
+        sizes = nexts - starts
+        at = np.full(others.size, -1) if invalid is None else invalid[others]
+        is_large, is_invalid = sizes > limit, at >= 0
+        verdicts, places = np.empty(others.size, np.uint8), np.empty(others.size, np.int64)
+        values = np.frombuffer(data, np.uint8)
+        scratch = *self._scratch, np.empty(values.size, np.uint8)
+        judge_lines(values, (heads, ends, ~is_large & ~is_invalid), self._names, scratch, verdicts, places)
+
+        is_blank = verdicts == BLANK
+        first = np.flatnonzero(~is_blank)[: self._n_left_to_explain]
+        self._n_left_to_explain -= first.size
+        is_left = ~is_blank
+        is_left[first] = False
+
+        def reject(rows: Mask, reason: str, details: Callable[[Mask], pa.StringArray | str]) -> None:
+            rows = rows & is_left
+            is_left[rows] = False
+            if rows.any():
+                samples = take_samples(data, starts[rows], ends[rows])
+                rejects.add_all(block.offset + starts[rows], sizes[rows], reason, details(rows), samples)
+
+        reject(is_large, "too_large", lambda rows: too_large_all(sizes[rows], limit))
+        reject(
+            is_invalid,
+            "invalid_utf8",
+            lambda rows: self._invalid.explain_all(
+                data, starts[rows], ends[rows], invalid_utf8(data, starts[rows], at[rows], "line")
+            ),
+        )
+        # With several text fields, what is wrong with a text depends on all of them.
+        sure = range(NOT_JSON, MISSING_FIELD if self._config.text_fields else N_VERDICTS)
+        for verdict in sure if is_left.any() else ():
+            reject(verdicts == verdict, *self._explain(verdict, places))
+        if self._config.text_fields and is_left.any():
+            rows = np.flatnonzero(is_left & (verdicts >= MISSING_FIELD))
+            for mask, reason, details in self._judge_texts(values, heads[rows], ends[rows]):
+                is_of = np.zeros(others.size, np.bool_)
+                is_of[rows[mask]] = True
+                reject(is_of, reason, details)
+        is_left[first] = True
+        return others[is_left], int(sizes[is_blank].sum())
+
+    def _judge_texts(
+        self, values: np.ndarray, starts: Positions, ends: Positions
+    ) -> Iterator[tuple[Mask, str, Callable[[Mask], pa.StringArray | str]]]:
+        """Yields which objects of a block have no text in several fields, the reason, and what gives the details."""
+        found = find_all(values, starts, ends, self._paths, self._path_names)
+        kinds = np.stack([each.kinds for each in found])
+        names = " or ".join(map(repr, self._text_fields))
+        yield (kinds == ABSENT).all(0), "missing_field", lambda _: f"no field {names}"
+        is_there = kinds != ABSENT
+        yield is_there.any(0) & (~is_there | (kinds == NULL)).all(0), "null_text", lambda _: f"field {names} is null"
+        is_wrong = ~np.isin(kinds, [ABSENT, NULL, STRING])
+        is_broken = np.logical_or.reduce([texts_of(each)[1] for each in found])
+        mask = is_wrong.any(0) & ~is_broken
+        first = is_wrong.argmax(0)[mask]
+        fields = pa.array([f"field {name!r} is " for name in self._text_fields]).take(pa.array(first))
+        what = pa.array(KIND_NAMES).take(pa.array(kinds[first, np.flatnonzero(mask)]))
+        yield mask, "not_string", lambda _: joined(fields, what)
+
+    def _explain(self, verdict: int, places: Positions) -> tuple[str, Callable[[Mask], pa.StringArray | str]]:
+        """Returns the reason for a verdict of `judge_lines`, and what gives the details for some of the lines."""
+        text, document_id = f"field {self._config.text_field!r}", f"field {self._config.id_field!r}"
+
+        def kind_of(what: str) -> Callable[[Mask], pa.StringArray | str]:
+            return lambda rows: joined(f"{what} is ", _VALUE_KINDS.take(pa.array(places[rows])))
+
+        fields = pa.array([text, document_id])
+        found: dict[int, tuple[str, Callable[[Mask], pa.StringArray | str]]] = {
+            NOT_JSON: ("not_json", lambda rows: joined("not JSON at byte ", places[rows], " of the line")),
+            NOT_OBJECT: ("not_object", kind_of("the line")),
+            TOO_DEEP: ("too_deep", lambda _: _TOO_DEEP),
+            MISSING_FIELD: ("missing_field", lambda _: f"no {text}"),
+            NULL_TEXT: ("null_text", lambda _: f"{text} is null"),
+            NOT_STRING: ("not_string", kind_of(text)),
+            BAD_ID: ("bad_id", kind_of(document_id)),
+            LONE_SURROGATE: (
+                "lone_surrogate",
+                lambda rows: joined("half a surrogate pair in ", fields.take(pa.array(places[rows]))),
+            ),
+        }
+        return found[verdict]
 
     def _parse_columns(
         self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
@@ -204,8 +340,11 @@ def _refuse_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not JSON")
 
 
+_TOO_DEEP = f"arrays and objects nest more than {MAX_DEPTH} deep"
 _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant)
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", _Number: "a number"}
+_BEGINS = {"{": "an object", "[": "an array", '"': "a string", "t": "true or false", "f": "true or false", "n": "null"}
+_VALUE_KINDS = pa.array([_BEGINS.get(chr(byte), "a number") for byte in range(256)])
 
 
 def _parse_line(
@@ -260,7 +399,7 @@ def _decode(line: bytes) -> Any:
             "invalid_utf8", f"byte 0x{line[error.start]:02x} at byte {error.start} of the line"
         ) from None
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_too_deep(line):
-        raise _UnusableError("too_deep", f"arrays and objects nest more than {MAX_DEPTH} deep")
+        raise _UnusableError("too_deep", _TOO_DEEP)
     start = len(decoded) - len(decoded.lstrip(" \t\r"))
     try:
         record, end = _DECODER.raw_decode(decoded, start)

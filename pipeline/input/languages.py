@@ -16,6 +16,7 @@ from pipeline.config.languages import DEFAULT
 from pipeline.config.text import LanguageOptions
 from pipeline.input.batches import ReadBatch
 from pipeline.statistics.languages import LanguageCounts
+from tokenizer import unchecked_text_rows
 
 if TYPE_CHECKING:
     from tokenizer.languages import Languages
@@ -32,7 +33,7 @@ def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
     documents = batch.documents
     if "lang" in documents.schema.names:
         return batch
-    found = identify(documents.column("text"), options.threshold)
+    found = identify(unchecked_text_rows(documents.column("text")), options.threshold)
     for name, column in zip(schemas.LANGUAGES.names, (found.codes, found.confidence, found.mixed), strict=True):
         documents = documents.append_column(name, pa.array(column) if isinstance(column, np.ndarray) else column)
     return dataclasses.replace(batch, documents=documents)
@@ -79,7 +80,7 @@ def labels(chosen: Sequence[str]) -> list[tuple[str]]:
 
 def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText":
     """Returns documents after spans and steps, and after the steps of their languages if these are identified."""
-    text = documents.column("text")
+    text = unchecked_text_rows(documents.column("text"))
     if "lang" not in documents.schema.names:
         return before.prepare(text)
     from tokenizer.languages import LanguageTextTokenizer

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.input.line_kernels import find_invalid
 from pipeline.input.rejects import SAMPLE_BYTES
-from pipeline.input.streams import BLANK, Stream
+from pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -17,7 +18,8 @@ Mask = npt.NDArray[np.bool_]
 HEAD_BYTES = SAMPLE_BYTES + 2
 """How much is kept of a record that is too long: a sample, and its line end if that comes right after."""
 
-_DECODED_BYTES = 1 << 16
+MOST_LINES = 1 << 16
+"""The most lines of a block: what is made of a line takes a hundred bytes or two, however short the line is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Bloc
 
     Args:
       stream: the stream to cut.
-      block_bytes: the largest block, unless it is a single line.
+      block_bytes: the largest block, unless it is a single line. No block has more than `MOST_LINES` lines.
       max_bytes: lines longer than this and than `block_bytes` are read, but not kept.
 
     Yields:
@@ -142,16 +144,19 @@ class _OpenLine:
 
 
 def _split(offset: int, data: bytes, block_bytes: int) -> Iterator[Block]:
-    if len(data) <= block_bytes:
-        yield Block(offset, data)
-        return
     start = 0
     while start < len(data):
         stop = len(data)
         if stop - start > block_bytes:
             stop = data.rfind(b"\n", start, start + block_bytes) + 1 or data.find(b"\n", start) + 1 or stop
-        yield Block(offset + start, data[start:stop])
-        start = stop
+        cuts: list[int] = []
+        if data.count(b"\n", start, stop) > MOST_LINES:
+            is_end = np.frombuffer(data, np.uint8, stop - start, start) == ord("\n")
+            cuts = (np.flatnonzero(is_end)[MOST_LINES - 1 :: MOST_LINES] + start + 1).tolist()
+        for cut in (*cuts, stop):
+            if start < cut:
+                yield Block(offset + start, data[start:cut])
+            start = cut
 
 
 def without_line_end(line: bytes) -> bytes:
@@ -181,10 +186,22 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
     return starts, ends - has_return, nexts
 
 
-def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
-    """Returns bool[n_lines], the lines of a block that are not valid UTF-8; None when all are.
+def skip_marks(data: bytes, starts: Positions, ends: Positions) -> Positions:
+    """Returns int64[n_lines]: where lines begin without the byte order marks that they have where files were joined."""
+    if not data.startswith(BYTE_ORDER_MARK) and b"\n" + BYTE_ORDER_MARK not in data:
+        return starts
+    starts = starts.copy()
+    rows = np.flatnonzero(ends - starts >= len(BYTE_ORDER_MARK))
+    for row in rows[np.frombuffer(data, np.uint8)[starts[rows]] == BYTE_ORDER_MARK[0]].tolist():
+        while data.startswith(BYTE_ORDER_MARK, starts[row], ends[row]):
+            starts[row] += len(BYTE_ORDER_MARK)
+    return starts
 
-    A line end is never part of a longer character, so all lines are valid if the block is.
+
+def find_invalid_utf8(data: bytes, starts: Positions, nexts: Positions) -> Positions | None:
+    """Returns int64[n_lines]: where in a block the first byte of each line is that is not UTF-8, -1 if there is none.
+
+    Returns None when all lines are valid. A line end is never part of a longer character, so they are if the block is.
     """
     offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
     whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
@@ -194,18 +211,24 @@ def find_invalid_utf8(data: bytes, nexts: Positions) -> Mask | None:
         pass
     else:
         return None
-    invalid = np.zeros(len(nexts), np.bool_)
-    view = memoryview(data)
-    start = 0
-    while start < len(data):
-        # A decoder reserves memory for its whole input, so it gets some lines at a time.
-        last = min(int(np.searchsorted(nexts, start + _DECODED_BYTES)), len(nexts) - 1)
-        stop = int(nexts[last])
-        try:
-            str(view[start:stop], "utf-8")
-        except UnicodeDecodeError as error:
-            line = int(np.searchsorted(nexts, start + error.start, side="right"))
-            invalid[line] = True
-            stop = int(nexts[line])
-        start = stop
-    return invalid
+    found = np.empty(len(nexts), np.int64)
+    find_invalid(np.frombuffer(data, np.uint8), starts, nexts, found)
+    return found
+
+
+def take_stretches(data: bytes, starts: Positions, stops: Positions, kind: pa.DataType) -> pa.Array:
+    """Returns string[n] or binary[n]: the stretches `data[start:stop]`, which must be in order; strings valid UTF-8."""
+    if not len(starts):
+        return pa.array([], kind)
+    # The offsets cut `data` into gaps and texts in turn; every second stretch is a text.
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = stops
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    all_stretches = pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+    return all_stretches.take(pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int32)))
+
+
+def take_samples(data: bytes, starts: Positions, ends: Positions) -> pa.BinaryArray:
+    """Returns binary[n]: the beginning of each record, as rejects keep it."""
+    return take_stretches(data, starts, np.minimum(ends, starts + SAMPLE_BYTES), pa.binary())

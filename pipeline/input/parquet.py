@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet: reads the text columns, a few rows at a time, of any Arrow type for text."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -8,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.columns import children
 from pipeline.config.input import InputConfig
 from pipeline.config.kept_fields import find_field, paths_of, stored_fields, without_marks
 from pipeline.input.batches import Part, Source, join_texts, make_documents
+from pipeline.input.line_kernels import find_invalid
 from pipeline.input.lines import Mask, Positions
-from pipeline.input.rejects import Rejects, listed_names, too_large
+from pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
 from pipeline.parquet_file import open_parquet
 
 NO_FIELDS = pa.schema([])
@@ -21,29 +24,72 @@ NO_FIELDS = pa.schema([])
 _BUFFER_BYTES = 1 << 20
 # Writers end a dictionary at about 1 MiB, so even this many rows that all repeat one long text fit into memory.
 _MAX_ROWS = 256
+# No writer makes a larger row group; the footer of a damaged or hostile file may claim any number of rows.
+_MOST_ROWS = (1 << 31) - 1
+_LOST_ROWS = 1 << 14
 
 
 def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
     """Returns, from the footer, bytes of text per row group (encoded, uncompressed), and the fields to keep.
 
     Raises:
-      ValueError: when the file is not Parquet, or has no usable text or id column.
+      ValueError: when the file is not Parquet, has no usable text or id column, or a row group that cannot have as many
+        rows as the footer says.
     """
+    footer = _Footer(handle)
+    wanted = text_columns(config)
     try:
-        file = open_parquet(handle)
+        file = open_parquet(footer, buffer_size=_BUFFER_BYTES)
         metadata, schema = file.metadata, file.schema_arrow
-    except pa.ArrowException as error:
-        raise ValueError(f"is not a readable Parquet file: {error}") from error
-    except OSError as error:
-        if not _is_damage(error):
+        _check_columns(schema, config)
+        footer.is_read = True
+        for number in range(metadata.num_row_groups):
+            with contextlib.suppress(_DataRead):
+                next(file.iter_batches(1, row_groups=[number], columns=wanted, use_threads=False), None)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and not _is_damage(error):
             raise
         raise ValueError(f"is not a readable Parquet file: {error}") from error
-    _check_columns(schema, config)
-    wanted = text_columns(config)
     leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in wanted]
-    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    sizes = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = [group.column(leaf) for leaf in leaves]
+        # A text column has one value per row. Arrow would leave out the rows beyond the smaller number without a word.
+        for n_rows in (column.num_values for column in columns):
+            if n_rows != group.num_rows or not 0 <= n_rows <= _MOST_ROWS:
+                raise ValueError(
+                    f"is damaged: the footer says that row group {number} has {group.num_rows} rows, and its text "
+                    f"{n_rows} values; write the file again"
+                )
+        sizes.append(sum(column.total_uncompressed_size for column in columns))
     return sizes, stored_fields(schema, config)
+
+
+class _DataRead(Exception):  # noqa: N818  # a signal, not an error
+    """Raised where something beyond the footer is read."""
+
+
+class _Footer:
+    """A Parquet file of which nothing can be read once `is_read`, so that only Arrow's checks of the footer are run.
+
+    Arrow checks the footer of a column again when it begins to read the column, and then raises an exception. Asked for
+    the footer of a column that is damaged, it ends the process.
+    """
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+        self.is_read = False
+        self.seek, self.tell = handle.seek, handle.tell
+
+    @property
+    def closed(self) -> bool:
+        return self._handle.closed
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        if self.is_read:
+            raise _DataRead
+        return self._handle.read(n_bytes)
 
 
 def read_row_groups(
@@ -57,8 +103,8 @@ def read_row_groups(
 ) -> Iterator[Part]:
     """Yields the documents and rejects of a run of row groups.
 
-    Offsets are row numbers in the file, and the bytes counted are those of the texts. Rows that cannot be read from a
-    damaged row group become one reject of zero bytes.
+    Offsets are row numbers in the file, and the bytes counted are those of the texts. Each row that cannot be read from
+    a damaged row group becomes a reject of zero bytes.
 
     Args:
       handle: the file, seekable.
@@ -90,12 +136,13 @@ def read_row_groups(
         batches = file.iter_batches(batch_rows, row_groups=[group], columns=columns, use_threads=False)
         while row < first_row:
             try:
-                batch = next(batches)
+                batch = next(batches, None)
             except (pa.ArrowException, OSError) as error:
                 if not _is_damage(error):
                     raise
-                detail = f"row group {group} is damaged: rows {row} to {first_row - 1} cannot be read"
-                yield reader.reject_rows(row, detail)
+                batch = None
+            if batch is None:  # also where the row group has fewer rows than the footer says
+                yield from reader.reject_rows(group, row, first_row)
                 break
             yield from reader.read(batch, row)
             row += batch.num_rows
@@ -114,10 +161,14 @@ class _Reader:
         kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
         return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
 
-    def reject_rows(self, first_row: int, detail: str) -> Part:
-        rejects = Rejects(self._source.path)
-        rejects.add(first_row, 0, "corrupt_stream", detail, b"")
-        return Part(None, rejects.to_batch(), 0, 0)
+    def reject_rows(self, group: int, first_row: int, stop_row: int) -> Iterator[Part]:
+        """Yields rejects for all rows that cannot be read from a row group."""
+        detail = f"row group {group} is damaged: rows {first_row} to {stop_row - 1} cannot be read"
+        for start in range(first_row, stop_row, _LOST_ROWS):
+            rows = np.arange(start, min(start + _LOST_ROWS, stop_row))
+            rejects = Rejects(self._source.path)
+            rejects.add_all(rows, np.zeros_like(rows), "corrupt_stream", detail)
+            yield Part(None, rejects.to_batch(), 0, 0)
 
     def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
@@ -155,18 +206,20 @@ class _Reader:
         is_null = texts.is_null().to_numpy(zero_copy_only=False)
         is_large = sizes > self._config.max_document_bytes
         bad_text, bad_id = _mark_invalid(texts, len(sizes)), _mark_invalid(ids, len(sizes))
-        good = ~(is_null | is_large | bad_text | bad_id)
-        for row in np.flatnonzero(~good).tolist():
-            text = b"" if is_null[row] else texts[row].as_buffer().to_pybytes()
-            if is_null[row]:
-                columns = self._config.text_fields or self._config.text_field
-                reason, detail = "null_text", f"column {columns!r} is null"
-            elif is_large[row]:
-                reason, detail = "too_large", too_large(int(sizes[row]), self._config.max_document_bytes)
-            else:
-                column = self._config.text_field if bad_text[row] else self._config.id_field
-                reason, detail = "invalid_utf8", f"column {column!r} is not UTF-8"
-            rejects.add(first_row + row, int(sizes[row]), reason, detail, text)
+        good = np.ones(len(sizes), np.bool_)
+        limit = self._config.max_document_bytes
+        columns = self._config.text_fields or self._config.text_field
+        for is_bad, reason, detail in (
+            (is_null, "null_text", f"column {columns!r} is null"),
+            (is_large, "too_large", ""),
+            (bad_text, "invalid_utf8", f"column {self._config.text_field!r} is not UTF-8"),
+            (bad_id, "invalid_utf8", f"column {self._config.id_field!r} is not UTF-8"),
+        ):
+            rows = np.flatnonzero(is_bad & good)
+            good[rows] = False
+            if rows.size:
+                details = detail or too_large_all(sizes[rows], limit)
+                rejects.add_all(first_row + rows, sizes[rows], reason, details, _samples(texts.take(pa.array(rows))))
         rows = np.flatnonzero(good)
         if len(rows) < len(good):
             texts = texts.take(pa.array(rows))
@@ -211,16 +264,18 @@ def _mark_invalid(texts: pa.Array | None, n_rows: int) -> Mask:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        return np.array([text.is_valid and not _is_utf8(text.as_buffer()) for text in texts], np.bool_)
+        texts = pc.fill_null(texts, "")
+        offsets, values = children(texts)
+        found = np.empty(n_rows, np.int64)
+        find_invalid(values.to_numpy(), offsets[:-1], offsets[1:], found)
+        return found >= 0
     return np.zeros(n_rows, np.bool_)
 
 
-def _is_utf8(data: pa.Buffer) -> bool:
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _samples(texts: pa.Array) -> pa.BinaryArray:
+    """Returns binary[n]: the beginning of large_string[n], nothing where it is null."""
+    beginnings = pc.binary_slice(texts.cast(pa.large_binary()), 0, SAMPLE_BYTES)
+    return pc.fill_null(beginnings, b"").cast(pa.binary())
 
 
 def _add_texts(digest: Any, texts: pa.Array) -> None:

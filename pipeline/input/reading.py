@@ -114,7 +114,7 @@ def _read_open(
     if piece.format == "jsonl":
         yield from read_jsonl(stream, source, config, batch_bytes, fields)
         return
-    reader = TextReader(source, config.max_document_bytes, batch_bytes)
+    reader = TextReader(source, config.max_document_bytes, batch_bytes, stream.invalid)
     if config.document == "file":
         yield from reader.read_file(stream)
     elif config.document == "blank_line":

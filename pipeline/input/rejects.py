@@ -4,7 +4,9 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline import schemas
 
@@ -17,7 +19,7 @@ REASONS = {
     "not_string": "the text is a number, true, false, an array or an object",
     "bad_field": "a field of input.keep_fields is not of the type that is declared for it",
     "bad_id": "the id is true, false, an array or an object; it may be a string, a number or null",
-    "invalid_utf8": "the record is not valid UTF-8",
+    "invalid_utf8": "the record is not valid UTF-8, or not valid in the encoding that input.encoding says",
     "lone_surrogate": "text, id or a field that is kept holds half of a surrogate pair, which no UTF-8 can express",
     "too_large": "the record has more than input.max_document_bytes bytes",
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
@@ -38,45 +40,100 @@ _MAX_NAMES, _MAX_NAME = 20, 60
 
 
 class Rejects:
-    """Rejected records of one file; each is a Python object, because there are few."""
+    """Rejected records of one stretch of a file, as columns: a hostile file may have millions."""
 
     def __init__(self, source: str) -> None:
         """Starts with none; `source` is the path of the file as planned."""
         self._source = source
-        self._offsets: list[int] = []
-        self._n_bytes: list[int] = []
-        self._reasons: list[str] = []
-        self._details: list[str] = []
-        self._samples: list[bytes] = []
+        self._single: list[tuple[int, int, str, str, bytes]] = []
+        self._columns: list[Sequence[pa.Array]] = []
 
     def add(self, offset: int, n_bytes: int, reason: str, detail: str, sample: bytes) -> None:
         """Adds a record. `sample` is the record or its beginning; its first `SAMPLE_BYTES` are kept."""
         assert reason in REASONS, reason
-        self._offsets.append(offset)
-        self._n_bytes.append(n_bytes)
-        self._reasons.append(reason)
-        self._details.append(detail)
-        self._samples.append(bytes(sample[:SAMPLE_BYTES]))
+        self._single.append((offset, n_bytes, reason, detail, bytes(sample[:SAMPLE_BYTES])))
+
+    def add_all(
+        self,
+        offsets: npt.NDArray[np.int64],
+        n_bytes: npt.NDArray[np.int64],
+        reason: str,
+        details: pa.StringArray | str,
+        samples: pa.BinaryArray | None = None,
+    ) -> None:
+        """Adds records that are rejected for the same reason.
+
+        Args:
+          offsets: int64[n] as in `schemas.REJECTS`, like `n_bytes`.
+          n_bytes: int64[n].
+          reason: a key of `REASONS`.
+          details: string[n], or one for all.
+          samples: binary[n], at most `SAMPLE_BYTES` each; None for empty ones.
+        """
+        assert reason in REASONS, reason
+        n = len(offsets)
+        if isinstance(details, str):
+            details = repeated(details, n)
+        samples = pa.repeat(pa.scalar(b""), n) if samples is None else samples
+        positions = pa.array(offsets, pa.int64()), pa.array(n_bytes, pa.int64())
+        self._columns.append([*positions, repeated(reason, n), details, samples])
 
     def to_batch(self) -> pa.RecordBatch | None:
-        """Returns the rows as `schemas.REJECTS`; None when there are none."""
-        if not self._offsets:
+        """Returns the rows as `schemas.REJECTS`, ordered by their offsets; None when there are none."""
+        groups = [group for group in self._columns if len(group[0])]
+        if self._single:
+            types = schemas.REJECTS.types[1:]
+            groups.append(
+                [pa.array(each, kind) for each, kind in zip(zip(*self._single, strict=True), types, strict=True)]
+            )
+        if not groups:
             return None
-        order = np.argsort(self._offsets, kind="stable")  # rejects for kept fields are added after the others
-        columns = [
-            pa.repeat(pa.scalar(self._source, pa.string()), len(self._offsets)),
-            pa.array(self._offsets, pa.int64()),
-            pa.array(self._n_bytes, pa.int64()),
-            pa.array(self._reasons, pa.string()),
-            pa.array(self._details, pa.string()),
-            pa.array(self._samples, pa.binary()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS).take(pa.array(order))
+        columns = [parts[0] if len(parts) == 1 else pa.concat_arrays(parts) for parts in zip(*groups, strict=True)]
+        columns = [repeated(self._source, len(columns[0])), *columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)
+        offsets = columns[1].to_numpy()
+        return batch if (np.diff(offsets) >= 0).all() else batch.take(pa.array(np.argsort(offsets, kind="stable")))
+
+
+def repeated(text: str, n: int) -> pa.StringArray:
+    """Returns string[n] of one text."""
+    return pa.repeat(pa.scalar(text, pa.string()), n)
+
+
+def joined(*parts: str | npt.NDArray[np.int64] | pa.StringArray) -> pa.StringArray:
+    """Returns string[n]: texts, numbers (int64[n]) and string[n] put together row by row."""
+    texts = [pc.cast(pa.array(part), pa.string()) if isinstance(part, np.ndarray) else part for part in parts]
+    return pc.binary_join_element_wise(*texts, "")
 
 
 def too_large(n_bytes: int, limit: int) -> str:
     """Returns the detail of a reject with the reason `too_large`."""
-    return f"{n_bytes} bytes, at most {limit} are allowed"
+    return f"{n_bytes}{_too_large(limit)}"
+
+
+def too_large_all(n_bytes: npt.NDArray[np.int64], limit: int) -> pa.StringArray:
+    """Returns `too_large` of many, string[n], from int64[n]."""
+    return joined(n_bytes, _too_large(limit))
+
+
+def _too_large(limit: int) -> str:
+    return f" bytes, at most {limit} are allowed"
+
+
+_HEX = pa.array([f"byte 0x{byte:02x} at byte " for byte in range(256)])
+
+
+def invalid_utf8(data: bytes, starts: npt.NDArray[np.int64], at: npt.NDArray[np.int64], what: str) -> pa.StringArray:
+    """Returns string[n]: the details of rejects with the reason `invalid_utf8`.
+
+    Args:
+      data: the bytes that contain the records.
+      starts: int64[n]: where they begin.
+      at: int64[n]: where the byte is that is not UTF-8.
+      what: what a record is: "line" or "record".
+    """
+    values = np.frombuffer(data, np.uint8)[at]
+    return joined(_HEX.take(pa.array(values)), at - starts, f" of the {what}")
 
 
 def listed_names(names: Sequence[str]) -> str:

@@ -5,21 +5,31 @@ The plan depends on nothing but the names, sizes and formats of the files: not o
 number of workers or the order in which a store lists its files.
 """
 
+import io
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.input import InputConfig
 from pipeline.config.kept_fields import encode_fields, settle_fields
-from pipeline.input.decompressing import HEAD_BYTES, check_window, detect_compression
+from pipeline.input.decompressing import (
+    SAMPLE_BYTES,
+    StreamError,
+    check_window,
+    decompress,
+    detect_compression,
+    read_exactly,
+)
 from pipeline.input.parquet import measure_row_groups
+from pipeline.input.transcoding import check_valid, settle_encoding
 from pipeline.splits import Compression, Format, Piece, Split, name_splits
 
 MAX_PIECES = 4096
@@ -40,15 +50,17 @@ _MOST_PROBLEMS = 20
 """A message lists at most this many problems: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 32
 _TASK_FILES = 256
+_BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
 
 
-def plan_splits(input: InputConfig, salt: str) -> list[Split]:
-    """Returns the splits of a corpus, files ordered by name, then path.
+def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> list[Split]:
+    """Returns the splits of a corpus, files ordered by name.
 
     Args:
       input: patterns, formats, and how large a split is.
       salt: digest of everything else that decides the output; it is hashed into the id of every split.
+      warnings: takes lines for the user, about files that are matched twice; None: they are dropped.
 
     Raises:
       ValueError: when a pattern matches nothing, or files are of an unknown format or cannot be used; the message lists
@@ -56,7 +68,7 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
       OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
-    files = list(enumerate(_match_all(input.paths, problems)))
+    files = list(enumerate(_match_all(input.paths, problems, [] if warnings is None else warnings)))
     if any(storage.is_remote(file.path) for _, (_, file) in files):
         # A task per file would be a million futures at once, a kilobyte each.
         n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
@@ -81,23 +93,80 @@ def plan_splits(input: InputConfig, salt: str) -> list[Split]:
     return name_splits(groups, salt, fields)
 
 
-def _match_all(patterns: Iterable[str], problems: list[Exception]) -> list[tuple[str, storage.FileStat]]:
+def _match_all(
+    patterns: Iterable[str], problems: list[Exception], warnings: list[str]
+) -> list[tuple[str, storage.FileStat]]:
     """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     names: dict[str, tuple[str, storage.FileStat]] = {}
+    again: list[str] = []
+    folders: dict[str, str] = {}
     for pattern in patterns:
+        wrong: list[OSError] = []
         try:
-            found = storage.match(pattern)
+            found = storage.match(pattern, wrong)
         except OSError as error:
-            problems.append(OSError(f"{pattern!r}: {error}"))
+            wrong = [OSError(f"{pattern!r}: {error}")]
+        problems += wrong
+        if wrong:
             continue
         if not found:
             problems.append(ValueError(f"{pattern!r} matches no file{_advise(pattern)}"))
             continue
         is_literal = found[0].path == pattern
         directory = _literal_directory(pattern, is_literal)
-        for file in found:
-            names.setdefault(file.path, (_relative_name(file.path, directory), file))
-    return sorted(names.values(), key=lambda each: (each[0], each[1].path))
+        identities = [_identify(file.path, folders) for file in found]
+        # A file that is found both directly and through a link keeps its name when the link is added later.
+        for identity, file in sorted(zip(identities, found, strict=True), key=lambda each: _links_to(*each)):
+            known = names.setdefault(identity, (_relative_name(file.path, directory), file))[1]
+            if known is not file:
+                again.append(f"{file.path!r} is {known.path!r}" if file.path != known.path else repr(file.path))
+    if again:
+        more = f" and {len(again) - 1:,} more" if len(again) > 1 else ""
+        warnings.append(f"input.paths: a file that is matched more than once is read once: {again[0]}{more}")
+    told = zip(_tell_apart([*names.values()]), names.values(), strict=True)
+    return sorted(((name, file) for name, (_, file) in told), key=lambda each: each[0])
+
+
+def _identify(path: str, folders: dict[str, str]) -> str:
+    """Returns the path of a file without links and dots, the same however it is spelled; `folders` is a cache."""
+    if storage.is_remote(path):
+        return path
+    folder, name = os.path.split(path)
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    place = os.path.join(folders[folder], name)
+    return os.path.realpath(place) if os.path.islink(place) else place
+
+
+def _links_to(identity: str, file: storage.FileStat) -> tuple[bool, bool]:
+    """Returns whether a file is a link, and whether one of its folders is; files that are neither come first."""
+    if storage.is_remote(identity):
+        return False, False
+    return os.path.islink(file.path), identity != os.path.abspath(file.path)
+
+
+def _tell_apart(files: Sequence[tuple[str, storage.FileStat]]) -> list[str]:
+    """Returns the names of files, made unique: files of one name get as many of their folders as tell them apart.
+
+    The folders nearest to the files come first, so names do not depend on where the corpus is. No other file gets
+    another name, so a file that is added later renames only those of its own name.
+    """
+    names = [name for name, _ in files]
+    paths: dict[int, list[str]] = {}
+    depths: dict[int, int] = {}
+    while shared := {name for name, n in Counter(names).items() if n > 1}:
+        for i in (i for i, name in enumerate(names) if name in shared):
+            path = paths.setdefault(i, _components(files[i][1].path))
+            depths[i] = min(depths.get(i, names[i].count("/") + 1) + 1, len(path))
+            names[i] = "/".join(path[-depths[i] :])
+    return names
+
+
+def _components(path: str) -> list[str]:
+    if storage.is_remote(path):
+        return path.split("/")
+    # Without links, `..` cannot lead elsewhere than it says, so the paths of two files differ.
+    return (os.path.realpath if ".." in path else os.path.abspath)(path).replace(os.sep, "/").split("/")
 
 
 def _advise(pattern: str) -> str:
@@ -132,7 +201,7 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
     try:
         name.encode("utf-8")
         with closing(storage.open_read(file.path)) as handle:
-            head = handle.read(HEAD_BYTES)
+            head = read_exactly(handle, SAMPLE_BYTES)
             format_ = _choose_format(name, config)
             compression = _choose_compression(head, format_, config)
             make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
@@ -140,16 +209,29 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
                 sizes, stored = measure_row_groups(handle, config)
                 runs = _runs(sizes, config.split_bytes)
                 return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
+            sample = head if compression == "none" else _decompress_head(head, handle, compression)
+            encoding = settle_encoding(sample, config.encoding)
+            check_valid(sample, encoding)
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
         return ValueError(f"{file.path!r} {error}")
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
-    if compression != "none" or (format_ == "text" and config.document == "file"):
-        return [make(0, file.n_bytes)], None
+    whole = make(0, file.n_bytes, encoding=encoding if compression == "none" else config.encoding)
+    if not whole.is_cut_by_bytes(config.document):
+        return [whole], None
     starts = range(0, file.n_bytes, config.split_bytes) or (0,)
     return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
+
+
+def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
+    """Returns the first `SAMPLE_BYTES` that a file expands to, or fewer: blocks of bz2 may be longer than is read."""
+    more = head if compression == "gzip" else head + read_exactly(handle, _BLOCK_BYTES)
+    try:
+        return next(decompress(io.BytesIO(more), compression), b"")[:SAMPLE_BYTES]
+    except StreamError:
+        return b""
 
 
 def _choose_format(name: str, config: InputConfig) -> Format:
@@ -211,6 +293,7 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
 
 
 def _summarize(problems: list[Exception]) -> Exception:
+    problems = [*{str(each): each for each in problems}.values()]  # several patterns may meet one folder
     kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
     if len(problems) == 1:
         return kind(f"input.paths: {problems[0]}")

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from pipeline.input.decompressing import Damage, StreamError, decompress, read_exactly
+from pipeline.input.decompressing import SAMPLE_BYTES, Damage, StreamError, decompress, read_exactly
+from pipeline.input.transcoding import InvalidText, settle_encoding, transcode
 from pipeline.splits import Piece
 
 CHUNK_BYTES = 1 << 20
@@ -21,12 +22,13 @@ BLANK = b" \t\r"
 """The bytes a blank line may hold."""
 
 _PROBE_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 16
 _COALESCED_BYTES = 1 << 18
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
 class Stream:
-    """The decompressed bytes of a piece's records, to be read once.
+    """The decompressed bytes of a piece's records, in UTF-8, to be read once.
 
     After `chunks` is exhausted, `damage` is the reason why the stream ended early, or None.
     """
@@ -39,15 +41,32 @@ class Stream:
           piece: which file and range; a compressed file is read completely.
           paragraphs: whether records are separated by blank lines instead of line ends.
           digest: a `hashlib` object that takes all bytes read, a byte order mark too; None for no checksum.
+
+        Raises:
+          ValueError: when a compressed file is in another encoding than the piece says.
         """
         self.damage: Damage | None = None
+        self._source: Iterator[bytes]
         self._digest = digest
+        head = b""
         if piece.compression == "none":
             self.offset, stop = _record_range(handle, piece, paragraphs)
             self._source = _read_range(handle, piece, self.offset, stop)
+            encoding = piece.encoding
         else:
             self.offset = 0
             self._source = self._undo(decompress(handle, piece.compression))
+            while len(head) < SAMPLE_BYTES and (chunk := next(self._source, b"")):
+                head += chunk
+            self._source = itertools.chain((head,) if head else (), self._source)
+            try:
+                encoding = settle_encoding(head[:SAMPLE_BYTES], piece.encoding)
+            except ValueError as error:
+                raise ValueError(f"{piece.path!r} {error}") from error
+        if encoding != "utf-8":
+            self._source = transcode(self._source, encoding)
+        self.invalid = InvalidText(encoding, lambda: head[:_HEAD_BYTES] or _read_head(handle))
+        """Explains invalid records."""
         self._first = b""
         while len(self._first) < len(BYTE_ORDER_MARK) and (chunk := next(self._source, b"")):
             self._first += chunk
@@ -87,6 +106,14 @@ def _record_range(handle: BinaryIO, piece: Piece, paragraphs: bool) -> tuple[int
     # If no record begins before `stop`, the range is empty, and it does not matter where the next one begins.
     start = boundary(handle, piece, piece.start, piece.stop)
     return start, boundary(handle, piece, piece.stop, piece.n_bytes) if start < piece.stop else start
+
+
+def _read_head(handle: BinaryIO) -> bytes:
+    position = handle.tell()
+    handle.seek(0)
+    head = read_exactly(handle, _HEAD_BYTES)
+    handle.seek(position)
+    return head
 
 
 def _read_range(handle: BinaryIO, piece: Piece, start: int, stop: int) -> Iterator[bytes]:

@@ -20,10 +20,14 @@ from pipeline.input.lines import (
     cut_lines,
     find_invalid_utf8,
     find_lines,
+    skip_marks,
+    take_samples,
+    take_stretches,
     without_line_end,
 )
-from pipeline.input.rejects import Rejects, too_large
+from pipeline.input.rejects import Rejects, invalid_utf8, too_large, too_large_all
 from pipeline.input.streams import BLANK, Stream
+from pipeline.input.transcoding import InvalidText
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True
@@ -34,15 +38,17 @@ _INDENT_BYTES = 32
 class TextReader:
     """Reads the documents of one plain text file."""
 
-    def __init__(self, source: Source, max_bytes: int, block_bytes: int) -> None:
+    def __init__(self, source: Source, max_bytes: int, block_bytes: int, invalid: InvalidText) -> None:
         """Takes how to read a file.
 
         Args:
           source: the file.
           max_bytes: the largest size of a record; longer ones are rejected.
           block_bytes: how much is processed at once; a longer record is processed alone.
+          invalid: explains invalid records.
         """
         self._source = source
+        self._invalid = invalid
         self._max_bytes = max_bytes
         self._block_bytes = block_bytes
 
@@ -50,7 +56,9 @@ class TextReader:
         """Yields every line that is not empty as a document."""
         yield from _skipped(stream.n_skipped)
         for item in cut_lines(stream, self._block_bytes, self._max_bytes):
-            if isinstance(item, Block):
+            if isinstance(item, Block) and not item.data.lstrip(b"\n"):
+                yield from _skipped(len(item.data))
+            elif isinstance(item, Block):
                 starts, ends, nexts = find_lines(item.data)
                 is_empty = ends == starts
                 rows = np.flatnonzero(~is_empty)
@@ -135,24 +143,27 @@ class TextReader:
         starts, ends = lines.starts[first], lines.ends[last]
         sizes = lines.nexts[last] - starts
         is_large = sizes > self._max_bytes
-        invalid = find_invalid_utf8(lines.data, lines.nexts)
-        if invalid is None:
-            is_invalid: Mask = np.zeros(len(first), np.bool_)
-        else:
-            n_before = np.concatenate([[0], np.cumsum(invalid)])
-            is_invalid = n_before[last + 1] > n_before[first]
+        invalid = find_invalid_utf8(lines.data, lines.starts, lines.nexts)
+        is_invalid: Mask = np.zeros(len(first), np.bool_)
         rejects = Rejects(self._source.path)
-        for row in np.flatnonzero(is_large | is_invalid).tolist():
-            record = lines.data[starts[row] : ends[row]]
-            size = int(sizes[row])
-            if is_large[row]:
-                reason, detail = "too_large", too_large(size, self._max_bytes)
-            else:
-                reason, detail = "invalid_utf8", _describe_invalid(record)
-            rejects.add(offset + int(starts[row]), size, reason, detail, record)
+
+        def reject(rows: Mask, reason: str, details: pa.StringArray) -> None:
+            samples = take_samples(lines.data, starts[rows], ends[rows])
+            rejects.add_all(offset + starts[rows], sizes[rows], reason, details, samples)
+
+        if is_large.any():
+            reject(is_large, "too_large", too_large_all(sizes[is_large], self._max_bytes))
+        if invalid is not None:
+            wrong = np.flatnonzero(invalid >= 0)
+            nexts = np.searchsorted(wrong, first)  # of the lines that are wrong, the first one from `first` on
+            is_invalid = np.append(wrong, len(invalid))[nexts] <= last
+            rows = is_invalid & ~is_large
+            at = invalid[wrong[nexts[rows]]]
+            details = invalid_utf8(lines.data, starts[rows], at, "record")
+            reject(rows, "invalid_utf8", self._invalid.explain_all(lines.data, starts[rows], ends[rows], details))
         good = np.flatnonzero(~(is_large | is_invalid))
         starts, ends = starts[good], ends[good]
-        texts = _take_texts(lines.data, starts, ends)
+        texts = take_stretches(lines.data, skip_marks(lines.data, starts, ends), ends, pa.string())
         documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
         return documents, rejects.to_batch()
 
@@ -228,23 +239,3 @@ def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
     for line in lines.tolist():
         blank[line] = not data[starts[line] : ends[line]].strip(BLANK)
     return blank
-
-
-def _take_texts(data: bytes, starts: Positions, ends: Positions) -> pa.Array:
-    """Returns string[n]: the stretches `data[start:end]`, which must be valid UTF-8 and in order."""
-    if not len(starts):
-        return pa.array([], pa.string())
-    # The offsets cut `data` into gaps and texts in turn; every second stretch is a text.
-    offsets = np.empty(2 * len(starts), np.int32)
-    offsets[0::2] = starts
-    offsets[1::2] = ends
-    all_stretches = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
-    return all_stretches.take(pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int32)))
-
-
-def _describe_invalid(record: bytes) -> str:
-    try:
-        record.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"byte 0x{record[error.start]:02x} at byte {error.start} of the record"
-    raise AssertionError("a record marked as invalid UTF-8 is valid")

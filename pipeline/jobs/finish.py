@@ -17,12 +17,12 @@ from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.books.planned import PlannedSplits
 from pipeline.books.quantities import BooksError
-from pipeline.books.reject_limits import RejectLimits
+from pipeline.books.reject_limits import LossyFiles, RejectLimits
 from pipeline.books.shard_entry import ShardEntry, read_shard_entry
 from pipeline.config.job import Config
 from pipeline.config.kept_fields import decode_fields
 from pipeline.input.unusable import check_usable
-from pipeline.output import folders
+from pipeline.output import folders, hub_config
 from pipeline.output.ownership import Lease
 from pipeline.output.packing.marks import lay_out
 from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
@@ -65,14 +65,21 @@ def finish_output(
 
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
-      ValueError: if all records were rejected or more than the config allows, or the folder has another owner now;
-        there is no manifest then either.
+      ValueError: if all records were rejected, more than the config allows or too much of a file, or the folder has
+        another owner now; there is no manifest then either.
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     planned = splits if isinstance(splits, PlannedSplits) else PlannedSplits(splits)
     listed = lists.Lists(output)
     is_shuffled, is_replay = config.output.shuffle is not None, "replay_of" in job.parts
-    books = JobBooks(listed.take, is_shuffled=is_shuffled, is_whole=not is_replay)
+    lossy = LossyFiles(config.input)
+
+    def take(kind: str, record: dict[str, Any]) -> None:
+        listed.take(kind, record)
+        if kind == "inputs":
+            lossy.add(record)
+
+    books = JobBooks(take, is_shuffled=is_shuffled, is_whole=not is_replay)
     total = Statistics(info.vocab_size, tokenizer.unk_token_id)
     mds_shards: list[mds.Shard] = []
 
@@ -98,6 +105,7 @@ def finish_output(
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
         *_write_mds_index(config, info, mds_shards, planned.fields),
+        *hub_config.write(output, config.output.formats),
         *files,
     ]
     described = {
@@ -126,7 +134,8 @@ def finish_output(
     if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
         entries = planned.entries(output, info.digest)
         check_usable(n_records, rejected, entries, config.input, where=storage.join(output, filenames.REJECTED))
-    RejectLimits.of(config.input).check(n_records, sum(rejected.values()), is_all=True)
+        lossy.check()
+    RejectLimits.of(config.input).check_all(n_records, rejected, totals["n_bytes"], totals["n_rejected_bytes"])
     suffix, *companions = formats.suffixes(config.output)
     folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
     return lists.opened(output, built), total
@@ -157,9 +166,10 @@ def finish_partitions(
     for name, (part, its_job, splits, tokenizer, its_files) in parts.items():
         built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
         found[name] = ledger.describe(output, f"{name}/{filenames.MANIFEST}"), built
-    told = partitions.build(job, found, files)
-    n_rejected = sum(told["totals"]["rejected"].values())
-    RejectLimits.of(config.input).check(told["totals"]["n_records"], n_rejected, is_all=True)
+    told = partitions.build(job, found, [*files, *hub_config.write(output, config.output.formats, [*parts])])
+    totals = told["totals"]
+    limits = RejectLimits.of(config.input)
+    limits.check_all(totals["n_records"], totals["rejected"], totals["n_bytes"], totals["n_rejected_bytes"])
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()

@@ -206,11 +206,12 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     name = "tokenize" if name == "run" and not trains else name
     job = Job.of(name, config, digest, counts_digest)
     splits: list[Split] = []
+    said: list[str] = []
     try:
         if planned:
             splits = name_splits([list(split.pieces) for split in planned], job.digest, planned[0].fields)
         elif tokenizes or counting_json is not None:
-            splits = plan_splits(config.input, job.digest)
+            splits = plan_splits(config.input, job.digest, said)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
@@ -219,8 +220,11 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(str(problem) for problem in problems))
     packing = config.output.packing
-    warnings = (_NO_END,) if tokenizes and packing is not None and packing.separator is None and not has_end else ()
-    return JobPlan(name, config, job, splits, tokenizer, counting_json, warnings)
+    if tokenizes and packing is not None and packing.separator is None and not has_end:
+        said.append(_NO_END)
+    if tokenizer is not None:
+        said += tokenizer.assumptions
+    return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 
 def prepare(plan: JobPlan, mode: folders.Mode) -> None:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pipeline import schemas
 from pipeline.books.partitions import partition_configs
 from pipeline.books.shard_entry import runs_of
+from pipeline.config.input import NO_LIMITS
 from pipeline.config.job import Config, JobName
 from pipeline.counting import count, finishing
 from pipeline.counting.partitions import N_PARTITIONS
@@ -179,7 +180,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     section = config.input.model_copy(
         update={
             "paths": [_write_sample(config, format_, folder)], "format": format_, "compression": "none",
-            "max_rejected": None, "max_rejected_fraction": None, "text_fields": [], "keep_fields": [],
+            "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
             "sample": config.input.sample and 0.5, "split_bytes": _SPLIT_BYTES,
         }
     )  # fmt: skip

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import filenames, storage
 from pipeline.books import manifest
 from pipeline.hashing import hash_rows
 from pipeline.looking import inspect, selecting
 from pipeline.looking.selecting import Shard
-from pipeline.parquet_file import open_parquet
+from pipeline.statistics import token_table
 from tokenizer import Tokenizer
 from tokenizer.token_runs import printable
 
@@ -76,8 +75,7 @@ def _vocabulary(one: str, other: str) -> dict[str, Any]:
 
 
 def _ids(output: str) -> dict[str, int]:
-    with storage.open_read(storage.join(output, filenames.TOKEN_COUNTS)) as handle:
-        table = open_parquet(handle).read(["id", "token"], use_threads=False)
+    table = token_table.read(output)
     pairs = zip(table["token"].to_pylist(), table["id"].to_pylist(), strict=True)
     return {token: i for token, i in pairs if token is not None}
 

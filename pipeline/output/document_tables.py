@@ -20,7 +20,7 @@ from pipeline.config.output import KEEPS_FIELDS
 from pipeline.output.packing.sequences import Segments
 from pipeline.output.staging import StagedFile
 from pipeline.output.writers.parquet import RowGroups
-from pipeline.parquet_file import open_parquet
+from pipeline.parquet_file import open_parquet, whole
 
 _LIMITS = (1 << 18, 16 << 20)
 """Limits of a row group: its rows, and the bytes of its strings."""
@@ -203,15 +203,16 @@ def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterat
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
       OSError: if it cannot be read.
     """
-    with storage.open_read(storage.join(output, record.file)) as handle:
-        try:
-            file = open_parquet(handle)
-            found = file.schema_arrow.remove_metadata()
-            fields = (field for field in found if field.nullable)
-            expected = schemas.listed_documents(has_segments=has_segments, fields=fields)
-            if not found.equals(expected):
-                raise ValueError(f"columns must be {expected.names}, found {found.to_string()!r}")
-            for group in range(file.num_row_groups):
-                yield from file.read_row_group(group, use_threads=False).replace_schema_metadata(None).to_batches()
-        except pa.ArrowException as error:
-            raise ValueError(f"not a whole Parquet file: {error}") from error
+    with storage.open_read(storage.join(output, record.file)) as handle, whole(record.file):
+        file = open_parquet(handle)
+        found = file.schema_arrow.remove_metadata()
+        fields = (field for field in found if field.nullable)
+        expected = schemas.listed_documents(has_segments=has_segments, fields=fields)
+        if not found.equals(expected):
+            raise ValueError(f"columns must be {expected.names}, found {found.to_string()!r}")
+        for group in range(file.num_row_groups):
+            for batch in file.read_row_group(group, use_threads=False).replace_schema_metadata(None).to_batches():
+                lowest = pc.min(batch.column("n_tokens")).as_py()
+                if lowest is not None and lowest < 0:
+                    raise ValueError(f"a document has {lowest} tokens")
+                yield batch

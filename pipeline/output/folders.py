@@ -4,14 +4,13 @@
 A manifest exists only while the folder is complete: preparing the folder removes it, and it is published last.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pipeline import filenames, storage
 from pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
 from pipeline.books.ledger import json_pieces
-from pipeline.books.lists import SCHEMAS, opened
+from pipeline.books.lists import opened
 from pipeline.books.manifest import read, results
 from pipeline.filenames import (
     COUNTING,
@@ -20,7 +19,6 @@ from pipeline.filenames import (
     MANIFEST,
     MDS_INDEX,
     PARTITIONS,
-    PLAN,
     REPLAY,
     RUNS,
     STATS,
@@ -30,18 +28,9 @@ from pipeline.output.ownership import OWNER, Lease
 
 Mode = Literal["new", "resume", "overwrite"]
 
-_NUMBERED = re.compile(r"(tokens|rejects|documents)-(\d{5,})-of-(\d{5,})(\.[a-z0-9.]+)")
-_LEDGER_FILE = re.compile(rf"{filenames.LEDGER}/([0-9a-f]{{16}}\.(json|arrow|keys)|({'|'.join(SCHEMAS)})\.parquet)")
-_COUNTS_FILE = re.compile(rf"{COUNTS}/(counts-\d{{5,}}-of-\d{{5,}}\.parquet|counts\.json|alphabet\.parquet)")
-_VOCABULARY_FILE = re.compile(
-    rf"{VOCABULARY}/([\w.%-]+/){{0,2}}"
-    r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)"
-)
-_OWN_FILES = {MANIFEST, PARTITIONS, STATS, MDS_INDEX, PLAN, filenames.REPORT, filenames.CLOCK}
 _RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """The folders, relative to the output folder, whose files are results."""
-_FOLDER_OF = {"tokens": "", "rejects": filenames.REJECTED, "documents": filenames.DOCUMENTS}
 
 
 def _plans(n_splits: int, n_shards: int | None, suffixes: Sequence[str]) -> list[PlannedNames]:
@@ -106,21 +95,24 @@ def prepare_output(
 
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
-    """Removes what a job left in a folder, and in the folders in it if it is one by language."""
-    # The manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
-    names = [*_files(output, FOLDERS), *_listed_files(output)]
+    """Removes what a job left in a folder, in its replay, and in the folders in it if it is one by language."""
+    partitions = [storage.join(output, filenames.check_partition(name)) for name in job.parts.get("partitions", ())]
+    outputs = [folder for each in (output, *partitions) for folder in (each, storage.join(each, REPLAY))]
+    # All records are read before anything is removed: if one is not as TokenMill writes it, all files stay.
+    found = [(folder, *record) for folder in outputs if (record := read_job(folder)) is not None]
+    own = {folder: _own_files(folder, its_plans) for folder, _, its_plans in found}
+    # A manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
     _remove(output, [MANIFEST, PARTITIONS])
-    for name in job.parts.get("partitions", ()):
-        folder = storage.join(output, name)
-        if (found := read_job(folder)) is not None:
-            _clear(folder, *found)
-    own = [name for name in names if _is_own(name, plans)]
-    _remove(output, [*own, JOB])
-    storage.delete_tree(storage.join(output, COUNTING))
-    if read_job(storage.join(output, REPLAY)) is not None:
-        storage.delete_tree(storage.join(output, REPLAY))
-    for folder in (RUNS, filenames.CLOCKS, filenames.TEMPORARY):
-        storage.delete_tree(storage.join(output, folder))
+    for folder, names in reversed(own.items()):
+        _remove(folder, [MANIFEST, *names, JOB])
+        for name in (COUNTING, RUNS, filenames.CLOCKS, filenames.TEMPORARY):
+            storage.delete_tree(storage.join(folder, name))
+
+
+def _own_files(output: str, plans: Sequence[PlannedNames]) -> list[str]:
+    """Returns the names of the files that TokenMill has written into a folder under these plans."""
+    names = [*_files(output, FOLDERS), *_listed_files(output)]
+    return [name for name in names if filenames.is_result(name) or _is_shard_or_rejects(name, plans)]
 
 
 def publish(
@@ -149,7 +141,7 @@ def publish(
     plans = found[1] if found is not None else plan
     keep = results(listed)
     for name in _files(output, _RESULTS):
-        if name not in keep and (_is_shard_or_rejects(name, plans) or _LEDGER_FILE.fullmatch(name)):
+        if name not in keep and (_is_shard_or_rejects(name, plans) or filenames.LEDGER_FILE.fullmatch(name)):
             storage.delete(storage.join(output, name))
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plan)
@@ -163,15 +155,16 @@ def publish(
 def result_files(output: str) -> Iterator[str]:
     """Yields the names of all shards, tables of documents, rejects and ledger entries, listed in a manifest or not."""
     for name in _files(output, _RESULTS):
-        if _NUMBERED.fullmatch(name.rpartition("/")[2]) or _LEDGER_FILE.fullmatch(name):
+        if filenames.NUMBERED.fullmatch(name.rpartition("/")[2]) or filenames.LEDGER_FILE.fullmatch(name):
             yield name
 
 
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
-    names = [name for name in _files(output, FOLDERS) if not name.startswith(".") and name != OWNER]
+    names = [name for name in _files(output, FOLDERS) if name[0] != "." or name == filenames.HUB]
+    names = [name for name in names if name != OWNER]
     if mode == "overwrite":
         # Files whose names we never write may stay.
-        names = [name for name in names if "/" in name or name in _OWN_FILES or _NUMBERED.fullmatch(name)]
+        names = [name for name in names if "/" in name or filenames.is_result(name) or filenames.numbered(name)]
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise ValueError(
@@ -190,30 +183,16 @@ def _listed_files(output: str) -> list[str]:
     """Returns the files besides shards that the manifest of a folder lists; vocabularies may be in deeper folders."""
     try:
         return [str(record["file"]) for record in read(output)["files"]]
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         return []
 
 
 def _is_shard_or_rejects(name: str, plans: Iterable[PlannedNames]) -> bool:
-    folder, _, base = name.rpartition("/")
-    match = _NUMBERED.fullmatch(base)
-    if match is None or _FOLDER_OF[match[1]] != folder:
-        return False
+    match = filenames.numbered(name)
     # Rejects and tables of documents are Parquet, whatever the shards are.
-    return any(
-        int(match[2]) < plan.n_splits == int(match[3]) and match[4] == (".parquet" if folder else plan.suffix)
+    return match is not None and any(
+        int(match[2]) < plan.n_splits == int(match[3]) and match[4] == (".parquet" if "/" in name else plan.suffix)
         for plan in plans
-    )
-
-
-def _is_own(name: str, plans: Iterable[PlannedNames]) -> bool:
-    """Returns whether this is a name that TokenMill writes under one of these plans."""
-    return (
-        name in _OWN_FILES
-        or _is_shard_or_rejects(name, plans)
-        or _LEDGER_FILE.fullmatch(name) is not None
-        or _COUNTS_FILE.fullmatch(name) is not None
-        or _VOCABULARY_FILE.fullmatch(name) is not None
     )
 
 

@@ -29,7 +29,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import BinaryIO, Self
 
+from pydantic import TypeAdapter
+
 from pipeline import storage
+from pipeline.books import json_files
 from pipeline.running.processes import Process
 
 OWNER = "_owner.json"
@@ -46,6 +49,8 @@ SETTLE_SECONDS = 3.0
 
 _PATIENCE_SECONDS = 2.0
 """How long another command, which has the lock of a dead owner, may take to write its own name."""
+
+_MOST_BYTES = 1 << 16
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
 """Errors of filesystems that have no locks or no hard links."""
@@ -66,9 +71,9 @@ class _Owner:
         """Returns the owner that a folder names, dead or alive; None if it names none that can be read."""
         try:
             with storage.open_read(storage.join(output, OWNER)) as handle:
-                fields = json.loads(handle.read())
-            return cls(**(fields | {"process": Process(**fields["process"])}))
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+                owner = json_files.parse(handle.read(_MOST_BYTES).decode(), TypeAdapter(_Owner), OWNER)
+            return cls(**vars(owner))
+        except (FileNotFoundError, ValueError):
             return None
         except OSError:
             if storage.exists(storage.join(output, OWNER)):

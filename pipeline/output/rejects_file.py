@@ -2,17 +2,19 @@
 """The file of a split's rejects: records that could not be read, or that text steps or the tokenizer gave up on."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas
+from pipeline import schemas, storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.books.ledger import FileRecord
 from pipeline.output.staging import StagedFile, Staging
 from pipeline.output.writers.parquet import RowGroups
+from pipeline.parquet_file import open_parquet, whole
 from pipeline.splits import Piece
 
 _REJECT_LIMITS = (1 << 16, 64 << 20)
@@ -48,11 +50,21 @@ class RejectsFile:
             return
         if self._writer is None:
             self._file = self._staging.create(self._name)
-            self._writer = pq.ParquetWriter(self._file, schemas.REJECTS, compression="zstd", store_schema=False)
+            self._writer = pq.ParquetWriter(
+                self._file,
+                schemas.REJECTS,
+                compression="zstd",
+                store_schema=False,
+                # Samples differ, and nobody looks for one by its value: a dictionary and statistics only cost time.
+                use_dictionary=["source", "reason", "detail"],
+                write_statistics=False,
+            )
         self.n_rows += rejects.num_rows
         self.n_bytes += pc.sum(rejects.column("n_bytes")).as_py()
-        self.reasons.update(rejects.column("reason").to_pylist())
-        source = pa.array([self._names[path] for path in rejects.column("source").to_pylist()], pa.string())
+        self.reasons.update(count_reasons(rejects))
+        sources = rejects.column("source").dictionary_encode()
+        names = pa.array([self._names[path] for path in sources.dictionary.to_pylist()], pa.string())
+        source = names.take(sources.indices)
         rejects = rejects.set_column(0, schemas.REJECTS.field(0), source)
         n_string_bytes = sum(
             pc.binary_length(rejects.column(name)).to_numpy().astype(np.int64)
@@ -69,3 +81,16 @@ class RejectsFile:
             self._writer.write_table(group)
         self._writer.close()
         return self._file.finish(rows=self.n_rows)
+
+
+def read(output: str, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file of rejects in batches, `columns` or all of `schemas.REJECTS`.
+
+    Raises:
+      ValueError: if it is no such file; OSError: if it cannot be opened.
+    """
+    with storage.open_read(storage.join(output, name)) as handle, whole(name):
+        file = open_parquet(handle)
+        if not file.schema_arrow.equals(schemas.REJECTS):
+            raise ValueError(f"{name}: columns are not {schemas.REJECTS.names}")
+        yield from file.iter_batches(1024, columns=columns, use_threads=False)

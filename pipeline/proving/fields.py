@@ -39,6 +39,8 @@ class KeptFields:
             self._first = name, table
             return None
         other, first = self._first
+        if table.num_rows != first.num_rows:
+            return f"keeps the fields of {table.num_rows} rows, {other} of {first.num_rows}"
         for field in names:
             ours, theirs = table[field], first[field]
             if is_json == other.endswith(".mds") and ours.equals(theirs):

@@ -16,6 +16,8 @@ from pipeline.books import ledger, manifest, quantities
 from pipeline.books.ledger import LedgerEntry
 from pipeline.config.job import Config
 from pipeline.output.writers import formats
+from pipeline.proving.inputs import check_unchanged
+from pipeline.proving.reference import Comparison
 from pipeline.proving.report import VerifyReport
 from pipeline.splits import Split
 from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
@@ -28,7 +30,7 @@ LEAST_SPLITS = 3
 """At least this many splits are tokenized again, or all if there are fewer."""
 
 
-def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
+def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -> VerifyReport:
     """Tokenizes a sample of the splits again, from the input files that the ledger names.
 
     It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
@@ -37,9 +39,13 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
     row. If the job shuffles, the sums over the split's documents are compared instead; `verify` checks these against
     the shards.
 
+    All that shows that the same kernels do the same again. So the ids of a sample of documents, see `reference`, are
+    also compared with those of `tokenizers`, where it is installed, or of the reference implementation.
+
     Args:
       output: a finished output folder that `verify` proves.
       share: the share of splits to take, from 0 to 1; at least `LEAST_SPLITS` are taken.
+      named: `input.paths` of the job's config, if it is known; `inputs` says which files are read without it.
 
     Raises:
       OSError: if the folder cannot be read at all.
@@ -57,16 +63,24 @@ def verify_deep(output: str, share: float = SAMPLE) -> VerifyReport:
         report.problems.append(f"cannot tokenize again: {error}")
         return report
     ids = list(manifest.split_ids(found))
-    for split_id in sample(ids, share):
+    chosen = sample(ids, share)
+    # The tokens of spans are no texts, so their documents cannot be encoded from the text alone.
+    comparison = Comparison(tokenizer, len(chosen)) if not config.spans else None
+    for split_id in chosen:
         entry = ledger.read_entry(output, split_id)
         if entry is None:
             report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
         else:
-            report.problems += _do_again(output, entry, config, tokenizer, len(ids))
+            report.problems += _do_again(output, entry, config, tokenizer, len(ids), named, comparison)
+            if comparison is not None:
+                comparison.compare(f"split {split_id}")
             report.n_files += 1
             report.n_bytes += entry.n_bytes
             report.n_rows += entry.n_documents
             report.n_tokens += entry.n_tokens
+    if comparison is not None:
+        report.problems += comparison.problems
+        report.compared = dict(comparison.equal)
     return report
 
 
@@ -90,27 +104,34 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
     sections = copy.deepcopy(found["config"])
-    sections["input"]["paths"] = [output]
-    sections["output"]["path"] = output
+    for name, path in (("input", {"paths": [output]}), ("output", {"path": output})):
+        sections[name] = {**sections.get(name, {}), **path}
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     return Config.model_validate(sections), tokenizer
 
 
-def _do_again(output: str, entry: LedgerEntry, config: Config, tokenizer: Tokenizer, n_splits: int) -> list[str]:
+def _do_again(
+    output: str,
+    entry: LedgerEntry,
+    config: Config,
+    tokenizer: Tokenizer,
+    n_splits: int,
+    named: Sequence[str],
+    comparison: Comparison | None,
+) -> list[str]:
     where = f"split {entry.split_id}"
     split = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
     for piece in entry.pieces:
         try:
-            versions = [file.version for file in storage.match(piece.path)]
-        except OSError as error:
+            check_unchanged(piece, output, named)
+        except (OSError, ValueError) as error:
             return [f"{where}: {error}"]
-        if versions != [piece.version]:
-            state = "has changed since" if versions else "is not there any more"
-            return [f"{where}: {piece.path!r} {state}; it cannot be read again"]
     with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
         elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
         try:
-            again = tokenize_split(split, elsewhere, tokenizer, n_splits)
+            again = tokenize_split(
+                split, elsewhere, tokenizer, n_splits, on_tokens=None if comparison is None else comparison.add
+            )
         except (ValueError, OSError) as error:
             return [f"{where}: {error}"]
         lines = [

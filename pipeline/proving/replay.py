@@ -7,10 +7,11 @@ rejects of the job and replaces the previous replay.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline import filenames, storage
 from pipeline.books import ledger, manifest
@@ -18,16 +19,17 @@ from pipeline.books.job_record import Job
 from pipeline.books.ledger import LedgerEntry
 from pipeline.books.quantities import BooksError
 from pipeline.books.shard_entry import runs_of
+from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.filenames import REPLAY
 from pipeline.input.choosing import Wanted
 from pipeline.input.splitting import MAX_PIECES
 from pipeline.jobs.finish import finish_output
 from pipeline.jobs.same_job import check_tokenizer
-from pipeline.output import folders
+from pipeline.output import folders, rejects_file
 from pipeline.output.ownership import Lease
 from pipeline.output.writers import formats
-from pipeline.parquet_file import open_parquet
+from pipeline.proving.inputs import check_unchanged
 from pipeline.proving.report import VerifyReport
 from pipeline.proving.verify import verify
 from pipeline.shuffling.shards import plan_shards
@@ -38,10 +40,7 @@ from tokenizer import Tokenizer
 COMMITTED = "committed"
 """The rule by which a replay leaves out the other documents of a file that it must read completely."""
 
-_MAY_CHANGE = (
-    *("paths", "text_field", "text_fields", "join", "id_field"),
-    *("max_document_bytes", "max_rejected", "max_rejected_fraction"),
-)
+_MAY_CHANGE = ("paths", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
 
 
 def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
@@ -70,7 +69,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     _check_config(config, found)
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     job = _job_of(output, config, found)
-    groups = _numbered(_groups(output, found))
+    groups = _numbered(_groups(output, found, config.input.paths))
     splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
@@ -174,7 +173,9 @@ def _fields_of(output: str, found: Mapping[str, Any]) -> str:
     return next((entry.fields for entry in entries if entry is not None), "")
 
 
-def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
+def _groups(
+    output: str, found: Mapping[str, Any], named: Sequence[str]
+) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
     """Yields the pieces of each split, and for those that are read completely, the wanted offsets."""
     limit = found["config"]["input"]["split_bytes"]
     document = found["config"]["input"]["document"]
@@ -184,7 +185,7 @@ def _groups(output: str, found: Mapping[str, Any]) -> Iterator[list[tuple[Piece,
         entry = ledger.read_entry(output, record["split"])
         if entry is None:
             raise ValueError(f"{filenames.entry_name(record['split'])}: missing, or not a ledger entry")
-        for piece, offsets in _pieces(output, entry, record["file"], document):
+        for piece, offsets in _pieces(output, entry, record["file"], document, named):
             if group and (n_bytes + piece.n_planned > limit or len(group) == MAX_PIECES):
                 yield group
                 group, n_bytes = [], 0
@@ -206,9 +207,10 @@ def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[l
     ]
 
 
-def _pieces(output: str, entry: LedgerEntry, name: str, document: str) -> Iterator[tuple[Piece, np.ndarray | None]]:
-    with storage.open_read(storage.join(output, name)) as handle:
-        table = open_parquet(handle).read(["source", "offset", "n_bytes"], use_threads=False)
+def _pieces(
+    output: str, entry: LedgerEntry, name: str, document: str, named: Sequence[str]
+) -> Iterator[tuple[Piece, np.ndarray | None]]:
+    table = pa.Table.from_batches(rejects_file.read(output, name))
     sources = np.array(table["source"].to_pylist(), dtype=object)
     offsets, sizes = table["offset"].to_numpy(), table["n_bytes"].to_numpy()
     names = [piece.name for piece in entry.pieces]
@@ -218,17 +220,15 @@ def _pieces(output: str, entry: LedgerEntry, name: str, document: str) -> Iterat
             continue
         if names.count(piece.name) > 1:
             raise ValueError(f"split {entry.split_id}: two files are named {piece.name!r}; their rejects look the same")
-        _check_unchanged(piece)
+        try:
+            check_unchanged(piece, output, named)
+        except ValueError as error:
+            raise ValueError(f"{error}: run the job again with --resume, then replay") from error
         if piece.is_cut_by_bytes(document):
             for start, stop in _runs(offsets[is_of], sizes[is_of]):
                 yield dataclasses.replace(piece, start=start, stop=stop), None
         else:
             yield piece, offsets[is_of]
-
-
-def _check_unchanged(piece: Piece) -> None:
-    if [file.version for file in storage.match(piece.path)] != [piece.version]:
-        raise ValueError(f"{piece.path!r} has changed since the job: run the job again with --resume, then replay")
 
 
 def _runs(offsets: np.ndarray, sizes: np.ndarray) -> Iterator[tuple[int, int]]:

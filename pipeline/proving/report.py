@@ -17,6 +17,8 @@ class VerifyReport:
     n_bytes: int = 0
     n_rows: int = 0
     n_tokens: int = 0
+    compared: dict[str, int] = field(default_factory=dict)
+    """Of how many documents the ids are those that something else than our kernels gives: by what that is."""
 
     @property
     def is_proven(self) -> bool:
@@ -28,6 +30,8 @@ class VerifyReport:
         self.problems += other.problems
         for name in ("n_files", "n_bytes", "n_rows", "n_tokens"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, n in other.compared.items():
+            self.compared[name] = self.compared.get(name, 0) + n
 
 
 def check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:

@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas, storage
+from pipeline import storage
+from pipeline.books.input_counts import count_reasons
 from pipeline.books.ledger import FileRecord, LedgerEntry
 from pipeline.books.shard_entry import ShardEntry
+from pipeline.output import rejects_file
 from pipeline.output.packing import packed, windowed
 from pipeline.output.packing.marks import Marks
 from pipeline.output.writers import formats
-from pipeline.parquet_file import open_parquet
 from pipeline.proving.documents import ListedDocuments
 from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.shuffle import RowsProof
@@ -41,19 +43,18 @@ def count_files(
 
 def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: VerifyReport) -> None:
     """Compares the reasons and sizes of a split's rejects with its ledger entry."""
+    columns = ["reason", "n_bytes"]
     try:
-        with storage.open_read(storage.join(output, record.file)) as handle:
-            file = open_parquet(handle)
-            if not file.schema_arrow.equals(schemas.REJECTS):
-                raise ValueError(f"columns are not {schemas.REJECTS.names}")
-            table = file.read(["reason", "n_bytes"], use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        report.problems.append(f"{record.file}: {error}")
+        reasons: Counter[str] = Counter()
+        n_bytes = 0
+        for batch in rejects_file.read(output, record.file, columns):
+            reasons.update(count_reasons(batch))
+            n_bytes += pc.sum(batch.column("n_bytes")).as_py() or 0
+    except (OSError, ValueError) as error:
+        report.problems.append(str(error))
         return
-    reasons = {row["values"]: row["counts"] for row in pc.value_counts(table.column("reason")).to_pylist()}
     if reasons != dict(entry.rejected):
-        report.problems.append(f"{record.file}: holds {reasons}, the ledger records {dict(entry.rejected)}")
-    n_bytes = pc.sum(table.column("n_bytes")).as_py() or 0
+        report.problems.append(f"{record.file}: holds {dict(reasons)}, the ledger records {dict(entry.rejected)}")
     if n_bytes != entry.n_rejected_bytes:
         difference = f"records of {n_bytes} bytes, but the ledger says {entry.n_rejected_bytes}"
         report.problems.append(f"{record.file}: {difference}")
@@ -82,19 +83,18 @@ def _count_shard(
                 _check_metadata(handle, name, tokenizer, report)
                 handle.seek(0)
             proof = stack.enter_context(RowsProof(output, entry)) if isinstance(entry, ShardEntry) else None
-            if entry.packing is not None:
+            if listed is None and (entry.packing is not None or entry.windows is not None):
+                return None  # a problem is reported already, and nothing else tells how many documents there are
+            if entry.packing is not None and listed is not None:
                 batches = formats.read_rows(handle, name, index=index or None)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
-                if listed is not None:
-                    batches = _compare_sequences(batches, name, listed, report)
+                batches = _compare_sequences(batches, name, listed, report)
                 lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
                 if proof is not None and hashes is not None and lengths is not None:
                     proof.add_documents(hashes, lengths)
                     report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
-            if entry.windows is not None:
-                if listed is None:
-                    return None  # the problem is reported already
+            if entry.windows is not None and listed is not None:
                 batches = _with_spans(formats.read_rows(handle, name, index=index or None), padding, tokenizer, name)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
                 windowed.count(batches, name, entry, listed.windows(found), counted, hashes)

@@ -22,8 +22,9 @@ from pipeline.output.packing import marks
 from pipeline.output.packing.windowed import ExpectedWindows
 from pipeline.output.writers import formats
 from pipeline.output.writers.json_texts import spell_nanoseconds
-from pipeline.parquet_file import open_parquet
+from pipeline.parquet_file import open_parquet, whole
 from pipeline.proving.from_input import config_of
+from pipeline.proving.inputs import check_unchanged
 from pipeline.splits import Piece, Split
 from tokenizer import Encoding, Tokenizer
 
@@ -137,6 +138,8 @@ def _segments_of(
     if not config.tokenizer.has_windows:
         return [(row, start, 0, stored.n_tokens)]
     expected = ExpectedWindows(found, table.column("doc_id"), table.column("n_tokens").to_numpy().astype(np.int64))
+    if row >= expected.starts.size:
+        raise ValueError(f"{shard}: row {row} is no window of the {table.num_rows} documents in the table of its shard")
     first, stop = int(expected.starts[row]), int(expected.stops[row])
     return [(int(expected.texts[row]), start + len(expected.marks.before), first, stop - first)]
 
@@ -145,6 +148,10 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
     """Returns what is known about one document, from `table`, which is its row in the table of documents."""
     (batch,) = table.combine_chunks().to_batches()
     (row,) = spell_nanoseconds(batch).to_pylist()
+    if not 0 <= row["input_file"] < len(found["inputs"]):
+        raise ValueError(
+            f"document {row['doc_id']!r} comes from none of the {len(found['inputs'])} files of the manifest"
+        )
     piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
     source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
     source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}
@@ -154,7 +161,7 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
         return {**described, "why_no_text": "the ledger does not say where its file is"}
     source["path"] = piece.path
     try:
-        text = _read_again(piece, config.input, row["input_offset"], row["input_bytes"], row["doc_id"])
+        text = _read_again(output, piece, config.input, row["input_offset"], row["input_bytes"], row["doc_id"])
     except (OSError, ValueError) as error:
         return {**described, "why_no_text": str(error)}
     source["text_offset"] = _text_offset(piece, row["input_offset"], row["input_bytes"], text)
@@ -168,16 +175,14 @@ def _pieces(output: str, found: Mapping[str, Any]) -> Iterator[Piece]:
             yield from entry.pieces
 
 
-def _read_again(piece: Piece, config: InputConfig, offset: int, n_bytes: int, doc_id: str) -> str:
+def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_bytes: int, doc_id: str) -> str:
     """Returns the text of a document, read from its file.
 
     Raises:
       ValueError: if the file is gone or has changed, or holds another document at that place.
       OSError: if it cannot be read.
     """
-    versions = [file.version for file in storage.match(piece.path)]
-    if versions != [piece.version]:
-        raise ValueError(f"{piece.path!r} {'has changed since' if versions else 'is not there any more'}")
+    check_unchanged(piece, output)
     if piece.format == "parquet":
         group = _row_group(piece.path, offset)
         piece = dataclasses.replace(piece, start=group, stop=group + 1)
@@ -193,15 +198,18 @@ def _read_again(piece: Piece, config: InputConfig, offset: int, n_bytes: int, do
 
 
 def _row_group(path: str, row: int) -> int:
-    with storage.open_read(path) as handle:
+    with storage.open_read(path) as handle, whole(path):
         metadata = open_parquet(handle).metadata
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    return next(group for group, end in enumerate(itertools.accumulate(counts)) if row < end)
+    for group, end in enumerate(itertools.accumulate(counts)):
+        if 0 <= row < end:
+            return group
+    raise ValueError(f"{path!r} has no row {row}")
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
-    """Returns where a text begins in its file; None if the file has it in another form, as escaped or compressed."""
-    if piece.format != "text" or piece.compression != "none":
+    """Returns where a text begins in its file; None if that has it in another form, as escaped or compressed."""
+    if piece.format != "text" or not piece.is_read_as_stored:
         return None
     with storage.open_read(piece.path) as handle:
         handle.seek(offset)

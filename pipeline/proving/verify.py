@@ -19,14 +19,14 @@ from pipeline.books.shard_entry import ShardEntry, imbalance_of_sums, read_shard
 from pipeline.output import folders
 from pipeline.output.packing.marks import Marks
 from pipeline.output.writers import formats
-from pipeline.parquet_file import open_parquet
 from pipeline.proving.report import VerifyReport, check_file
 from pipeline.proving.shards import check_rejects, compare_counts, count_files
 from pipeline.reporting.stats import summarize
 from pipeline.running.in_turn import in_turn
+from pipeline.statistics import token_table
 from pipeline.statistics.agreement import disagreements
 from pipeline.statistics.tally import Statistics
-from pipeline.statistics.token_table import TOKEN_COUNTS, token_counts
+from pipeline.statistics.token_table import token_counts
 from tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
@@ -311,8 +311,7 @@ def _check_statistics(
 ) -> None:
     """Checks token_counts.parquet and stats.json against the statistics of all splits, and the sums of the ledger."""
     try:
-        with storage.open_read(storage.join(output, filenames.TOKEN_COUNTS)) as handle:
-            table = open_parquet(handle).read(use_threads=False).cast(TOKEN_COUNTS)
+        table = token_table.read(output)
         counts = table.column("count").to_numpy()
         if not np.array_equal(counts, total.token_counts):
             report.problems.append(
@@ -324,7 +323,7 @@ def _check_statistics(
             report.problems.append(f"{filenames.TOKEN_COUNTS}: {wrong}")
         with storage.open_read(storage.join(output, filenames.STATS)) as handle:
             said = handle.read()
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
     if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"))):

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from pipeline.output import hub_config
 from pipeline.reporting.charts import number
 from pipeline.running.display import megabytes
 
@@ -24,6 +25,8 @@ def render(facts: Mapping[str, Any], output: str) -> str:
     front: dict[str, Any] = {"pretty_name": output.rstrip("/").rpartition("/")[2], "tags": ["tokenized", "tokenmill"]}
     if languages is not None:
         front["language"] = [row["language"] for row in languages["rows"] if len(row["language"]) in (2, 3)]
+    if found := hub_config.configs(_formats(facts["config"])):
+        front["configs"] = found
     n = headline["documents"]
     front["size_categories"] = [next((name for size, name in (*_SIZES, *_MORE_SIZES) if n < size), "n>1B")]
     lines = [
@@ -52,6 +55,11 @@ def render(facts: Mapping[str, Any], output: str) -> str:
         ]
         lines.append("")
     return "\n".join(lines)
+
+
+def _formats(config: Mapping[str, Any]) -> list[str]:
+    formats = config.get("output", {}).get("format", [])
+    return [formats] if isinstance(formats, str) else list(formats)
 
 
 def _rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

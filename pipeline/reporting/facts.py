@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from pipeline import filenames, storage
 from pipeline.books import manifest, quantities
 from pipeline.input.rejects import REASONS
-from pipeline.parquet_file import open_parquet
+from pipeline.output import rejects_file
+from pipeline.reporting import stats_file
 from pipeline.reporting.advice import advise
-from pipeline.reporting.stats_file import FORMAT_VERSION as STATS_VERSION
+from pipeline.running import clock
 from pipeline.statistics.vocabulary import ratio
 
 TOP = 25
@@ -42,12 +42,7 @@ def gather(output: str) -> dict[str, Any]:
     found = manifest.read(output)
     if not found["shards"]:
         raise ValueError(f"{output!r} holds no shards: its job did not tokenize, and there is nothing to report")
-    stats = manifest.read_json(output, filenames.STATS)
-    if stats.get("format_version") != STATS_VERSION:
-        raise ValueError(
-            f"{filenames.STATS} in {output!r} is of format {stats.get('format_version', 1)}, this TokenMill reads "
-            f"{STATS_VERSION}: run the job again with --overwrite"
-        )
+    stats = stats_file.read(output)
     totals = found["totals"]
     facts = {
         "job": found["job"],
@@ -75,7 +70,7 @@ def gather(output: str) -> dict[str, Any]:
 def _clock(output: str) -> dict[str, Any] | None:
     """Returns `clock.json`; None if the folder has none, because it was copied without it or is older."""
     try:
-        return manifest.read_json(output, filenames.CLOCK)
+        return clock.read(output)
     except (OSError, ValueError):
         return None
 
@@ -169,15 +164,14 @@ def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[
     }
     n_rows = 0
     for record in files[:_MAX_REJECT_FILES]:
-        with storage.open_read(storage.join(output, record["file"])) as handle:
-            for batch in open_parquet(handle).iter_batches(1024):
-                for row in batch.to_pylist():
-                    samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]
-                    if len(samples) < SAMPLES:
-                        samples.append(_sample(row))
-                n_rows += batch.num_rows
-                if n_rows > _MAX_REJECT_ROWS or all(len(each["samples"]) == SAMPLES for each in rejected.values()):
-                    return rejected
+        for batch in rejects_file.read(output, record["file"]):
+            for row in batch.to_pylist():
+                samples = rejected.setdefault(row["reason"], {"count": 0, "meaning": "", "samples": []})["samples"]
+                if len(samples) < SAMPLES:
+                    samples.append(_sample(row))
+            n_rows += batch.num_rows
+            if n_rows > _MAX_REJECT_ROWS or all(len(each["samples"]) == SAMPLES for each in rejected.values()):
+                return rejected
     return rejected
 
 

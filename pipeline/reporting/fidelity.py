@@ -93,7 +93,6 @@ def _trips(trips: Sequence[fidelity.RoundTrip]) -> dict[str, Any]:
 def render(report: Mapping[str, Any]) -> list[Any]:
     """Returns the report as what rich prints."""
     from rich.table import Column, Table
-    from rich.text import Text
 
     parts: list[Any] = [f"{report['documents']:,} documents"]
     if report["steps"]:
@@ -109,7 +108,7 @@ def render(report: Mapping[str, Any]) -> list[Any]:
         for step in report["steps"]:
             merges = ", ".join(f"{old!r} to {new!r} {n:,}" for old, new, n in step["merged"][:3])
             numbers = (f"{step[f'n_{n}']:,}" for n in ("chars", "changed", "dropped", "inserted", "merged"))
-            table.add_row(step["step"], *numbers, Text(merges))
+            table.add_row(step["step"], *numbers, merges)
         parts.append(table)
     for group, trips in report["round_trip"].items():
         table = Table(group.removeprefix("by_"), "documents", "come back", "but for spaces", "first that does not")
@@ -117,7 +116,7 @@ def render(report: Mapping[str, Any]) -> list[Any]:
             example = " | ".join(repr(side) for side in trip["examples"][0]) if trip["examples"] else ""
             share = f"{trip['rate']:.1%}"
             same = f"{trip['n_same_but_spaces'] / trip['n_documents']:.1%}"
-            table.add_row(name, f"{trip['n_documents']:,}", share, same, Text(example))
+            table.add_row(name, f"{trip['n_documents']:,}", share, same, example)
         parts.append(table)
     if "oov" in report:
         table = Table("oov", "words", "touched", "characters swallowed", "not in the vocabulary", "swallowed by script")

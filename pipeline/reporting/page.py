@@ -318,6 +318,17 @@ def _text(text: Mapping[str, Any] | None) -> Element | None:
         for step in steps[:_MOST_STEPS]
     )
     heads = ("step", "documents changed", "characters changed", "characters more or less", "given up on")
+    resized = [
+        [
+            step["step"],
+            each["language"] or "all",
+            f"{each['characters']:,}",
+            f"{each['characters_after']:,}",
+            "" if each["share"] is None else f"{each['share']:+.1%}",
+        ]
+        for step in steps[:_MOST_STEPS]
+        for each in step["resized"][:_MOST_STEPS]
+    ]
     spans = ([token, f"{n:,}"] for token, n in itertools.islice(text["spans"].items(), _MOST_STEPS))
     merged = (
         [
@@ -334,6 +345,8 @@ def _text(text: Mapping[str, Any] | None) -> Element | None:
         table(heads, rows),
         element("p", f"{idle:,} more steps changed nothing or are not shown.", class_="soft") if idle else "",
         table(("span", "found"), spans) if text["spans"] else "",
+        element("p", "Steps that add or remove more than 1 % of the characters of a language:") if resized else "",
+        table(("step", "language", "characters", "after it", "change"), resized) if resized else "",
         details("words that became one", table(("step", "word", "was"), merged)),
     )
 

@@ -5,18 +5,31 @@
 `FORMAT_VERSION`.
 """
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+
+from pipeline import filenames
+from pipeline.books import json_files
+from pipeline.books.json_files import Count
 
 FORMAT_VERSION = 3
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-Count = int
+def _has_keys(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def check(found: dict[str, Any]) -> dict[str, Any]:
+        if {*found} != {*keys}:
+            raise ValueError(f"keys must be {', '.join(keys)}")
+        return found
+
+    return check
+
+
 Ratio = float | None
 Share = float | None
 """From 0 to 1."""
@@ -143,7 +156,7 @@ class Unknown(_Part):
     words_not_listed: Count
     """Occurrences of words that were not kept because there were too many; the distinct words do not include them."""
     distinct_characters: Count
-    characters_to_add: dict[str, Count]
+    characters_to_add: Annotated[dict[str, Count], AfterValidator(_has_keys("50%", "90%", "95%", "99%", "100%"))]
     """How many characters, the most frequent first, would have to be added to the vocabulary so that this share of the
     unknown ones becomes known: 50%, 90%, 95%, 99%, 100%."""
     distinct_words: Count
@@ -176,7 +189,9 @@ class Lengths(_Part):
     min: int | None
     max: int | None
     mean: Ratio
-    percentiles: dict[str, int | None]
+    percentiles: Annotated[
+        dict[str, Count | None], AfterValidator(_has_keys("p1", "p5", "p25", "p50", "p75", "p90", "p95", "p99"))
+    ]
     """By nearest rank: p1, p5, p25, p50, p75, p90, p95, p99. Exact below 4096 tokens; above, the power of two below."""
     histogram: list[Bin]
 
@@ -187,6 +202,18 @@ class MergedWord(_Part):
     word: str
     sources: dict[str, Count]
     """The original words, with their numbers of occurrences."""
+
+
+class Resized(_Part):
+    """A language of which a step adds or removes more than 1 % of the characters."""
+
+    language: str | None
+    """null: all documents, whose languages are not identified."""
+    characters: Count
+    """Characters of its documents before the step."""
+    characters_after: Count
+    share: Ratio
+    """Characters added, as a share of those before; negative if they are removed."""
 
 
 class Step(_Part):
@@ -203,6 +230,8 @@ class Step(_Part):
     characters_after: Count
     characters_changed: Count
     """Characters replaced, removed, or inserted."""
+    resized: list[Resized]
+    """Languages of which the step adds or removes more than 1 % of the characters."""
     words_merged: Count = 0
     """Words into which several words were merged, for steps that count this."""
     occurrences_not_listed: Count = 0
@@ -351,3 +380,23 @@ class StatsFile(_Part):
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of stats.json."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StatsFile.model_json_schema(by_alias=True)}
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns the contents of stats.json of a folder.
+
+    Raises:
+      ValueError: if they are of another format, or not as `stats` makes them; OSError: if they cannot be read.
+    """
+    found: dict[str, Any] = json_files.read(output, filenames.STATS)
+    version = found.get("format_version", 1) if isinstance(found, dict) else None
+    if version != FORMAT_VERSION:
+        raise ValueError(
+            f"{filenames.STATS} in {output!r} is of format {version}, this TokenMill reads {FORMAT_VERSION}: run the "
+            "job again with --overwrite"
+        )
+    json_files.check(found, _SHAPE, f"{filenames.STATS} in {output!r} is not as TokenMill writes it")
+    return found
+
+
+_SHAPE = TypeAdapter(StatsFile)

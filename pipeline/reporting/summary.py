@@ -4,16 +4,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pipeline import filenames, storage
-from pipeline.books import manifest, partitions
-from pipeline.books.manifest import read_json
+from pipeline.books import json_files, manifest, partitions
+from pipeline.books.json_files import Count
+from pipeline.books.reject_limits import LossyFiles
 from pipeline.config.job import Config
 from pipeline.config.languages import UNKNOWN
 from pipeline.counting import counts
+from pipeline.reporting import stats_file
 from pipeline.running.display import duration, megabytes
 
 
@@ -49,15 +52,32 @@ def _partitions(output: str, seconds: float) -> RenderableType:
     totals = found["totals"]
     filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
     read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
+    lines = [f"{read}; in {output}, with {filenames.PARTITIONS}"]
     done = Text(f"{found['job']}: done", style="bold green")
-    return Group(done, table, Text(f"{read}; in {output}, with {filenames.PARTITIONS}"))
+    for part in found["partitions"]:
+        for step, _, grown in _resized(stats_file.read(storage.join(output, part["folder"]))):
+            lines.append(f"{part['folder']}: {step}: {grown}")
+    return Group(done, table, *lines)
 
 
 Row = tuple[str, str, str]
 
 
+class _Training(BaseModel):
+    """What is read of `training.json`."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: str
+    vocab_size: Count
+    n_distinct_words: Count
+
+
+_TRAINING = TypeAdapter(_Training)
+
+
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
-    totals, stats = found["totals"], read_json(output, filenames.STATS)
+    totals, stats = found["totals"], stats_file.read(output)
     rejected = totals["rejected"]
     added = stats["added_tokens_in_text"]
     in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
@@ -67,6 +87,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         *_filtered(totals["filtered"]),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
+        *_resized(stats),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
         *_cut(stats["tokens_made"]),
         *_added(stats["tokens_made"]),
@@ -82,11 +103,11 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
     names = {record["file"] for record in found["files"]}
-    rows = _counted(read_json(output, counts.REPORT_NAME)) if counts.REPORT_NAME in names else []
+    rows = _counted(counts.read_report(output)) if counts.REPORT_NAME in names else []
     for name in sorted(names):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
-            record = read_json(output, name)
+            record = json_files.read(output, name, _TRAINING)
             of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
             rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
     return rows
@@ -118,7 +139,7 @@ def _speed(rows: Iterable[Row], seconds: float) -> Row:
     return ("time", duration(seconds), speed)
 
 
-def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
+def _files(output: str, found: Mapping[str, Any]) -> list[str]:
     """Returns a line for each kind of file that the job wrote."""
     lines = []
     for kind in ("shards", "companions", "rejects"):
@@ -132,7 +153,7 @@ def _files(output: str, found: Mapping[str, Any]) -> list[Text]:
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
     drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]
     lines.append(", ".join([*folders, filenames.MANIFEST, *drawn]))
-    return [Text(f"in {output}"), *(Text(f"  {line}") for line in lines)]
+    return [f"in {output}", *(f"  {line}" for line in lines)]
 
 
 def _vocabulary(found: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
@@ -163,11 +184,29 @@ def warnings(output: str, config: Config) -> list[str]:
         return [
             f"{name}: {line}"
             for name, part in partitions.partition_configs(config).items()
-            if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
-            for line in warnings(part.output.path, part)
+            for line in (
+                warnings(part.output.path, part)
+                if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
+                else _lossy(part.output.path, manifest.read(part.output.path), part)
+            )
         ]
     found = manifest.read(output)
-    return [*_nothing_left(output, found), *_too_much_cut(output, found, config), *_absent_fields(found)]
+    return [
+        *_lossy(output, found, config),
+        *_nothing_left(output, found),
+        *_too_much_cut(output, found, config),
+        *_absent_fields(found),
+    ]
+
+
+def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+    if found["shards"]:
+        inputs = found["inputs"] if found["totals"]["rejected"] else ()
+    elif counts.REPORT_NAME in {record["file"] for record in found["files"]}:
+        inputs = counts.read_report(output).get("inputs", ())
+    else:
+        return []
+    return LossyFiles(config.input, inputs).warnings()
 
 
 def _absent_fields(found: Mapping[str, Any]) -> list[str]:
@@ -182,7 +221,7 @@ def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
     if not found["shards"]:
         if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
             return []
-        totals = read_json(output, counts.REPORT_NAME)["totals"]
+        totals = counts.read_report(output)["totals"]
     if totals["n_documents"]:
         return []
     if not totals["n_records"]:
@@ -199,7 +238,7 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     truncation = config.tokenizer.truncation
     if truncation is None or not found["shards"]:
         return []
-    made = read_json(output, filenames.STATS)["tokens_made"]
+    made = stats_file.read(output)["tokens_made"]
     if (made["share_cut"] or 0) <= truncation.warn_above:
         return []
     return [
@@ -207,6 +246,21 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
         f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
         f"{truncation.warn_above})"
     ]
+
+
+def _resized(stats: Mapping[str, Any]) -> list[Row]:
+    """Returns a row for each step and language of which the step adds or removes more than 1 % of the characters."""
+    return [
+        (step["step"], f"{each['characters_after'] - each['characters']:+,}", _grown(each))
+        for step in stats.get("text", {"steps": ()})["steps"]
+        for each in step["resized"]
+    ]
+
+
+def _grown(each: Mapping[str, Any]) -> str:
+    share = "" if each["share"] is None else f", {each['share']:+.1%}"
+    of = "" if each["language"] is None else f" of {each['language']}"
+    return f"characters{of}: {each['characters']:,} became {each['characters_after']:,}{share}"
 
 
 def _cut(made: Mapping[str, Any]) -> list[Row]:

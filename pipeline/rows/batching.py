@@ -37,7 +37,7 @@ class Columns(Protocol):
 
     @property
     def reads(self) -> pa.DataType:
-        """The type of the input column; what is read is cast to it."""
+        """The type of the input column; ids that are read are cast to it."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -188,14 +188,16 @@ class _BatchFn(_ComputeFn):
 
     def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
         self._n_in.inc(element.num_rows)
+        elements_of.check_batch(element)
         yield from self._outputs(element, self._prepare(given))
 
     def _outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
         try:
-            computed = function(self._checked(batch.column(self._column).cast(self._columns.reads)))
+            computed = function(self._checked(elements_of.batch_column(batch, self._column, self._columns.reads)))
+            elements_of.check_new(batch.schema.names, computed.columns.keys() - {self._column})
         except Exception as error:
             if batch.num_rows == 1:
-                yield self._failed(batch.to_pylist()[0], error)
+                yield self._failed(elements_of.only_row(batch), error)
             elif batch.num_rows:
                 half = batch.num_rows // 2
                 yield from self._outputs(batch.slice(0, half), function)
@@ -270,9 +272,11 @@ class _GatherFn(_ComputeFn):
         """Yields pairs of an element's index in the batch and one of its outputs; `elements[0]` has index `first`."""
         assert self._function is not None
         try:
-            get = elements_of.getter_of(elements[0], self._column)
-            computed = self._function(self._checked(pa.array([get(each) for each in elements], self._columns.reads)))
+            column = elements_of.column_of(elements, self._column, self._columns.reads)
+            computed = self._function(self._checked(column))
             columns = {name: computed.values_of(name) for name in computed.columns}
+            sources = range(len(elements)) if computed.rows is None else computed.rows.tolist()
+            rows = list(elements_of.extend([elements[i] for i in sources], self._column, columns))
         except Exception as error:
             if len(elements) == 1:
                 yield first, self._failed(elements[0], error)
@@ -281,12 +285,7 @@ class _GatherFn(_ComputeFn):
             yield from self._outputs(elements[:half], first)
             yield from self._outputs(elements[half:], first + half)
             return
-        if computed.rows is None:
-            yield from enumerate(elements_of.extend(elements, self._column, columns), first)
-        else:
-            indices = computed.rows.tolist()
-            rows = elements_of.extend([elements[i] for i in indices], self._column, columns)
-            yield from ((first + i, row) for i, row in zip(indices, rows, strict=True))
+        yield from ((first + i, row) for i, row in zip(sources, rows, strict=True))
 
 
 class _GatherBesideFn(_GatherFn):

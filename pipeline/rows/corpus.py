@@ -11,13 +11,13 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from pipeline.config.input import InputConfig
+from pipeline.config.input import LIMITS, InputConfig
 from pipeline.input.reading import read_split
 from pipeline.input.splitting import plan_splits
 from pipeline.splits import Split
 from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
-_OF_JOBS = ("keep_fields", "max_rejected", "max_rejected_fraction")
+_OF_JOBS = ("keep_fields", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
 _REJECT = RowTypeConstraint.from_fields([("element", str), ("msg", str), ("stack", str)])
 

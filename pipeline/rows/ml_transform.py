@@ -5,6 +5,7 @@ Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and its tokens are whol
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -25,7 +26,7 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
     The artifact is a `tokenizer.json`, which other libraries read too.
     """
 
-    def __init__(self, columns: list[str], *, max_length: int | None = None, **train: Any) -> None:
+    def __init__(self, columns: Sequence[str], *, max_length: int | None = None, **train: Any) -> None:
         """Makes the operation.
 
         Args:
@@ -36,8 +37,10 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         Raises:
           ValueError: if an option is not allowed; the message names it.
         """
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a list, got one str, {columns!r}; put it into a list")
         TrainVocabulary(**train)  # raises here what the pipeline would raise later
-        self.columns = columns
+        self.columns = list(columns)
         self._options = {"max_length": max_length}
         self._train = train
 

@@ -2,8 +2,9 @@
 """`WriteShards`: rows of ids to files."""
 
 import dataclasses
+import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO, Literal, cast
 
 import apache_beam as beam
@@ -65,13 +66,14 @@ class WriteShards(beam.PTransform):
         """Makes the step.
 
         Args:
-          path: the folder; created if it does not exist. Files of the same names are replaced.
+          path: the folder; created if it does not exist. Files of the same names are replaced; a folder with other
+            shards, such as those of another `n_shards`, is refused.
           tokenizer: the tokenizer that made the ids; shards name it. See `TokenizerSource`.
           n_shards: how many files.
           format: the format of the files.
           compression: as `output.compression` of a config.
           column: the field with the ids. The fields `n_tokens` and `n_oov` are used if they exist, else counted.
-          id_column: the field with the document's id; None: document ids are empty.
+          id_column: the field with the document's id, a string or an integer; None: document ids are empty.
           padding_side: where rows are padded; None: they are not.
 
         Raises:
@@ -94,7 +96,9 @@ class WriteShards(beam.PTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        elements_of.extended_type(pcoll.element_type, self._columns[0], {}, "WriteShards")
+        for column in filter(None, self._columns):
+            elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards")
+        self._check_folder()
         elements_of.check_global(pcoll, "WriteShards")
         deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
@@ -108,6 +112,16 @@ class WriteShards(beam.PTransform):
             | "ByShard" >> beam.GroupByKey()
             | "Write" >> write.with_output_types(_WRITTEN)
         )
+
+    def _check_folder(self) -> None:
+        """Raises ValueError if the folder has shards that would not be replaced: readers would take both."""
+        names = {filenames.shard_name(i, self._n_shards, formats.suffix(self._output)) for i in range(self._n_shards)}
+        found = [name for name in storage.list_files(self._output.path) if re.match(r"tokens-\d+-of-\d+\.", name)]
+        if others := sorted(set(found) - names):
+            raise ValueError(
+                f"WriteShards: {self._output.path!r} has other shards already, such as {others[0]!r}, which this step "
+                f"would not replace; remove them, or choose another folder"
+            )
 
 
 def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
@@ -128,14 +142,26 @@ class _DealFn(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
         if isinstance(element, pa.RecordBatch):
+            elements_of.check_batch(element)
+            self._require(element.schema.names)
             given = [element.column(name) if name in element.schema.names else None for name in self._names]
             yield from self._deal(element.num_rows, *given)
             return
-        fields = element if isinstance(element, dict) else element._asdict()
-        self._rows.append([fields.get(name) for name in self._names])
-        self._n_ids += len(self._rows[-1][1])
+        fields = elements_of.reader_of(type(element), self._names[1])(element)
+        self._require(fields)
+        self._rows.append([fields.get(name) if name is not None else None for name in self._names])
+        ids = self._rows[-1][1]
+        if ids is None:
+            raise ValueError(f"WriteShards: the field {self._names[1]!r} is null")
+        self._n_ids += len(ids)
         if self._n_ids >= BATCH_CHARACTERS:
             yield from self._flush()
+
+    def _require(self, found: Collection[str]) -> None:
+        """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
+        for name in filter(None, self._names[:2]):
+            if name not in found:
+                raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         window = beam.transforms.window.GlobalWindow()
@@ -147,19 +173,31 @@ class _DealFn(beam.DoFn):
         if not rows:
             return
         doc_ids, ids, *counts = ([row[i] for row in rows] for i in range(len(self._names)))
-        given = [pa.array(each) if each[0] is not None else None for each in counts]
+        given = [None if all(n is None for n in each) else pa.array(each) for each in counts]
         yield from self._deal(
             len(rows),
-            pa.array(map(str, doc_ids)) if self._names[0] is not None else None,
+            pa.array([self._doc_id(each) for each in doc_ids], pa.string()) if self._names[0] is not None else None,
             pa.array(ids, schemas.TOKENS.field("input_ids").type),
             *given,
         )
 
+    def _doc_id(self, given: Any) -> str:
+        if not isinstance(given, str | int) or isinstance(given, bool):
+            raise ValueError(f"WriteShards: the field {self._names[0]!r} must be a string or an integer, got {given!r}")
+        return str(given)
+
     def _deal(
         self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if isinstance(doc_ids, pa.DictionaryArray):
+            doc_ids = doc_ids.dictionary_decode()
+        if doc_ids is not None and pa.types.is_integer(doc_ids.type):
+            doc_ids = doc_ids.cast(pa.string())
+        for name, column in zip(self._names, (doc_ids, ids, n_tokens, n_oov), strict=True):
+            if column is not None and column.null_count:
+                raise ValueError(f"WriteShards: the field {name!r} is null in {column.null_count} of {n} rows")
         columns = {
-            "doc_id": doc_ids.cast(pa.string()) if doc_ids is not None else pa.array([""] * n),
+            "doc_id": pa.array([""] * n, pa.string()) if doc_ids is None else _text(doc_ids, self._names[0]),
             "input_ids": ids.cast(schemas.TOKENS.field("input_ids").type),
         }
         offsets, values = columns["input_ids"].offsets.to_numpy(), columns["input_ids"].values.to_numpy()
@@ -171,6 +209,14 @@ class _DealFn(beam.DoFn):
         shards = keys % np.uint64(self._n_shards)
         for shard in np.unique(shards).tolist():
             yield int(shard), batch.take(pa.array(np.flatnonzero(shards == shard)))
+
+
+def _text(column: pa.Array, name: str | None) -> pa.Array:
+    """Returns a column of strings as `pa.string()`; raises if it holds anything else, or is not UTF-8."""
+    if column.type not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
+        raise ValueError(f"WriteShards: the field {name!r} must be a string or an integer, got {column.type}")
+    column.validate(full=True)
+    return column.cast(pa.string())
 
 
 class _WriteFn(beam.DoFn):
@@ -194,7 +240,7 @@ class _WriteFn(beam.DoFn):
         try:
             writer = formats.open_writer(cast(BinaryIO, file), self._output, info)
             for batch in rows.to_batches():
-                writer.write(self._counted(batch, tokenizer.unk_token_id))
+                writer.write(self._counted(batch, tokenizer.unk_token_id, tokenizer.n_ids))
             writer.close()
             record = file.finish(rows=writer.n_rows, tokens=writer.n_tokens)
             storage.rename(file.path, path)
@@ -205,10 +251,16 @@ class _WriteFn(beam.DoFn):
         self._rows.inc(writer.n_rows)
         yield Row(file=path, rows=writer.n_rows, tokens=writer.n_tokens, n_bytes=record.n_bytes, sha256=record.sha256)
 
-    def _counted(self, batch: pa.RecordBatch, unk_id: int | None) -> pa.RecordBatch:
+    def _counted(self, batch: pa.RecordBatch, unk_id: int | None, n_ids: int) -> pa.RecordBatch:
         """Returns rows with `n_oov` counted where it was not, after checking that padding was declared."""
         ids, offsets = batch.column("input_ids").values.to_numpy(), batch.column("input_ids").offsets.to_numpy()
         n_tokens, lengths = batch.column("n_tokens").to_numpy(), np.diff(offsets)
+        if ids.size and not 0 <= ids.min() <= ids.max() < n_ids:
+            wrong = ids[np.argmax((ids < 0) | (ids >= n_ids))]
+            raise ValueError(f"WriteShards: id {wrong} is not in the vocabulary of the tokenizer, which has {n_ids}")
+        if (n_tokens > lengths).any() or (n_tokens < 0).any():
+            row = int(np.argmax((n_tokens > lengths) | (n_tokens < 0)))
+            raise ValueError(f"WriteShards: a row has {lengths[row]} ids, but its n_tokens is {n_tokens[row]}")
         if self._padding_side is None and (n_tokens != lengths).any():
             row = int(np.argmax(n_tokens != lengths))
             raise ValueError(

@@ -56,7 +56,7 @@ class Tokenize(RowTransform):
           overflow: `cut` drops the tokens beyond `max_length`, `rows` puts them into further rows.
           stride: for `rows`, how many tokens neighbouring rows have in common.
           truncation_side: the end that is cut off.
-          pad_to: shorter rows are padded to this many tokens; None: no padding.
+          pad_to: shorter rows are padded to this many tokens, longer ones cannot be used; None: no padding.
           padding_side: the end that is padded.
           oov: how a word with unknown characters is encoded, as `tokenizer.oov` of a config; WordPiece only.
           with_counts: add `n_tokens` and `n_oov`.
@@ -142,6 +142,11 @@ def _encode(
     else:
         kept = layout.kept(lengths)
         rows = layout.apply(bare)
+    longest = int(kept.max(initial=0)) + layout.n_around
+    if layout.padding is not None and longest > layout.padding.target(0):
+        raise ValueError(
+            f"a row has {longest} tokens, more than pad_to {layout.padding.target(0)}; raise it, or give max_length"
+        )
     starts, stops = layout.spans(rows, kept)
     unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
     n_before = np.concatenate(([0], np.cumsum(rows.values.to_numpy() == unknown)))

@@ -20,12 +20,14 @@ from pipeline.counting import count
 from pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from pipeline.rows import elements as elements_of
 from pipeline.rows.batching import BATCH_CHARACTERS
+from pipeline.rows.tokenize import IDS
 from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from pipeline.statistics.token_table import describe, token_counts
 from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
 from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 from tokenizer import WordCounter, add_word_counts
 
+_TALLY = Tuple[int, bytes]
 _WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])
 
 
@@ -100,7 +102,11 @@ class _CountWordsFn(beam.DoFn):
         if window not in self._counters:
             self._counters[window] = self._given.tokenizer(given).new_word_counter()
         if self._are_batches:
-            self._counters[window].update(element.column(self._column).cast(pa.string()))
+            elements_of.check_batch(element)
+            texts = elements_of.batch_column(element, self._column, pa.string())
+            if texts.null_count:
+                raise ValueError(f"CountWords: the field {self._column!r} is null in {texts.null_count} rows")
+            self._counters[window].update(texts)
             self._n_in.inc(element.num_rows)
         else:
             text = elements_of.getter_of(element, self._column)(element)
@@ -152,6 +158,7 @@ class TrainVocabulary(beam.PTransform):
 
     Input: the output of `CountWords`. Output: one `tokenizer.json` as text, for `Tokenize` or a file. Memory: all
     distinct words, on one worker. Deterministic: the same counts make the same vocabulary, in whatever order they come.
+    Counts without a word end the pipeline with an error.
     """
 
     def __init__(self, train: TrainConfig | None = None, **options: Any) -> None:
@@ -179,6 +186,11 @@ class TrainVocabulary(beam.PTransform):
         if not elements_of.are_batches(pcoll.element_type):
             gathered = beam.BatchElements(min_batch_size=1000, max_batch_size=100_000)
             counts = pcoll | "Gather" >> gathered | "AsBatches" >> beam.Map(_as_batch).with_output_types(pa.RecordBatch)
+        if pcoll.windowing.is_default():  # so that training runs, and fails, where there is nothing to train on
+            nothing = pcoll.pipeline | "Nothing" >> beam.Create(
+                [pa.RecordBatch.from_pylist([], schema=schemas.WORD_COUNTS)]
+            )
+            counts = (counts, nothing) | "All" >> beam.Flatten()
         keyed = counts | "OneKey" >> beam.Map(_with_no_key).with_output_types(Tuple[int, pa.RecordBatch])
         train = beam.Map(_train, self._config.model_dump_json())
         return keyed | "OneWorker" >> beam.GroupByKey() | "Train" >> train.with_output_types(str)
@@ -227,7 +239,8 @@ class VocabularyStatistics(beam.PTransform):
         elements_of.check_global(pcoll, "VocabularyStatistics")
         return (
             pcoll
-            | "Tally" >> beam.ParDo(_TallyFn(self._column)).with_output_types(Tuple[int, bytes])
+            | "Tally"
+            >> beam.ParDo(_TallyFn(self._column, self._given), self._given.side_input).with_output_types(_TALLY)
             | "OneWorker" >> beam.GroupByKey()
             | "Describe" >> beam.ParDo(_DescribeFn(self._given), self._given.side_input).with_output_types(dict)
         )
@@ -236,21 +249,24 @@ class VocabularyStatistics(beam.PTransform):
 class _TallyFn(beam.DoFn):
     """Counts ids in each bundle; yields the bytes of int64[1 + n]: the number of documents, then that of each id."""
 
-    def __init__(self, column: str) -> None:
+    def __init__(self, column: str, given: GivenTokenizer) -> None:
         self._column = column
+        self._given = given
 
     def start_bundle(self) -> None:
         self._counts = np.zeros(1, np.int64)
+        self._n_entries = 0
         self._ids: list[Any] = []
         self._n_ids = 0
 
-    def process(self, element: Any) -> None:
+    def process(self, element: Any, given: str | None) -> None:
+        self._n_entries = self._given.tokenizer(given).n_ids
         if isinstance(element, pa.RecordBatch):
-            column = element.column(self._column)
-            self._add(element.num_rows, column.flatten().to_numpy())
+            elements_of.check_batch(element)
+            self._add(elements_of.batch_column(element, self._column, IDS))
             return
         ids = elements_of.getter_of(element, self._column)(element)
-        self._ids.append(np.asarray(ids, np.int32))
+        self._ids.append(ids)
         self._n_ids += len(ids)
         if self._n_ids >= BATCH_CHARACTERS:
             self._flush()
@@ -262,11 +278,18 @@ class _TallyFn(beam.DoFn):
 
     def _flush(self) -> None:
         if self._ids:
-            self._add(len(self._ids), np.concatenate(self._ids))
+            self._add(pa.array(self._ids, IDS))
         self._ids, self._n_ids = [], 0
 
-    def _add(self, n_documents: int, ids: np.ndarray) -> None:
-        counts = np.concatenate(([n_documents], np.bincount(ids)))
+    def _add(self, column: pa.Array) -> None:
+        ids = column.flatten()
+        if column.null_count or ids.null_count:
+            raise ValueError(f"VocabularyStatistics: the field {self._column!r} is null, or holds a null")
+        numbers = ids.to_numpy()
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self._n_entries:
+            wrong = numbers[np.argmax((numbers < 0) | (numbers >= self._n_entries))]
+            raise ValueError(f"id {wrong} is not in the vocabulary of {self._n_entries} entries")
+        counts = np.concatenate(([len(column)], np.bincount(numbers)))
         self._counts = _sum([self._counts, counts])
 
 
@@ -286,8 +309,6 @@ class _DescribeFn(beam.DoFn):
         tokenizer = self._given.tokenizer(given)
         counts = _sum(np.frombuffer(each, np.int64) for each in element[1])
         n_documents, counts = int(counts[0]), counts[1:]
-        if counts.size > tokenizer.n_ids:
-            raise ValueError(f"id {counts.size - 1} is not in the vocabulary of {tokenizer.n_ids} entries")
         counts = np.pad(counts, (0, tokenizer.n_ids - counts.size))
         described = describe(token_counts(counts, tokenizer))
         yield {"documents": n_documents, "tokens": int(counts.sum()), **described}

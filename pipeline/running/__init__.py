@@ -3,5 +3,5 @@
 
 `runners` chooses between local workers (`worker_pool`, `worker_process`) and another runner (`external_workers`);
 `progress` adds up what workers have done, and `display` shows it; `clock` records times; `processes` identifies
-processes, and `outlets` survives readers that leave.
+processes, and `outlets` survives readers that leave; `terminal` prints tables.
 """

@@ -20,8 +20,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline import filenames, storage
+from pipeline.books import json_files
+from pipeline.books.json_files import Count, Seconds
 from pipeline.splits import Split
 
 FORMAT_VERSION = 1
@@ -143,9 +146,82 @@ def gather(
 def _read(data: bytes) -> SplitTime | None:
     """Returns the time of a split; None where the file is not one, for example of another version."""
     try:
-        return SplitTime(**json.loads(data))
-    except (ValueError, TypeError):
+        return json_files.check(json_files.load(data), _SPLIT, "not the time of a split")
+    except (ValueError, RecursionError):
         return None
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Stage(_Shape):
+    stage: str
+    seconds: Seconds
+
+
+class _Splits(_Shape):
+    planned: Count
+    timed: Count
+    earlier: Count
+
+
+class _Lengths(_Shape):
+    p50: Seconds
+    p95: Seconds
+    p100: Seconds
+
+
+class _Nothing(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Point(_Shape):
+    second: Seconds
+    bytes_per_second: Seconds
+    tokens_per_second: Seconds
+
+
+class _Slow(_Shape):
+    split: str
+    index: Count
+    source: str
+    host: str
+    n_bytes: Count
+    n_tokens: Count
+    seconds: Seconds
+    cpu_seconds: Seconds
+    speed: Seconds | None
+
+
+class _Clock(_Shape):
+    """The shape of `clock.json`."""
+
+    started: str
+    seconds: Seconds
+    tokenizer: str | None
+    stages: list[_Stage]
+    hosts: Count
+    workers: Count
+    splits: _Splits
+    worker_seconds: Seconds
+    cpu_seconds: Seconds
+    seconds_of_splits: _Lengths | _Nothing
+    throughput: list[_Point]
+    slowest: list[_Slow]
+
+
+_SPLIT, _CLOCK = TypeAdapter(SplitTime), TypeAdapter(_Clock)
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns `clock.json` of a folder.
+
+    Raises:
+      ValueError: if it is not as `gather` writes it; OSError: if it cannot be read.
+    """
+    found: dict[str, Any] = json_files.read(output, filenames.CLOCK, _CLOCK)
+    return found
 
 
 def _told(times: SplitTime, usual: float) -> Mapping[str, Any]:

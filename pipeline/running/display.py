@@ -159,19 +159,20 @@ def _write_line(line: str, stream: TextIO) -> None:
 def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -> None:
     """Draws a bar per stage, the finished ones above the running one."""
     from rich import progress as bars
-    from rich.console import Console
+
+    from pipeline.running.terminal import Terminal
 
     columns = (
         bars.SpinnerColumn(finished_text="✓"),
-        bars.TextColumn("{task.description:<10}"),
+        bars.TextColumn("{task.description:<10}", markup=False),
         bars.BarColumn(bar_width=None),
         bars.TaskProgressColumn(),
-        bars.TextColumn("{task.fields[details]}"),
+        bars.TextColumn("{task.fields[details]}", markup=False),
     )
     rates = Rates()
     tasks: dict[str, bars.TaskID] = {}
     n_over = 0
-    with bars.Progress(*columns, console=Console(file=stream), expand=True) as bar:
+    with bars.Progress(*columns, console=Terminal(stream), expand=True) as bar:
         while True:
             is_last = stop.wait(_BAR_SECONDS if tasks else 0)
             if is_last:

@@ -57,7 +57,11 @@ class Stage:
     def of(cls, name: str, folder: str, splits: Iterable[Split]) -> "Stage":
         """Returns the stage that reads `splits`."""
         splits = list(splits)
-        estimated = (split.id for split in splits if any(piece.compression != "none" for piece in split.pieces))
+        estimated = (
+            split.id
+            for split in splits
+            if any(piece.format != "parquet" and not piece.is_read_as_stored for piece in split.pieces)
+        )
         return cls(name, folder, {split.id: split.n_bytes for split in splits}, frozenset(estimated))
 
 
@@ -285,7 +289,10 @@ class FolderProgress:
     def _add(self, stage: Stage, split_id: str) -> None:
         path = storage.join(self._output, stage.folder, f"{split_id}.json")
         # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
-        with contextlib.suppress(OSError, ValueError, AttributeError), storage.open_read(path) as handle:
+        with (
+            contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError),
+            storage.open_read(path) as handle,
+        ):
             entry = json.loads(handle.read())
             entry = entry.get("totals", entry.get("sums", entry))
             total = self._totals[stage.name]

@@ -39,6 +39,9 @@ MODES: tuple[Mode, ...] = ("inline", "threads", "processes", "hybrid")
 THREADS_PER_PROCESS = 8
 """Threads of one process in mode hybrid; each further thread costs 0.1 s of start-up, which the GIL serialises."""
 
+MAX_WORKERS = 1024
+"""The most local workers; each takes memory and a thread or process."""
+
 MAX_THREADS = 2 * THREADS_PER_PROCESS
 """More workers than this are hybrid unless told otherwise."""
 
@@ -283,6 +286,8 @@ def _workers_of(direct_num_workers: str | None) -> int | None:
         return None
     if not direct_num_workers.isdecimal():
         raise ValueError(f"--direct_num_workers={direct_num_workers}: must be a number")
+    if int(direct_num_workers[:5]) > MAX_WORKERS:
+        raise ValueError(f"--direct_num_workers={direct_num_workers:.40}: must be at most {MAX_WORKERS}")
     return int(direct_num_workers) or None  # 0 is Beam's word for "you choose"
 
 

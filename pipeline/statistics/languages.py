@@ -10,7 +10,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import TypeAdapter
 
+from pipeline.books import json_files
+from pipeline.books.json_files import Count
 from pipeline.statistics import sample
 from pipeline.statistics.vocabulary import gini, ratio
 
@@ -18,6 +21,9 @@ _COUNTED = (
     *("documents", "mixed", "bytes", "characters", "spaced_words", "text_tokens", "tokens", "oov_tokens", "filtered"),
     *sample.COUNTED,
 )
+
+
+_SHAPE = TypeAdapter(dict[str, dict[str, Count]])
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class LanguageCounts:
         Raises:
           ValueError: if it is something else.
         """
-        found = json.loads(text)
-        if not isinstance(found, dict) or any(set(counts) != set(_COUNTED) for counts in found.values()):
+        found = json_files.parse(text, _SHAPE, "counts of languages")
+        if any(set(counts) != set(_COUNTED) for counts in found.values()):
             raise ValueError(f"not counts of languages: {text[:60]!r}")
         return cls(found)
 

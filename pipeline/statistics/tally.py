@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
+from pipeline.books.json_files import MOST_TOKENS
 from pipeline.statistics import sample, words
 from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.texts import TextCounts
@@ -172,8 +173,13 @@ class Statistics:
         Args:
           vocab_size: every id is below this.
           unk_id: the unknown token; None where the tokenizer has none.
+
+        Raises:
+          ValueError: if the unknown token is none of the vocabulary.
         """
         self.unk_id = -1 if unk_id is None else unk_id
+        if not -1 <= self.unk_id < vocab_size:
+            raise ValueError(f"the unknown token {unk_id} is not in a vocabulary of {vocab_size} tokens")
         self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_spaced_words = self.n_tokens = 0
         self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
         self.n_special_tokens = self.n_added_tokens = self.n_unknown_marks = 0
@@ -347,7 +353,9 @@ class Statistics:
         """
         if row.num_rows != 1 or not row.schema.equals(STATISTICS):
             raise ValueError(f"not one row of statistics: {row.num_rows} rows of {row.schema.to_string()!r}")
+        row.validate(full=True)
         values = {name: row.column(name)[0] for name in STATISTICS.names}
+        _check(values)
         statistics = cls(values["vocab_size"].as_py(), None)
         for name in (*_COUNTERS, *_INT32S):
             setattr(statistics, name, values[name].as_py())
@@ -413,6 +421,38 @@ class Statistics:
             words = words.slice(0, MAX_OOV_WORDS)
         self._oov_words = words.sort_by("word").cast(schemas.WORD_COUNTS).combine_chunks()
         self._unfolded = []
+
+
+_SPARSE = (
+    ("token_ids", "token_counts", None),
+    ("length_buckets", "length_counts", LENGTH_BUCKETS),
+    ("oov_chars", "oov_char_counts", 0x110000),
+    ("oov_words", "oov_word_counts", None),
+    ("added_tokens", "added_token_counts", None),
+)
+"""Columns of keys and of their counts, and where keys are numbers, the number that all are below; of ids, the size."""
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    """Raises ValueError if the numbers of a row of `STATISTICS` are not such as kernels and summaries may rely on."""
+    if wrong := [name for name, value in values.items() if not value.is_valid]:
+        raise ValueError(f"{wrong[0]} of statistics is null")
+    size, unk_id = values["vocab_size"].as_py(), values["unk_id"].as_py()
+    if not 0 <= size <= MOST_TOKENS or not -1 <= unk_id < size:
+        raise ValueError(f"statistics of {size} tokens, of which {unk_id} is the unknown one")
+    if wrong := [name for name in (*_COUNTERS, "n_oov_words_dropped") if values[name].as_py() < 0]:
+        raise ValueError(f"{wrong[0]} of statistics is {values[wrong[0]].as_py()}")
+    for names, counts, limit in _SPARSE:
+        keys, numbers = values[names].values, values[counts].values
+        if keys.null_count or numbers.null_count or len(keys) != len(numbers):
+            raise ValueError(f"{names} and {counts} of statistics are not as many, or some are null")
+        if len(numbers) and numbers.to_numpy().min() < 0:
+            raise ValueError(f"{counts} of statistics are negative")
+        if pa.types.is_integer(keys.type) and len(keys):
+            limit = size if limit is None else limit
+            found = keys.to_numpy()
+            if found[0] < 0 or found[-1] >= limit or (found[1:] <= found[:-1]).any():
+                raise ValueError(f"{names} of statistics do not ascend from 0 to {limit - 1}")
 
 
 def _one_row(value: Any, field: pa.Field) -> pa.Array:

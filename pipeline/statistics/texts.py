@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from pipeline.books import json_files
+from pipeline.books.json_files import Count
+from pipeline.statistics.vocabulary import ratio
+
 if TYPE_CHECKING:
     from tokenizer.text import StepReport
+
+MAX_RESIZED = 0.01
+"""The share of a language's characters that a step may add or remove before the summary names it."""
 
 TOP = 100
 """The summary lists at most this many words into which others were merged, the most frequent first."""
@@ -26,6 +35,8 @@ class TextCounts:
         if not other.steps and not other.spans:
             return self
         steps = tuple(ours + theirs for ours, theirs in zip(self.steps, other.steps, strict=True))
+        if {*self.spans} != {*other.spans}:
+            raise ValueError(f"counts of different spans do not add up: {[*self.spans]} and {[*other.spans]}")
         return replace(self, steps=steps, spans={token: n + other.spans[token] for token, n in self.spans.items()})
 
     @classmethod
@@ -46,21 +57,49 @@ class TextCounts:
         Raises:
           ValueError: if it is something else.
         """
-        try:
-            fields = json.loads(text)
-            return cls(tuple(map(_read_report, fields["steps"])), dict(fields["spans"]))
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"not counts of text steps: {error!r}") from error
+        found = json_files.parse(text, _SHAPE, "counts of text steps")
+        return cls(tuple(map(_read_report, found.steps)), dict(found.spans))
 
     def summary(self) -> dict[str, Any]:
         """Returns the part of stats.json about steps and spans."""
         return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
 
 
-def _read_report(fields: Any) -> "StepReport":
+class _Merged(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    word: str
+    sources: dict[str, Count]
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    step: str
+    n_documents: Count
+    n_documents_changed: Count
+    n_documents_rejected: Count
+    n_chars: Count
+    n_chars_after: Count
+    n_chars_changed: Count
+    merged: list[_Merged]
+    n_merged_not_listed: Count
+
+
+class _Counts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    steps: list[_Report]
+    spans: list[tuple[str, Count]]
+
+
+_SHAPE = TypeAdapter(_Counts)
+
+
+def _read_report(report: _Report) -> "StepReport":
     from tokenizer.text import StepReport  # imported here, since a job without steps does not need it
 
-    return StepReport.from_json(fields)
+    return StepReport.from_json(report.model_dump())
 
 
 def _summary(report: "StepReport") -> dict[str, Any]:
@@ -73,6 +112,12 @@ def _summary(report: "StepReport") -> dict[str, Any]:
         "characters_after": report.n_chars_after,
         "characters_changed": report.n_chars_changed,
     }
+    whole: list[tuple[str | None, tuple[int, int]]] = [(None, (report.n_chars, report.n_chars_after))]
+    found["resized"] = [
+        {"language": code, "characters": before, "characters_after": after, "share": ratio(after - before, before)}
+        for code, (before, after) in sorted(report.by_language.items()) or whole
+        if abs(after - before) > MAX_RESIZED * before
+    ]
     if report.merged:
         several = [merged for merged in report.merged if len(merged.sources) > 1]
         found["words_merged"] = len(several)

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import filenames, storage
+from pipeline.parquet_file import open_parquet, whole
 from pipeline.statistics import entries, vocabulary
 from pipeline.statistics.vocabulary import Counts, ratio
 from tokenizer import Tokenizer
@@ -36,6 +38,20 @@ def token_counts(counts: Counts, tokenizer: Tokenizer) -> pa.Table:
     tokens = pa.array(map(by_id.get, range(counts.size)), pa.string())
     kinds = entries.classify(tokenizer, counts > 0).kinds()
     return pa.table([np.arange(counts.size, dtype=np.int32), tokens, counts, kinds], schema=TOKEN_COUNTS)
+
+
+def read(output: str) -> pa.Table:
+    """Returns `TOKEN_COUNTS` of a folder.
+
+    Raises:
+      ValueError: if the file is something else; OSError: if it cannot be opened.
+    """
+    with storage.open_read(storage.join(output, filenames.TOKEN_COUNTS)) as handle, whole(filenames.TOKEN_COUNTS):
+        table = open_parquet(handle).read(use_threads=False).cast(TOKEN_COUNTS)
+    ids, counts = table.column("id").to_numpy(), table.column("count").to_numpy()
+    if not np.array_equal(ids, np.arange(ids.size)) or (counts.size and counts.min() < 0):
+        raise ValueError(f"{filenames.TOKEN_COUNTS}: not the counts of all ids, in their order")
+    return table
 
 
 def describe(table: pa.Table) -> dict[str, Any]:

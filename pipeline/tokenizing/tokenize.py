@@ -4,7 +4,7 @@
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +44,13 @@ from pipeline.statistics.languages import LanguageCounts
 from pipeline.statistics.sample import Sample
 from pipeline.statistics.tally import Statistics
 from pipeline.statistics.texts import TextCounts
-from tokenizer import Padding, Tokenizer, Truncation
+from tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
 
 _PADDED_IDS = 4 << 20
 """At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""
+
+
+OnTokens = Callable[[pa.Array, pa.Array, pa.LargeListArray], None]
 
 
 def tokenize_split(
@@ -59,6 +62,7 @@ def tokenize_split(
     wanted: Wanted | None = None,
     *,
     are_merged: bool = False,
+    on_tokens: OnTokens | None = None,
 ) -> LedgerEntry:
     """Reads, tokenizes, writes and commits one split; if it is committed already, only returns its entry.
 
@@ -73,6 +77,7 @@ def tokenize_split(
       on_batch: called after each batch; an exception from it stops the attempt.
       wanted: the documents to tokenize; None: all.
       are_merged: whether a job that shuffles has merged all shards, so that a committed split needs no runs.
+      on_tokens: called with ids, texts and bare tokens of the documents of each batch.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -81,7 +86,7 @@ def tokenize_split(
       BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
     share = Share(split, config, tokenizer)
-    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, are_merged=are_merged)
+    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, are_merged=are_merged, on_tokens=on_tokens)
     return entry
 
 
@@ -100,6 +105,7 @@ def tokenize_shares(
     wanted: Wanted | None = None,
     *,
     are_merged: bool = False,
+    on_tokens: OnTokens | None = None,
 ) -> list[LedgerEntry]:
     """Reads a split once for several tokenizers, and does for each of them what `tokenize_split` does.
 
@@ -112,6 +118,7 @@ def tokenize_shares(
       on_batch: as for `tokenize_split`; each record counts once, although all shares account for it.
       wanted: as for `tokenize_split`.
       are_merged: as for `tokenize_split`.
+      on_tokens: as for `tokenize_split`.
 
     Returns:
       The entry of each share, in order.
@@ -125,7 +132,7 @@ def tokenize_shares(
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
         attempts = [
-            Attempt(*share, tokenizer_info(share.tokenizer), staging, n_splits)
+            Attempt(*share, tokenizer_info(share.tokenizer), staging, n_splits, on_tokens)
             for share, staging in zip(todo, stagings, strict=True)
         ]
         for batch in read_split(split, config.input, wanted=wanted):
@@ -173,7 +180,9 @@ class Attempt:
         info: TokenizerInfo,
         staging: Staging,
         n_splits: int,
+        on_tokens: OnTokens | None = None,
     ) -> None:
+        self._on_tokens = on_tokens
         _check_padding(tokenizer, config)
         self._split = split
         self._config = config
@@ -309,11 +318,11 @@ class Attempt:
         """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
         if self._text is None:
-            return text, self._tokenizer.encode_bare(text, self._tally), None, documents
+            return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
         rows = self._text.encode_prepared(prepared, self._tally)
         self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
-        sources = self._text.sources(text, prepared)
+        sources = self._text.sources(prepared)
         text = prepared.documents()
         if prepared.rejected.any():
             self._reject(documents.filter(pa.array(prepared.rejected)), given_up.REASON)
@@ -324,7 +333,7 @@ class Attempt:
 
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
         if self._text is None:
-            self._tokenizer.encode_bare(documents.column("text"))
+            self._tokenizer.encode_bare(unchecked_text_rows(documents.column("text")))
         else:
             self._text.encode_prepared(languages.prepare(self._text, documents))
 
@@ -336,6 +345,8 @@ class Attempt:
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Returns the rows of documents, and the documents, without those on which something gave up; counts both."""
         text, bare, sources, documents = self._encode(documents)
+        if self._on_tokens is not None:
+            self._on_tokens(documents.column("doc_id"), text, bare)
         layout = self._layout
         lengths = np.diff(bare.offsets.to_numpy())
         kept = layout.kept(lengths)

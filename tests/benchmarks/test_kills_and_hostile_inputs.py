@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-from benchmarks import hostile, hostile_inputs, kills
+from benchmarks import hostile, hostile_arrays, hostile_inputs, kills
 
 # Both fork, and a fork that stands in for a process that is killed must be a leader of a group.
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="forks")
@@ -38,6 +39,16 @@ def test_some_hostile_inputs_do_no_harm(tmp_path):
     assert len(outcomes) == 20
     assert [outcome for outcome in outcomes if not outcome.startswith(("proven: ", "refused: "))] == []
     assert sum(outcome.startswith("proven: ") for outcome in outcomes) > 5
+
+
+def test_some_hostile_arrays_do_no_harm(tmp_path):
+    # `./run.sh bench hostile --arrays` tries thousands, in kernels that check bounds.
+    hostile_arrays.warm_up()
+    numbers = range(settings().max_examples * 4)
+    outcomes = [outcome for _, outcome, _ in hostile.run(numbers, tmp_path, hostile_arrays.run_one)]
+    assert len(outcomes) == len(numbers)
+    assert [outcome for outcome in outcomes if not outcome.startswith(("proven: ", "refused: "))] == []
+    assert sum(outcome.startswith("proven: ") for outcome in outcomes) > len(numbers) // 10
 
 
 def test_crashes_hangs_and_lies_are_told_apart(tmp_path, monkeypatch):

@@ -45,7 +45,7 @@ def test_hostile_json_lines(make_job, tiny_vocab_file, tmp_path, split_bytes):
     path.write_bytes(b"\xef\xbb\xbf" + data)
     job = make_job(
         "job",
-        input={"paths": [str(path)], "split_bytes": split_bytes, "max_document_bytes": 100_000},
+        input={"paths": [str(path)], "split_bytes": split_bytes, "max_document_bytes": 100_000, "on_damage": "warn"},
         tokenizer=tokenizer(tiny_vocab_file),
     )
     assert job.run("tokenize", "--workers", "2") == 0
@@ -88,7 +88,7 @@ def test_hostile_json_lines(make_job, tiny_vocab_file, tmp_path, split_bytes):
 def test_the_same_rejects_when_words_are_counted(make_job, tiny_vocab_file, tmp_path):
     path = tmp_path / "hostile.jsonl"
     path.write_bytes(b"\n".join(line for line, _ in JSON_LINES))
-    sections = {"input": {"paths": [str(path)], "max_document_bytes": 100_000}}
+    sections = {"input": {"paths": [str(path)], "max_document_bytes": 100_000, "on_damage": "warn"}}
     tokenized = make_job("tokenized", tokenizer=tokenizer(tiny_vocab_file), **sections)
     counted = make_job("counted", **sections)
     assert tokenized.run("tokenize", "--workers", "1") == 0
@@ -107,7 +107,7 @@ def test_too_many_rejects_stop_the_job_and_a_higher_limit_resumes_it(
     lines = [b'{"text": "the mill"}\n', b"not json\n"] * 6
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     (tmp_path / "b.jsonl").write_bytes(b'{"text": "the mill"}\n')
-    sections = {"input": {"paths": [str(tmp_path / "?.jsonl")], "split_bytes": 40}}
+    sections = {"input": {"paths": [str(tmp_path / "?.jsonl")], "split_bytes": 40, "on_damage": "warn"}}
     if command == "tokenize":
         sections["tokenizer"] = tokenizer(tiny_vocab_file)
     job = make_job("job", **sections)
@@ -137,7 +137,9 @@ def test_compressed_files_that_end_early_or_are_damaged(make_job, tiny_vocab_fil
     (folder / "damaged.jsonl.gz").write_bytes(whole[:50_000] + b"\x00" * 5_000 + whole[55_000:])
     (folder / "truncated.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     (folder / "whole.jsonl.gz").write_bytes(whole)
-    job = make_job("job", input={"paths": [str(folder / "*")]}, tokenizer=tokenizer(tiny_vocab_file))
+    job = make_job(
+        "job", input={"paths": [str(folder / "*")], "on_damage": "warn"}, tokenizer=tokenizer(tiny_vocab_file)
+    )
     assert job.run("tokenize", "--workers", "2") == 0
     assert job.run("verify") == 0
     rejects = {row["source"]: row["reason"] for row in job.rejects()}
@@ -156,7 +158,9 @@ def test_empty_files_blank_lines_and_no_text_at_all(make_job, tiny_vocab_file, t
     (folder / "b.jsonl").write_bytes(b"\n\r\n   \n")
     (folder / "c.txt").write_bytes(b"\xff\xfe broken\nthe mill\n")
     (folder / "d.jsonl.gz").write_bytes(gzip.compress(b""))
-    job = make_job("job", input={"paths": [str(folder / "*")]}, tokenizer=tokenizer(tiny_vocab_file))
+    job = make_job(
+        "job", input={"paths": [str(folder / "*")], "on_damage": "warn"}, tokenizer=tokenizer(tiny_vocab_file)
+    )
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.run("verify") == 0
     assert [row["input_ids"] for row in job.rows()] == [[5, 7]]
@@ -167,7 +171,7 @@ def test_parquet_with_holes(make_job, tiny_vocab_file, tmp_path):
     path = tmp_path / "holes.parquet"
     table = pa.table({"id": ["a", None, "c", "d"], "text": ["the", "mill", None, ""], "other": [1, 2, 3, 4]})
     pq.write_table(table, path, row_group_size=2)
-    job = make_job("job", input={"paths": [str(path)]}, tokenizer=tokenizer(tiny_vocab_file))
+    job = make_job("job", input={"paths": [str(path)], "on_damage": "warn"}, tokenizer=tokenizer(tiny_vocab_file))
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.run("verify") == 0
     assert [(row["doc_id"], row["input_ids"]) for row in job.rows()] == [
@@ -199,7 +203,7 @@ def test_thirty_megabytes_in_one_record(make_job, tiny_vocab_file, tmp_path):
     for limit, ids in ((16 << 20, ["before", "after"]), (64 << 20, ["before", "huge", "after"])):
         job = make_job(
             f"job{limit}",
-            input={"paths": [str(path)], "max_document_bytes": limit},
+            input={"paths": [str(path)], "max_document_bytes": limit, "on_damage": "warn"},
             tokenizer=tokenizer(tiny_vocab_file),
         )
         assert job.run("tokenize", "--workers", "2") == 0

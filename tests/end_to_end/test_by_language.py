@@ -42,7 +42,7 @@ def sections(tmp_path):
         (tmp_path / f"{name}.txt").write_text("\n".join(tokens), encoding="utf-8")
         files[name] = str(tmp_path / f"{name}.txt")
     return {
-        "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 4000},
+        "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 4000, "on_damage": "warn"},
         "tokenizer": {"by": "lang", "files": files},
         "languages": {},
     }

@@ -103,6 +103,16 @@ def test_fields_are_columns_where_there_is_room_and_listed_where_not(make_keepin
             assert job.files()[name] == data
 
 
+def test_fields_may_have_names_that_only_other_jobs_give_to_columns(make_keeping):
+    names = ["lang", "lang_confidence", "lang_mixed", "fields", "piece", "text", "source"]
+    job = make_keeping("job", {"format": ALL}, keep_fields=dict.fromkeys(names))
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    for suffix in ROOM:
+        rows = [row for path in sorted(job.output.glob(f"tokens-*.{suffix}")) for row in kept(path)]
+        assert rows == [{name: record(i).get(name) for name in names} for i in range(60)], suffix
+
+
 @pytest.mark.parametrize(
     "output",
     [
@@ -174,7 +184,7 @@ def test_what_is_no_declared_type_is_rejected_with_its_reason(make_keeping, corp
         path.unlink()
     (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     declared = {"score": "int64", "url": None, "tags": ["string"], "at": "timestamp[us]"}
-    job = make_keeping("job", {}, keep_fields=declared)
+    job = make_keeping("job", {}, keep_fields=declared, on_damage="warn")
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.run("verify", "--deep") == 0
     rejects = job.rejects()
@@ -210,6 +220,32 @@ def parquet_table():
             "meta": pa.array([{"url": f"m{i}", "deep": {"n": i}} if i % 6 else None for i in range(n)]),
         }
     )
+
+
+def test_numbers_that_a_type_cannot_hold_are_rejected_and_the_last_of_equal_names_counts(make_keeping, corpus):
+    for path in corpus.iterdir():
+        path.unlink()
+    lines = [
+        '{"text": "a", "score": 3.5e39}',
+        '{"text": "a", "score": -1e400}',
+        '{"text": "a", "score": 3.4e38, "more": {"a": 1, "b": [{"c": "x", "c": "y"}], "a": 2.50}}',
+        '{"text": "a", "more": {"a": 1, "list": [1, 3.5e39]}}',
+        '{"text": "a", "more": {"a": "x", "a": 4, "list": [1, 2]}}',
+        '{"text": "a", "more": {"a": 4, "a": "x"}}',
+    ]
+    (corpus / "a.jsonl").write_text("\n".join(lines))
+    declared = {"score": "float", "more": {"a": "double", "b": [{"c": "string"}], "list": ["float"]}}
+    job = make_keeping("job", {}, keep_fields=declared, on_damage="warn")
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert job.run("verify", "--deep") == 0
+    assert [(row["reason"], row["sample"].decode()) for row in job.rejects()] == [
+        ("bad_field", lines[i]) for i in (0, 1, 3, 5)
+    ]
+    assert job.rejects()[0]["detail"] == "field 'score' is not float: a number is too large"
+    first, second = job.rows()
+    assert first["score"] == pytest.approx(3.4e38)
+    assert first["more"] == {"a": 2.5, "b": [{"c": "y"}], "list": None}
+    assert second["more"] == {"a": 4.0, "b": None, "list": [1.0, 2.0]}
 
 
 def test_columns_of_parquet_of_any_type(make_keeping, corpus):
@@ -278,7 +314,7 @@ def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_fil
         {"body": "mill", "title": "\u0074he \n"},
     ]
     (corpus / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
-    settings = {"text_fields": ["title", "body"], "join": " into ", "keep_fields": ["title"]}
+    settings = {"text_fields": ["title", "body"], "join": " into ", "keep_fields": ["title"], "on_damage": "warn"}
     job = make_keeping("job", {}, **settings)
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.run("verify", "--deep") == 0
@@ -301,7 +337,9 @@ def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_fil
 
 
 def test_a_replay_keeps_the_fields_too(make_keeping, corpus):
-    job = make_keeping("job", {"packing": {"length": 8, "pad_token": "[PAD]"}}, max_document_bytes=150)
+    job = make_keeping(
+        "job", {"packing": {"length": 8, "pad_token": "[PAD]"}}, max_document_bytes=150, on_damage="warn"
+    )
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.rejects()
     assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0

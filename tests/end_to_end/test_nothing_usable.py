@@ -102,7 +102,7 @@ def test_one_usable_record_is_enough(make_job, tiny_vocab_file, tmp_path):
     write_input(tmp_path / "in", "jsonl")
     (tmp_path / "in" / "z.jsonl").write_text('{"text": ""}\n')
     job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
-    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("tokenize", "--mode", "inline", "--set", "input.on_damage=warn") == 0
     assert job.manifest()["totals"]["rejected"] == {"missing_field": 3}
 
 
@@ -112,7 +112,7 @@ def test_a_job_whose_rules_leave_nothing_warns(make_job, tiny_vocab_file, tmp_pa
     path = tmp_path / "in" / "a.jsonl"
     path.write_text('{"text": "the mill"}\n' * 3 + "not json\n")
     job = make_job("job", **sections(tmp_path / "in", command, tiny_vocab_file))
-    assert job.run(command, "--mode", "inline", "--set", "languages.keep=[ja]") == 0
+    assert job.run(command, "--mode", "inline", "--set", "languages.keep=[ja]", "--set", "input.on_damage=warn") == 0
     said = capsys.readouterr().err
     assert "warning: there is no document in the output: of 4 records 3 were filtered (language 3)" in said
     assert "and 1 were rejected (not_json 1)" in said

@@ -35,7 +35,7 @@ def sections(tmp_path):
         ]
         (corpus / f"{number}.jsonl").write_text("\n".join([*lines, "{broken", ""]), encoding="utf-8")
     return {
-        "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 5000},
+        "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 5000, "on_damage": "warn"},
         "languages": {"keep": ["zh", "de"]},
         "tokenizer": {"train": {"vocab_size": 120, "min_frequency": 1}},
     }

@@ -31,7 +31,7 @@ def job(make_job, tiny_vocab_file, tmp_path):
     (folder / "d.txt").write_text(f"the\n{LONG}\n{LONG}\nmill\n{LONG}\n")
     job = make_job(
         "job",
-        input={"paths": [str(folder / "*")], "max_document_bytes": 100, "split_bytes": 500},
+        input={"paths": [str(folder / "*")], "max_document_bytes": 100, "split_bytes": 500, "on_damage": "warn"},
         tokenizer={"file": str(tiny_vocab_file)},
     )
     assert job.run("tokenize", "--workers", "1") == 0
@@ -71,11 +71,32 @@ def test_records_of_the_job_that_are_none_in_a_replay_are_left_out(make_job, tin
     table = pa.table({"text": ["the", None, "mill"], "body": [None, "mill", None]})
     pq.write_table(table, tmp_path / "b.parquet")
     paths = [str(tmp_path / name) for name in ("a.jsonl.gz", "b.parquet")]
-    job = make_job("job", input={"paths": paths}, tokenizer={"file": str(tiny_vocab_file)})
+    job = make_job("job", input={"paths": paths, "on_damage": "warn"}, tokenizer={"file": str(tiny_vocab_file)})
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.manifest()["totals"]["rejected"] == {"missing_field": 1, "not_json": 1, "null_text": 1}
     assert job.run("replay", "--set", "input.text_field=body") == 0
     assert "3 rejected records read again: 2 documents in replay/, 1 rejected again" in capsys.readouterr().out
+    assert job.run("verify", "--deep") == 0
+
+
+@pytest.mark.parametrize("output", [{}, {"shuffle": {"shards": 2}}])
+def test_files_of_one_name_in_two_folders_have_ids_of_their_own(make_job, tiny_vocab_file, tmp_path, capsys, output):
+    for folder in ("de", "en"):
+        (tmp_path / folder).mkdir()
+        rows = {"text": ["the mill", LONG, "mill", "the"]}
+        pq.write_table(pa.table(rows), tmp_path / folder / "train-00000.parquet")
+    job = make_job(
+        "job",
+        input={"paths": [str(tmp_path / folder / "*.parquet") for folder in ("en", "de")], "max_document_bytes": 100},
+        tokenizer={"file": str(tiny_vocab_file)},
+        output={"path": str(tmp_path / "job" / "out"), **output},
+    )
+    assert job.run("tokenize", "--workers", "1") == 0
+    expected = {f"{folder}/train-00000.parquet:{row}" for folder in ("de", "en") for row in (0, 2, 3)}
+    assert {row["doc_id"] for row in job.rows()} == expected
+    assert job.run("replay", "--set", "input.max_document_bytes=100000") == 0
+    assert {row["doc_id"] for row in replayed(job)} == {"de/train-00000.parquet:1", "en/train-00000.parquet:1"}
+    assert "2 rejected records read again: 2 documents in replay/" in capsys.readouterr().out
     assert job.run("verify", "--deep") == 0
 
 
@@ -91,7 +112,9 @@ def test_a_replay_replaces_the_one_before(job):
 
 def test_a_replay_of_nothing_is_empty(make_job, tiny_vocab_file, tmp_path):
     (tmp_path / "a.txt").write_text("the mill\n")
-    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"file": str(tiny_vocab_file)})
+    job = make_job(
+        "job", input={"paths": [str(tmp_path / "a.txt")], "on_damage": "warn"}, tokenizer={"file": str(tiny_vocab_file)}
+    )
     assert job.run("tokenize", "--workers", "1") == 0
     assert job.run("replay") == 0
     assert job.run("verify") == 0
@@ -115,7 +138,7 @@ def test_text_steps_are_the_same_in_a_replay_and_what_they_gave_up_is_read_again
     slow = {"regex": {"pattern": "(?:(?:x|xx)+)+[yz]", "seconds": 0.05}}
     job = make_job(
         "job",
-        input={"paths": [str(tmp_path / "a.jsonl")], "max_document_bytes": 100},
+        input={"paths": [str(tmp_path / "a.jsonl")], "max_document_bytes": 100, "on_damage": "warn"},
         tokenizer={"file": str(tiny_vocab_file)},
         normalize=["lowercase", slow],
     )

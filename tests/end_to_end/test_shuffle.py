@@ -103,7 +103,12 @@ def test_rejected_records_are_replayed_into_shuffled_shards(make_job, tiny_vocab
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "not json"]))
     job = make_job(
         "job",
-        input={"paths": [str(tmp_path / "a.jsonl")], "max_document_bytes": 100, "split_bytes": 3000},
+        input={
+            "paths": [str(tmp_path / "a.jsonl")],
+            "max_document_bytes": 100,
+            "split_bytes": 3000,
+            "on_damage": "warn",
+        },
         tokenizer={"file": str(tiny_vocab_file)},
         output={"path": str(tmp_path / "job/out"), "shuffle": {"shards": 2}},
     )

@@ -98,13 +98,16 @@ def _llama3() -> hf.Tokenizer:
     return tokenizer
 
 
-def _clip() -> hf.Tokenizer:
+def _clip(pattern: str = _CLIP, *, cuts_again: bool = False) -> hf.Tokenizer:
     tokenizer = hf.Tokenizer(models.BPE(end_of_word_suffix="</w>", unk_token="<|endoftext|>"))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(_CLIP), "removed", invert=True), pre_tokenizers.ByteLevel(False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(pattern), "removed", invert=True),
+            pre_tokenizers.ByteLevel(False, use_regex=cuts_again),
+        ]
     )
     tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
     return _train(
@@ -319,6 +322,40 @@ def _modernbert() -> hf.Tokenizer:
     return tokenizer
 
 
+def _framed(tokenizer: hf.Tokenizer, start: str, *special: str, added: tuple[str, ...] = ()) -> hf.Tokenizer:
+    """Adds special tokens, of which `start` are in front of every text, and others that are found in text."""
+    tokenizer.add_special_tokens([*start.split(), *special])
+    tokenizer.add_tokens([hf.AddedToken(token, normalized=False) for token in added])
+    template = processors.TemplateProcessing(
+        single=f"{start} $A", pair=f"{start} $A {start}:1 $B:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in start.split()],
+    )  # fmt: skip
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    return tokenizer
+
+
+def _glm() -> hf.Tokenizer:
+    """GLM-4: two tokens in front, and added tokens that are not special."""
+    return _framed(_byte_level(_CL100K), "[gMASK] <sop>", "<|user|>", added=("<tool_call>", "<think>", "/nothink"))
+
+
+def _mistral() -> hf.Tokenizer:
+    """Mistral's Tekken as a `tokenizer.json`: tokens in brackets."""
+    return _framed(_byte_level(_TEKKEN, ignore_merges=True), "<s>", "</s>", "[INST]", "[/INST]")
+
+
+def _kimi() -> hf.Tokenizer:
+    return _framed(
+        _byte_level(_KIMI, ignore_merges=True), "[BOS]", "[EOS]", "<|im_user|>", added=("<|tool_call_begin|>",)
+    )
+
+
+def _gemma3() -> hf.Tokenizer:
+    """Gemma 3: as Gemma, with tokens of several line ends, tabs and "▁", and unused ones."""
+    runs = *("\n" * n for n in (1, 2, 3, 5)), "\t\t", "▁▁", "▁▁▁▁", "<unused0>", "<start_of_turn>"
+    return _framed(_gemma(), "<s>", added=runs)
+
+
 def _whisper() -> hf.Tokenizer:
     tokenizer = _byte_level()
     tokenizer.add_special_tokens(["<|startoftranscript|>", "<|notimestamps|>"])
@@ -384,6 +421,11 @@ FAMILIES: dict[str, Callable[[], hf.Tokenizer]] = {
     "unknown pattern": lambda: _byte_level(r"\p{Lu}\p{Ll}+|\d\d?|\s+|."),
     "added tokens": _added,
     "clip": _clip,
+    "clip of transformers 5": lambda: _clip(rf"<\|startoftext\|>|<\|endoftext\|>|{_CLIP}", cuts_again=True),
+    "glm": _glm,
+    "mistral": _mistral,
+    "kimi with a frame": _kimi,
+    "gemma 3": _gemma3,
     "char bpe": _char_bpe,
     "llama2": _llama2,
     "gemma": _gemma,

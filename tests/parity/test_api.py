@@ -218,7 +218,7 @@ def test_encode_of_batches(name: str, method: str) -> None:
         (lambda t: t.encode_batch([("a", None)]), "text must be a str, got tuple"),
         (lambda t: t.encode_batch(["a"], is_pretokenized=True), "pre-tokenized text must be"),
         (lambda t: t.encode_batch_fast([(["a"], "b")], is_pretokenized=True), "pre-tokenized text must be"),
-        (lambda t: t.add_tokens("ab"), "expected a list of tokens, got one str"),
+        (lambda t: t.add_tokens("ab"), "tokens must be a list, got one str, 'ab'"),
     ],
 )
 def test_what_is_no_text(call: Callable[[Any], Any], message: str) -> None:

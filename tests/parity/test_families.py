@@ -29,7 +29,7 @@ DIFFERENCES = {
     "offsets of added tokens in white space": "(0, 0) where another token took it; HF gives it again",
     "added tokens that normalize to nothing": "never found; HF cuts the text at every character",
     "a start that normalizes to white space": "Metaspace's `first` sees what is left; HF asks where it came from",
-    "several parts of a first character": "in columns `first` of Metaspace is the first of them; HF takes all for it",
+    "several parts of a first character": "`first` of Metaspace is the first of them; HF takes all for it",
 }
 ATTRIBUTES = (
     "ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids",

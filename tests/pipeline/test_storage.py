@@ -321,3 +321,13 @@ def test_operations_on_s3_share_a_client(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:4")
     fourth = boto3_client.Client({"s3_region_name": "us-east-1"})
     assert [each.client.meta.endpoint_url for each in (third, fourth)] == ["http://localhost:3", "http://localhost:4"]
+
+
+def test_what_cannot_be_examined_is_not_taken_for_absent(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    (tmp_path / "file").write_bytes(b"")
+    assert not storage.exists(str(tmp_path / "absent"))
+    assert not storage.exists(str(tmp_path / "file/below"))
+    with pytest.raises(OSError, match="loop"):
+        storage.exists(str(loop / "manifest.json"))

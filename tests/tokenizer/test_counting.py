@@ -213,5 +213,5 @@ def test_characters_are_counted_as_often_as_their_words(words: dict[str, int]) -
 
 def test_characters_of_what_is_not_utf8_are_refused() -> None:
     table = pa.table([pa.array([b"a\xff"], pa.large_binary()), pa.array([1], pa.int64())], schema=WORD_COUNTS)
-    with pytest.raises(ValueError, match="words to count the characters of must be UTF-8"):
+    with pytest.raises(ValueError, match=r"word 0 is not UTF-8: invalid start byte 0xff at byte 1 of it$"):
         count_characters(table, np.zeros(0x110000, np.int64))

@@ -74,7 +74,7 @@ class Kernel:
         if self._is_part:
             raise TypeError(f"{self.__module__}.{self.__qualname__} is a part of kernels, with no code of its own")
         path = None
-        if kinds is not None and not kernel_files.numba_is_configured():
+        if kinds is not None:
             directory = self._cache_directory()
             path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize)
             if (found := self._load(path, kinds)) is not None:

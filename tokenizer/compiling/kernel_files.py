@@ -10,10 +10,12 @@ choice.
 A kernel file is known by its name: `kernels.py`, one that ends in `_kernels.py`, or one in a folder `kernels`.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 
@@ -67,7 +69,7 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
 
     alone: one more file, taken without what it imports.
     """
-    # The digest covers bounds checks, which numba's own cache ignores.
+    # The digest covers settings such as bounds checks, which numba's own cache ignores.
     digest = hashlib.sha256(_compiler())
     sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
     if alone is not None:
@@ -79,13 +81,22 @@ def sources_digest(*paths: Path, alone: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
+_CHANGES_CODE = (
+    "BOUNDSCHECK", "CPU_FEATURES", "CPU_NAME", "DEBUGINFO", "DISABLE_INTEL_SVML", "ENABLE_AVX",
+    "EXTEND_VARIABLE_LIFETIMES", "LLVM_REFPRUNE_FLAGS", "LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE",
+)  # fmt: skip
+"""numba's variables on which compiled code depends. Others, as for threads, caches and logs, change nothing in it."""
+
+
 @functools.cache
-def numba_is_configured() -> bool:
-    """Whether numba is configured to compile in a way that `_compiler` does not know."""
-    # No kernel starts threads, so their number, which worker processes are given, changes nothing.
-    known = {"NUMBA_NUM_THREADS", "NUMBA_BOUNDSCHECK"}
-    changed = {name for name in os.environ if name.startswith("NUMBA_")} - known
-    return bool(changed) or os.path.exists(".numba_config.yaml")
+def numba_settings() -> dict[str, str]:
+    """Returns the settings of numba in this environment on which compiled code depends, by name."""
+    names = (f"NUMBA_{name}" for name in _CHANGES_CODE)
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    file = Path(".numba_config.yaml")
+    if file.is_file():
+        found[file.name] = file.read_text(encoding="utf-8", errors="surrogateescape")
+    return found
 
 
 @functools.cache
@@ -97,13 +108,13 @@ def _own_sources() -> bytes:
 def _compiler() -> bytes:
     """Returns the version of the compiler and its settings, and the sources of this folder."""
     version = machine_code.numba_folder() / "_version.py"
-    if version.is_file() and not numba_is_configured():
-        numba_is = version.read_text(encoding="utf-8") + os.environ.get("NUMBA_BOUNDSCHECK", "")
+    if version.is_file():
+        numba_is = version.read_text(encoding="utf-8")
     else:
         import numba
 
-        numba_is = f"{numba.__version__} {numba.config.BOUNDSCHECK}"
-    return numba_is.encode() + _own_sources()
+        numba_is = numba.__version__
+    return numba_is.encode() + repr(sorted(numba_settings().items())).encode() + _own_sources()
 
 
 @functools.cache
@@ -117,13 +128,13 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
       OSError: if no candidate can be written or holds kernels; the message names them.
     """
     chosen = os.environ.get("TOKENMILL_CACHE_DIR")
-    home_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     candidates = (
         [Path(chosen)]
         if chosen
         else [
             Path(__file__).parent / "__pycache__",
-            Path(home_cache) / "tokenmill",
+            *([home_cache / "tokenmill"] if home_cache.is_absolute() else []),  # else nobody knows where home is
             Path(tempfile.gettempdir()) / f"tokenmill-{os.getuid() if hasattr(os, 'getuid') else 'cache'}",
         ]
     )
@@ -131,28 +142,58 @@ def cache_directory(*paths: Path, alone: Path | None = None) -> Path:
     for candidate in candidates:
         directory = candidate / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone)}"
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_ours(directory):
-                # Compiled code is executed: never read it from another user's directory.
-                why.append(f"{directory} belongs to another user, whose compiled code is not run")
+            for made in (candidate, directory):
+                made.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if (strangers := _strangers(directory)) is not None:
+                why.append(strangers)
                 continue
             tempfile.TemporaryFile(dir=directory).close()
         except OSError as error:
             why.append(f"{candidate}: {error.strerror or error}")
-            if candidate.is_dir() and _is_ours(candidate) and any(candidate.glob("kernels-*")):
+            if _holds_own_kernels(candidate, directory):
                 kept.append(directory)
             continue
-        return directory
+        return directory.resolve()
     if kept:
-        return kept[0]
+        return kept[0].resolve()
     raise OSError(
         f"no directory for compiled kernels can be used: {'; '.join(why)}. "
-        "Set TOKENMILL_CACHE_DIR to a directory that can be written"
+        "Set TOKENMILL_CACHE_DIR to a directory that you can write, and no other user"
     )
 
 
-def _is_ours(directory: Path) -> bool:
-    return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
+def _strangers(directory: Path) -> str | None:
+    """Returns which part of a path lets another user put code into a directory of ours; None if none does.
+
+    Compiled code is executed. So the directory and all in it must be ours, and no directory above it may be one in
+    which somebody else can rename or replace what is ours; a sticky one, such as `/tmp`, is not.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    found = directory.resolve()
+    for path in (found, *found.parents):
+        status = path.lstat()
+        if status.st_uid != os.getuid() and (path == found or status.st_uid != 0):
+            return f"{path} belongs to another user, whose compiled code is not run"
+        if status.st_mode & 0o022 and (path == found or not status.st_mode & stat.S_ISVTX):
+            return f"other users may write to {path}, and their compiled code is not run"
+    is_closed = not found.lstat().st_mode & 0o011  # then the modes of the files in it do not matter
+    with os.scandir(found) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another process has just finished it
+                status = entry.stat(follow_symlinks=False)
+                if not machine_code.is_own_file(status) or (status.st_mode & 0o022 and not is_closed):
+                    return f"{entry.path} is not a file that only this user can write, and is not run"
+    return None
+
+
+def _holds_own_kernels(candidate: Path, directory: Path) -> bool:
+    """Returns whether a place that cannot be written has kernels that may be run."""
+    try:
+        folders = [directory] if directory.is_dir() else list(candidate.glob("kernels-*"))[:1]
+        return any(_strangers(folder) is None for folder in folders)
+    except OSError:
+        return False
 
 
 def is_cold(path: Path) -> bool:

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import platform
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -91,7 +92,7 @@ def load(path: Path, module: str) -> Callable[..., Any] | None:
       module: the name of the kernel's Python module.
     """
     try:
-        head, _, code = path.read_bytes().partition(b"\n")
+        head, _, code = _read_own(path).partition(b"\n")
         n_bytes, entry, environment, externals = (json.loads(head)[name] for name in _HEAD)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -100,6 +101,20 @@ def load(path: Path, module: str) -> Callable[..., Any] | None:
     if n_bytes != len(code) or linker is None or not all(map(binding.address_of_symbol, externals)):
         return None
     return linker.link(code, entry, environment, sys.modules[module], path.name.partition("-")[0])
+
+
+def is_own_file(status: os.stat_result) -> bool:
+    """Returns whether something is a regular file of this user: no link, no pipe."""
+    return stat.S_ISREG(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == os.getuid())
+
+
+def _read_own(path: Path) -> bytes:
+    """Returns the contents of a file of this user; raises OSError for any other. What is examined is what is read."""
+    flags = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+    with open(os.open(path, os.O_RDONLY | flags), "rb") as file:
+        if not is_own_file(os.fstat(file.fileno())):
+            raise PermissionError(f"{path} is no file of this user")
+        return file.read()
 
 
 def save(path: Path, compiled: Any) -> bool:

@@ -7,7 +7,7 @@ numba's own cache is kept where `kernel_files` says; its docstring says why.
 import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,16 @@ def dispatcher(function: Callable[..., Any], *, is_part: bool, is_made: bool, ve
     is_made: whether it is made of parts, its closure. numba's cache would not know these, and no kernel calls it.
     """
     if is_part:
-        return numba.njit(
-            nogil=True, forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True,
-            pipeline_class=_PartCompiler,
-        )(function)  # fmt: skip
-    # Without `forceinline=False`, a kernel that a part calls would be inlined like the part.
-    made = numba.njit(nogil=True, forceinline=False, _nrt=False, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler)(
-        function
-    )
-    made._cache = NullCache() if is_made else _KernelCache(function)
+        options = {"forceinline": True, "no_cpython_wrapper": True, "pipeline_class": _PartCompiler}
+    else:
+        # Without `forceinline=False`, a kernel that a part calls would be inlined like the part.
+        options = {"forceinline": False, "pipeline_class": _KernelCompiler}
+    with _configured("DISABLE_JIT", 0):  # kernels are no Python: they have instructions of LLVM
+        made = numba.njit(nogil=True, _nrt=False, no_cfunc_wrapper=True, **options)(function)
+    if is_part:
+        return made
+    with _configured("CACHE_LOCATOR_CLASSES", ""):  # no other place is named after all sources
+        made._cache = NullCache() if is_made else _KernelCache(function)
     # Loading needs no extensions of numba from other packages, see _KernelCache.
     made._compilation_chain_init_hook = _do_nothing
     made._compiler.compile = functools.partial(_compile, made._compiler.compile, vectorize)
@@ -204,11 +205,11 @@ def prepare() -> None:
 
 def _announce() -> None:
     """Logs once per process that the pause is a compilation, not a hang."""
-    if not _announced:
+    if not _announced and sys.stderr is not None:  # else `print` would take stdout
         _announced.append(True)
-        print(
-            "tokenmill: compiling kernels for this machine (once; cached afterwards) ...", file=sys.stderr, flush=True
-        )
+        asked = " and ".join(kernel_files.numba_settings())
+        for_what = f"with {asked}" if asked else "for this machine"
+        print(f"tokenmill: compiling kernels {for_what} (once; cached afterwards) ...", file=sys.stderr, flush=True)
 
 
 def _do_nothing() -> None: ...
@@ -217,9 +218,16 @@ def _do_nothing() -> None: ...
 def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
     # numba has no such option for a single function; it reads its configuration when it optimizes one, and compiles one
     # at a time. Kernels that this one calls are compiled in between, with their own setting.
-    before = numba.config.LOOP_VECTORIZE
-    numba.config.LOOP_VECTORIZE = int(vectorize)
-    try:
+    with _configured("LOOP_VECTORIZE", int(vectorize)):
         return compile_kernel(args, return_type)
+
+
+@contextlib.contextmanager
+def _configured(name: str, value: int | str) -> Iterator[None]:
+    """Sets one of numba's settings while the block runs."""
+    before = getattr(numba.config, name, None)
+    setattr(numba.config, name, value)
+    try:
+        yield
     finally:
-        numba.config.LOOP_VECTORIZE = before
+        setattr(numba.config, name, before)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tokenizer.decoders.base import Decoder, TokenDecoder
+from tokenizer.normalizers.base import check_content
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
 
 
@@ -25,6 +26,7 @@ class Replace(TokenDecoder):
     """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
+        check_content("content", self.content)
         if self.is_regex:
             compiled(self.pattern)  # raises errors now, not at the first token
 

@@ -10,6 +10,7 @@ from tokenizer.decoders.base import Decoder, TokenDecoder, TokenTexts
 from tokenizer.decoders.byte_tokens import ByteFallback, ByteLevel
 from tokenizer.decoders.edits import Fuse, Replace, Strip
 from tokenizer.decoders.words import WordPiece
+from tokenizer.normalizers.base import FREE_BYTES, check_growth
 
 
 class _Steps(NamedTuple):
@@ -67,8 +68,10 @@ class Sequence(Decoder):
         return self._steps is not None
 
     def _unstripped(self, steps: _Steps, token: str, *, first: bool) -> bytes:
+        n_before = len(token)
         for edit in steps.edits:
             token = edit.text(token, first=first)
+            check_growth(n_before, len(token))
         return steps.reader.token_text(token, first=first) if steps.reader else token.encode()
 
     def token_text(self, token: str, *, first: bool) -> bytes:
@@ -94,8 +97,10 @@ class Sequence(Decoder):
     def decode_chain(self, tokens: collections.abc.Sequence[str]) -> list[str]:
         """Returns the pieces of a row of tokens; see `Decoder`."""
         pieces = list(tokens)
-        for decoder in self.decoders:
+        n_before = sum(map(len, pieces))
+        for decoder in self.flat():
             pieces = decoder.decode_chain(pieces)
+            check_growth(n_before + FREE_BYTES * len(tokens), sum(map(len, pieces)))
         return pieces
 
 

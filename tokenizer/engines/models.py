@@ -75,8 +75,18 @@ class ModelRunner:
 
     @functools.cached_property
     def _encode_found(self) -> Callable[..., bool]:
-        bound: Callable[..., bool] = scanning.encode_found_kernel(self.model_name).bound(self.spans_model)
+        bound: Callable[..., bool] = self.found_kernel.bound(self.spans_model)
         return bound
+
+    @property
+    def found_kernel(self) -> Any:
+        """The kernel that encodes words that have been found already."""
+        return scanning.encode_found_kernel(self.model_name, flagged=self.flags_parts)
+
+    @property
+    def flags_parts(self) -> bool:
+        """Whether a part of a word before its last has other ids than the same bytes as a word: it lacks the suffix."""
+        return self.model_name == "bpe" and self.spans_model[0] is not self.spans_model[1]
 
     @functools.cached_property
     def spans_model(self) -> Any:

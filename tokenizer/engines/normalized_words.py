@@ -13,6 +13,7 @@ exception: Unigram's sum so far decides how sums inside a part are rounded. A pa
 row irregular, too.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ from tokenizer.models.bpe_tables import take_part
 from tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
 from tokenizer.models.vocabulary import tokens_of
 from tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
-from tokenizer.normalizers.base import Normalizer
+from tokenizer.normalizers.base import MAX_GROWTH, Normalizer
 from tokenizer.normalizers.kernels import precompiled
 from tokenizer.normalizers.kernels.normal_forms import INERT
 from tokenizer.normalizers.tables import graphemes
@@ -114,6 +115,8 @@ class NormalizedWordsEngine(StagedEngine):
         strips = bool(steps) and steps[-1] in _STRIPS
         steps = steps[:-1] if strips else steps
         if not (splits or pre_tokenizer == _METASPACE) or not all(map(_is_local, steps)):
+            return None
+        if not _grows_little(steps):
             return None
         spaces = NO_SPACE if splits or strips else ONE_SPACE if one_space else EVERY_SPACE
         # Unless a step makes several spaces one, each is a word, so they are counted; but a map makes "\r\n" one.
@@ -313,6 +316,13 @@ def _is_local(step: Any) -> bool:
     if isinstance(step, Replace):
         return not step.is_regex and step.pattern != ""
     return type(step) in (Precompiled, *_FORMS, *_OF_CHARACTERS)
+
+
+def _grows_little(steps: list[Any]) -> bool:
+    """Whether steps that texts go through word by word, unchecked, cannot make them grow without end."""
+    literals = [step for step in steps if isinstance(step, Replace)]
+    ratios = [max(1, len(step.content.encode()) / len(step.pattern.encode())) for step in literals]
+    return math.prod(ratios) <= MAX_GROWTH and sum(isinstance(step, Precompiled) for step in steps) <= 1
 
 
 def _knows_space(runner: ModelRunner) -> bool:

@@ -32,8 +32,7 @@ class ScannedEngine(StagedEngine):
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space = prefix_space
         self._scanner = scanner
-        inner = runner.spans_model[0] if runner.model_name == "bpe" else runner.tables
-        self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=inner is not runner.tables)
+        self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=runner.flags_parts)
         self._encode = self._kernel.bound(runner.spans_model)
 
     @staticmethod

@@ -80,7 +80,7 @@ class StagedEngine:
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
         name = type(self._pre_tokenizer).__name__ if self._pre_tokenizer is not None else None
-        return f"encode_found_{self._runner.model_name}", [], [name] if name else []
+        return self._runner.found_kernel.__name__, [], [name] if name else []
 
 
 def whole_rows(rows: Ragged) -> Words:

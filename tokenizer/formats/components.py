@@ -12,6 +12,7 @@ from typing import Any
 from tokenizer.formats.json_node import Node
 
 _REQUIRED = object()
+_MAX_PARTS = 256
 _MAX_DEPTH = 32
 """The most levels of sequences in sequences; real files have two."""
 
@@ -83,6 +84,13 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
     return {"type": name} | {f.json: f.write(getattr(component, f.attribute, component)) for f in spec.fields}
 
 
+def _few(node: Node) -> list[Node]:
+    """Returns the parts of a sequence, each of which goes through every text."""
+    if len(items := node.items()) > _MAX_PARTS:
+        raise node.fail(f"a sequence of {len(items)} parts, allowed are {_MAX_PARTS}")
+    return items
+
+
 # Kinds of fields.
 
 
@@ -129,7 +137,7 @@ def parts(json: str, table: Callable[[], Table], attribute: str | None = None) -
     return Field(
         json,
         attribute or json,
-        lambda node: tuple(read(item, table()) for item in node.items()),
+        lambda node: tuple(read(item, table()) for item in _few(node)),
         write=lambda values: [write(value, table()) for value in values],
     )
 

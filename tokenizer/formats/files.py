@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and writing tokenizer files: bounded size, clear errors, atomic writes."""
 
+import codecs
 import contextlib
 import gc
 import os
@@ -42,18 +43,18 @@ def named_in_errors(source: Path | str) -> Iterator[None]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads a file of at most `MAX_FILE_BYTES`.
+    """Reads a file of at most `MAX_FILE_BYTES`, without the byte order mark that some editors put before UTF-8.
 
     Raises:
       TokenizerFileError: if it is larger, or begins like a file of another kind. OSError: if it cannot be read.
     """
     with path.open("rb") as handle:
-        if what := mistakes.from_first_bytes(handle.read(mistakes.N_FIRST_BYTES)):
+        if what := mistakes.from_first_bytes(handle.read(mistakes.N_FIRST_BYTES).removeprefix(codecs.BOM_UTF8)):
             raise TokenizerFileError(f"{path}: this is {what}")
         if handle.seek(0, os.SEEK_END) > MAX_FILE_BYTES:
             raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
         handle.seek(0)
-        return handle.read(MAX_FILE_BYTES)
+        return handle.read(MAX_FILE_BYTES).removeprefix(codecs.BOM_UTF8)
 
 
 def decode(data: bytes, path: Path | str) -> str:

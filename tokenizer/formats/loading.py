@@ -11,6 +11,7 @@ from tokenizer.formats import bpe_files, files, mistakes, sentencepiece, tiktoke
 from tokenizer.formats.json_node import Node
 from tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
 from tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenizer.normalizers import BertNormalizer
 from tokenizer.parts import Parts
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
@@ -70,7 +71,7 @@ def _load_file(path: Path, options: _Options) -> Parts:
     if is_large_json and (root := parse_usual_tokenizer(data, str(path))) is not None:
         return _from_json(root, path, options)
     text = files.decode(data, path)
-    start = text.lstrip("\ufeff \t\r\n")
+    start = text.lstrip(" \t\r\n")
     if _JSON.match(start):
         # A whole tokenizer has a model; a vocabulary has only tokens and integers.
         is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
@@ -143,5 +144,7 @@ def _from_vocab(text: str, path: Path) -> Parts:
             f"'[UNK]' on a line of its own, but {len(vocab)} lines that begin with {next(iter(vocab))[:40]!r}; name a "
             "tokenizer.json, vocab.txt, vocab.json with merges.txt, SentencePiece model, or tiktoken's ranks"
         )
+    is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
     with files.named_in_errors(path):
-        return bert_parts(vocab)
+        parts = bert_parts(vocab, BertNormalizer(lowercase=is_lower))
+    return dataclasses.replace(parts, assumptions=assumptions)

@@ -17,10 +17,12 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"BZh9", "packed with bzip2; " + _PACKED),
     (b"\xfd7zXZ\x00", "packed with xz; " + _PACKED),
     (b"%PDF", "a PDF"),
+    (b"\xff\xfe", "text in UTF-16; save it as UTF-8"),
+    (b"\xfe\xff", "text in UTF-16; save it as UTF-8"),
     (b"\x7fELF", "a program"),
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)\b", re.IGNORECASE)
+_HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|\?xml)\b", re.IGNORECASE)
 _RWKV = re.compile(r"\d+ b?(?P<quote>['\"]).*(?P=quote) \d+")
 _SENTENCEPIECE_VOCAB = re.compile(r"[^\t]+\t-?\d+(?:\.\d+)?(?:e-?\d+)?")
 N_FIRST_BYTES = 4096

@@ -204,16 +204,24 @@ def _ends(settings: Settings, family: Family) -> tuple[str, str]:
 def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
     vocab = vocab_txt.read(files.read_text(path), str(path))
     roles = _roles(settings, family)
+    is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
+    if settings.config.child("do_lower_case", None).value is not None:
+        is_lower, assumptions = settings.flag("do_lower_case", True), ()
+    elif settings.class_name and assumptions:
+        entries = assumptions[0].partition(", so ")[0]
+        lowers = f"{settings.class_name} lower-cases text unless do_lower_case is false in tokenizer_config.json"
+        is_lower, assumptions = True, (f"{entries}, but {lowers}",)
     strip = settings.config.child("strip_accents", None)
     parts = Parts(
         model=WordPiece(vocab, unk_token=roles["unk"].content),
         normalizer=normalizers.BertNormalizer(
-            lowercase=settings.flag("do_lower_case", True),
+            lowercase=is_lower,
             strip_accents=None if strip.value is None else strip.flag(),
             handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
         ),
         pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
         decoder=decoders.WordPiece(),
+        assumptions=assumptions,
     )
     return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
 

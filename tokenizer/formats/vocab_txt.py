@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`vocab.txt`, BERT's format: one token per line, whose id is the number of the line."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from tokenizer.errors import TokenizerFileError
+from tokenizer.unicode import tables as unicode_tables
+
+_SPECIAL = re.compile(r"\[.*\]|<.*>", re.DOTALL)
+"""Tokens such as `[CLS]` and `<S>`, whose capitals say nothing of the text that a vocabulary is for."""
 
 
 def read(text: str, source: str) -> dict[str, int]:
@@ -32,6 +37,20 @@ def read(text: str, source: str) -> dict[str, int]:
     return vocab
 
 
+def assume_case(vocab: Iterable[str], source: str) -> tuple[bool, tuple[str, ...]]:
+    """Returns (whether text is to be lower-cased, lines that say so if it is not), of a vocabulary that does not say.
+
+    Entries with capitals, special tokens aside, are never made of text in lower case, so they prove a cased one.
+    """
+    is_upper = re.compile(f"[{re.escape(''.join(map(chr, unicode_tables.lowercase())))}]")
+    cased = [token for token in vocab if is_upper.search(token) and not _SPECIAL.fullmatch(token)]
+    if not cased:
+        return True, ()
+    entries = "entry has" if len(cased) == 1 else "entries have"
+    said = f"{source}: {len(cased):,} {entries} capitals, such as {cased[0][:40]!r}, so text is not lower-cased; "
+    return False, (f"{said}to lower-case it, pass lowercase=True (tokenizer.lowercase in a config)",)
+
+
 def write(vocab: Mapping[str, int], source: str) -> str:
     """Returns the text of a `vocab.txt`.
 
@@ -47,4 +66,6 @@ def write(vocab: Mapping[str, int], source: str) -> str:
             )
         if "\n" in token or token.endswith("\r"):
             raise ValueError(f"{source}: vocab.txt cannot hold token {token!r} with a line end; save as tokenizer.json")
+        if position == 0 and token.startswith("\ufeff"):
+            raise ValueError(f"{source}: vocab.txt cannot begin with token {token!r}; save as tokenizer.json")
     return "".join(f"{token}\n" for token, _ in by_id)

@@ -15,6 +15,7 @@ right after a pre-token: the pre-token that begins at the first start ends at th
 """
 
 import functools
+import string
 
 import numpy as np
 from llvmlite import ir
@@ -29,6 +30,12 @@ _THREE = np.uint64(3)
     LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES,
     STOPS, HIGH,
 ) = range(13)  # fmt: skip
+BYTES = {
+    LETTERS: string.ascii_letters, UPPERS: string.ascii_uppercase, DIGITS: string.digits, SPACES: "\t\n\v\f\r ",
+    BLANKS: " ", NEWLINES: "\n\r", APOSTROPHES: "'", SLASHES: "/", TABS: "\t", SIGNS: string.punctuation,
+    UNDERSCORES: "_", STOPS: "(|).,!?",
+}  # fmt: skip
+"""The characters of each mask but HIGH, which has the bytes that are not ASCII."""
 
 
 @intrinsic
@@ -41,33 +48,18 @@ def classify(typingctx, array, index):
         def every(value):
             return ir.Constant(block, [value] * 64)
 
-        def below(vector, first, n):
-            return builder.icmp_unsigned("<", builder.sub(vector, every(first)), every(n))
-
-        def equal(vector, value):
-            return builder.icmp_unsigned("==", vector, every(value))
+        def among(vector, mask):
+            # A comparison for each run of characters.
+            points = {ord(c) for c in BYTES[mask]}
+            firsts = {c: next(n for n in range(1, 128) if c + n not in points) for c in points if c - 1 not in points}
+            runs = [builder.icmp_unsigned("<", builder.sub(vector, every(c)), every(n)) for c, n in firsts.items()]
+            return functools.reduce(builder.or_, runs)
 
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
         text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
-        masks = [
-            below(builder.or_(text, every(0x20)), ord("a"), 26),
-            below(text, ord("A"), 26),
-            below(text, ord("0"), 10),
-            builder.or_(equal(text, 0x20), below(text, 0x09, 5)),
-            equal(text, 0x20),
-            builder.or_(equal(text, 0x0A), equal(text, 0x0D)),
-            equal(text, ord("'")),
-            equal(text, ord("/")),
-            equal(text, 0x09),
-            builder.or_(
-                builder.or_(below(text, 0x21, 15), below(text, 0x3A, 7)),
-                builder.or_(below(text, 0x5B, 6), below(text, 0x7B, 4)),
-            ),
-            equal(text, ord("_")),
-            functools.reduce(builder.or_, (equal(text, ord(sign)) for sign in "(|).,!?")),
-            builder.icmp_signed("<", text, every(0)),
-        ]
+        masks = [among(text, mask) for mask in range(HIGH)]
+        masks.append(builder.icmp_signed("<", text, every(0)))
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 

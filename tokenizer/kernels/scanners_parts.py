@@ -17,9 +17,9 @@ DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see `scanner_deepseek`. 
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
-_WHITE_LEADS = np.zeros(256, np.bool_)
-_WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
-"""The bytes that white space may begin with, including what `clip_openai_classes` treats as such."""
+WHITE_LEADS = np.zeros(256, np.bool_)
+WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
+"""The bytes that white space of any table may begin with, including U+0345 of `clip_openai_classes`."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.
@@ -265,7 +265,7 @@ def ascii_cased_word(data, i, end):
 @kernel_part
 def skip_spaces(data, i, end, classes):
     """Returns where the white space at i ends; called before each pre-token of scanners that drop white space."""
-    while i < end and _WHITE_LEADS[data[i]]:
+    while i < end and WHITE_LEADS[data[i]]:
         kind, after = character(data, i, classes)
         if kind & SPACE == 0:
             break

@@ -92,7 +92,7 @@ class ModelParts(NamedTuple):
     miss: Any
     """A kernel, see `misses.miss_by`."""
     cut: Any
-    """`cut(data, at, stop, model)`, see `spans.scanned_spans`; None if words are not cut."""
+    """`cut(data, at, stop, model, tallying)`, see `spans.scanned_spans`; None if words are not cut."""
 
 
 MODELS = {
@@ -189,28 +189,29 @@ def encode_kernel(scanner: str, model: str, *, flagged: bool = False) -> Any:
 
 
 @functools.cache
-def encode_found_kernel(model: str) -> Any:
-    """Makes the kernel that encodes words that have been found already.
+def encode_found_kernel(model: str, *, flagged: bool = False) -> Any:
+    """Makes the kernel that encodes words that have been found already; flagged: see `encode_kernel`.
 
     Returns:
       A kernel `encode(model, words, added, model_scratch, work) -> whether all is done`; words: words.Words.
     """
     miss = MODELS[model].miss
     cuts, cut = MODELS[model].cut is not None, MODELS[model].cut or spans.never_cut
+    kind = FLAGGED if flagged else APART
 
     @kernel_part
     def next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
-        return spans.found_spans(cuts, cut, words, i, inner, end, model, work, n, o)
+        return spans.found_spans(kind, cuts, cut, words, i, inner, end, model, work, n, o)
 
     def encode(model, words, added, model_scratch, work):
         """See `encode_loop.encode_rows`; words: words.Words; work: encode_loop.Work, changed."""
         data, _, _, row_offsets = words
         return encode_rows(
-            next_spans, APART, tally_has_room, emit_all, miss, nothing_at_end,
+            next_spans, kind, tally_has_room, emit_all, miss, nothing_at_end,
             refer((data, model, model_scratch, work)), data, row_offsets, added, words, model, work,
         )  # fmt: skip
 
-    return made_kernel(f"encode_found_{model}", encode, encode_rows, miss, spans.found_spans, cut)
+    return made_kernel(f"encode_found_{model}{'_flagged' * flagged}", encode, encode_rows, miss, spans.found_spans, cut)
 
 
 @functools.cache

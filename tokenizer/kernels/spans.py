@@ -7,7 +7,7 @@ Each `..._spans`, with its first arguments bound, is a `next_spans` of `encode_l
 import numpy as np
 
 from tokenizer.compiling.kernel import count_ones, kernel_part, leading_zeros, trailing_zeros
-from tokenizer.kernels.encode_loop import APART, AT, FLAGGED, JOINED, STOP
+from tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, STOP
 from tokenizer.kernels.span_table import FLAG
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
@@ -56,7 +56,7 @@ def ascii_starts(word_starts, data, i, end):
 
 
 @kernel_part
-def never_cut(data, at, stop, model):
+def never_cut(data, at, stop, model, tallying):
     """Does not cut: a `cut` for models whose words are not cut."""
     return stop
 
@@ -76,14 +76,15 @@ def scanned_spans(
       find_starts: `find_starts(data, i, end, classes)` returns a bit for each word that starts in the 64 bytes from i
         on; word_stops: `word_stops(data, i)` a bit for each that stops.
       next_stop: the scanner, see `scanning.SCANNERS`.
-      cut: `cut(data, at, stop, model)` returns where the part of a word that begins at `at` ends.
+      cut: `cut(data, at, stop, model, tallying)` returns where the part of a word that begins at `at` ends. While words
+        with an unknown token are counted, such words must not be cut: what is counted would depend on the cuts.
     """
     batch, limit = work.batch, work.limit
     n_words = np.int64(0)
     while True:
         if cuts and i < inner:
             while i < inner and n < limit + _MOST_PARTS:
-                stop = cut(data, i, inner, model)
+                stop = cut(data, i, inner, model, work.tallying)
                 flag = FLAG if kind == FLAGGED and stop < inner else np.uint64(0)
                 add_span(kind, batch, n, i, stop, flag)
                 n += 1
@@ -119,10 +120,11 @@ def scanned_spans(
 
 
 @kernel_part
-def found_spans(cuts, cut, words, i, inner, end, model, work, n, o):
+def found_spans(kind, cuts, cut, words, i, inner, end, model, work, n, o):
     """Adds the spans of words that have been found already; i is the number of a word of `words` (words.Words).
 
-    `inner` is where the next part of word i begins, 0 for its beginning.
+    kind: APART or FLAGGED, and `cuts`, `cut`: as in `scanned_spans`. `inner` is where the next part of word i begins, 0
+    for its beginning.
     """
     values, starts, stops, _ = words
     batch, limit = work.batch, work.limit
@@ -132,8 +134,8 @@ def found_spans(cuts, cut, words, i, inner, end, model, work, n, o):
         n_words += inner == 0
         if inner > 0:
             at = inner
-        stop = cut(values, at, last, model) if cuts else last
-        add_span(APART, batch, n, at, stop, np.uint64(0))
+        stop = cut(values, at, last, model, work.tallying) if cuts else last
+        add_span(kind, batch, n, at, stop, FLAG if kind == FLAGGED and stop < last else np.uint64(0))
         n += 1
         inner = stop if stop < last else np.int64(0)
         i += stop == last

@@ -109,7 +109,7 @@ def move_counts(slots, counter):
 
 @kernel_part
 def _next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
-    return found_spans(False, never_cut, words, i, inner, end, model, work, n, o)
+    return found_spans(APART, False, never_cut, words, i, inner, end, model, work, n, o)
 
 
 @kernel_of_short_loops

@@ -101,11 +101,11 @@ def _next_byte_cut(data, at, stop, model):
 
 
 @kernel_part
-def next_cut(data, at, stop, models):
+def next_cut(data, at, stop, models, tallying):
     """Returns where the part of a word that begins at `at` ends, so that no token reaches across; `stop` for no cut."""
     inner, _ = models
     if not inner.byte_level:
-        return _next_character_cut(data, at, stop, inner)
+        return stop if tallying else _next_character_cut(data, at, stop, inner)  # counted words stay whole
     if not inner.plain_bytes or inner.suffix.size > 0 or at + 3 >= stop:
         return stop
     # This covers most Chinese text, for most models.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenizer.languages import model, score_kernels
 from tokenizer.languages.script_kernels import HAN
 from tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
-from tokenizer.ragged import Ragged, gathered, text_rows
+from tokenizer.ragged import Errors, Ragged, gathered, text_rows
 
 UNKNOWN = "und"
 """The code of documents whose language is undetermined."""
@@ -100,7 +100,7 @@ def _allowed_table() -> npt.NDArray[np.bool_]:
     return table
 
 
-def identify(texts: Any, threshold: float = 0.5) -> Languages:
+def identify(texts: Any, threshold: float = 0.5, errors: Errors = "strict") -> Languages:
     """Identifies the language of each row of a text column, which depends only on that row.
 
     Scripts are counted over the whole row. If they do not decide, the identifier reads its first 2048 bytes, and, to
@@ -109,11 +109,12 @@ def identify(texts: Any, threshold: float = 0.5) -> Languages:
     Args:
       texts: a text column; null is a row without letters.
       threshold: rows with less confidence than this are `und`.
+      errors: as for `Tokenizer.encode_arrow`.
 
     Raises:
-      TypeError: if `texts` is not a text column.
+      TypeError: if `texts` is not a text column. ValueError: if it is not valid.
     """
-    rows = text_rows(texts)
+    rows = text_rows(texts, errors)
     counts = count_scripts(rows)
     codes = np.full(rows.n_rows, language_codes().index(UNKNOWN), np.int32)
     share = counts.n_first / np.maximum(counts.total, 1)

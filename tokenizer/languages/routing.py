@@ -2,7 +2,7 @@
 """Prepares and tokenizes columns in several languages, each document by the rule of its language, in the same order."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.core import Tokenizer
+from tokenizer.errors import check_list
 from tokenizer.languages.identifying import Languages, identify, language_codes
-from tokenizer.languages.rules import DEFAULT, RULES
+from tokenizer.languages.rules import DEFAULT
 from tokenizer.normalizers.base import Edges
-from tokenizer.ragged import Ragged, gathered, read_only, text_rows
+from tokenizer.ragged import Errors, Ragged, gathered, read_only, text_column, text_rows
 from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
 from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult
@@ -51,7 +52,7 @@ class LanguageTextTokenizer(TextTokenizer):
         self,
         tokenizer: Tokenizer,
         *,
-        rules: Mapping[str, Steps] = RULES,
+        rules: Mapping[str, Steps] | None = None,
         normalize: Steps = (),
         spans: Iterable[SpanRule | Mapping[str, Any]] = (),
         threshold: float = 0.5,
@@ -60,7 +61,8 @@ class LanguageTextTokenizer(TextTokenizer):
 
         Args:
           tokenizer: the tokenizer for all languages.
-          rules: language -> steps; they replace those of `RULES` for the same language.
+          rules: language -> steps, as in `RULES`; `default` is for all other languages. None: no steps by language,
+            so that the text stays as it is.
           normalize: steps for all languages, which come before those.
           spans: span rules for all languages.
           threshold: see `identify`.
@@ -69,10 +71,10 @@ class LanguageTextTokenizer(TextTokenizer):
           ValueError: if a step, a rule or a language is invalid.
         """
         super().__init__(tokenizer, normalize=normalize, spans=spans)
-        merged = {**RULES, **rules}
-        self.router = Router(merged)
+        rules = rules or {}
+        self.router = Router(rules)
         self.threshold = threshold
-        self.chains = [TextChain([*self.chain.steps, *_steps(merged[name])]) for name in self.router.names]
+        self.chains = [TextChain([*self.chain.steps, *_steps(rules.get(name, ()))]) for name in self.router.names]
 
     def prepare(self, texts: Any, languages: Languages | None = None) -> PreparedText:
         """Finds spans in a text column and applies to each document the steps of its language.
@@ -81,8 +83,11 @@ class LanguageTextTokenizer(TextTokenizer):
           texts: the column.
           languages: the languages of its rows, if they are known already.
         """
-        rules = self.router.rules(languages or identify(texts, self.threshold))
-        return self.prepare_rows(text_rows(texts), lambda *parts: self._route(rules, *parts))
+        rows = text_rows(texts)
+        known = languages or identify(rows, self.threshold)
+        if len(known.codes) != rows.n_rows:
+            raise ValueError(f"languages must have one entry for each of {rows.n_rows} texts, got {len(known.codes)}")
+        return self.prepare_rows(rows, lambda *parts: self._route(known, *parts))
 
     def chain_for(self, text: str) -> TextChain:
         """Returns the steps of one text."""
@@ -90,7 +95,7 @@ class LanguageTextTokenizer(TextTokenizer):
 
     def _route(
         self,
-        rules: npt.NDArray[np.int64],
+        languages: Languages,
         rows: Ragged,
         edges: Edges | None = None,
         documents: npt.NDArray[np.int64] | None = None,
@@ -99,7 +104,9 @@ class LanguageTextTokenizer(TextTokenizer):
         if documents is None:
             documents = np.arange(rows.n_rows + 1)
         n_parts = np.diff(documents)
+        rules, names = self.router.rules(languages), languages.codes.dictionary.to_pylist()
         owners = np.repeat(rules, n_parts)
+        spoken = np.repeat(languages.codes.indices.to_numpy(zero_copy_only=False), n_parts)
         reports: list[StepReport] = []
         rejected = np.zeros(rules.size, np.bool_)
         parts: list[tuple[npt.NDArray[np.int64], Ragged]] = []
@@ -109,15 +116,33 @@ class LanguageTextTokenizer(TextTokenizer):
             mine = rows if taken.size == rows.n_rows else rows.take(taken)
             whose = np.concatenate(([0], np.cumsum(n_parts[rules == number])))
             result = chain.apply_rows(mine, Edges(edges.begins[taken], edges.ends[taken]), whose)
-            names = (f"{self.router.names[number]}.{report.step}" for report in result.reports)
-            reports += [dataclasses.replace(r, step=name) for r, name in zip(result.reports, names, strict=True)]
+            reports += _by_language(self.router.names[number], result, spoken[taken], names)
             rejected[rules == number] = result.rejected
             is_same &= result.rows is mine
             parts.append((taken, result.rows))
-        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected)
+        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected, [])
+
+
+def _by_language(
+    rule: str, result: ChainResult, spoken: npt.NDArray[Any], names: Sequence[str]
+) -> Iterator[StepReport]:
+    """Yields the reports of a rule's steps with its name and their characters by language.
+
+    Args:
+      rule: its name.
+      result: of its chain.
+      spoken: the language of each row, as a number in `names`.
+      names: of languages.
+    """
+    present = np.unique(spoken).tolist()
+    sums = [np.bincount(spoken, sizes, len(names)).astype(np.int64) for sizes in result.n_chars]
+    for report, before, after in zip(result.reports, sums, sums[1:], strict=False):
+        by_language = {names[code]: (int(before[code]), int(after[code])) for code in present}
+        yield dataclasses.replace(report, step=f"{rule}.{report.step}", by_language=by_language)
 
 
 def _steps(entries: Steps) -> list[TextStep]:
+    check_list("the steps of a language", entries)
     return [step for entry in entries for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))]
 
 
@@ -159,24 +184,22 @@ class LanguageTokenizers:
             name: t if isinstance(t, TextTokenizer) else TextTokenizer(t) for name, t in tokenizers.items()
         }
 
-    def encode_arrow(self, texts: Any, add_special_tokens: bool = False) -> RoutedText:
-        """Encodes a text column, each row by the tokenizer of its language.
+    def encode_arrow(self, texts: Any, add_special_tokens: bool = False, *, errors: Errors = "strict") -> RoutedText:
+        """Encodes a text column, each row by the tokenizer of its language; see `Tokenizer.encode_arrow`.
 
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError, ValueError: as `Tokenizer.encode_arrow`.
         """
-        if isinstance(texts, (list, tuple)):
-            texts = pa.array(texts, pa.large_string())
-        if isinstance(texts, pa.ChunkedArray):
-            texts = texts.combine_chunks()
-        languages = identify(texts, self.threshold)
+        rows, nulls = text_column(texts, errors)
+        languages = identify(rows, self.threshold)
         rules = self.router.rules(languages)
         parts, places = [], []
         for number, name in enumerate(self.router.names):
             taken = np.flatnonzero(rules == number)
             if taken.size or not number:
-                parts.append(self.tokenizers[name].encode_arrow(texts.take(pa.array(taken)), add_special_tokens).ids)
+                parts.append(self.tokenizers[name].encode_arrow(rows.take(taken), add_special_tokens).ids)
                 places.append(taken)
-        ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+        mask = None if nulls is None else nulls.to_numpy(zero_copy_only=False)
+        ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places)), mask=mask))
         names = pa.DictionaryArray.from_arrays(pa.array(rules.astype(np.int32)), pa.array(self.router.names))
         return RoutedText(ids, names, languages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default rules: text steps by language."""
+"""The built-in rules: text steps by language, for those who ask for them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

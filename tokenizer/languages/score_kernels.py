@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A naive Bayes classifier over byte n-grams, which an automaton finds: scores of languages for pieces of text.
 
-Its slow twin is `tokenizer.languages.reference.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
+Its slow twin is `tests.reference.languages.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
 them.
 """
 

@@ -74,6 +74,11 @@ def new_unigram_scratch(n_word_bytes: int) -> UnigramScratch:
     return UnigramScratch(np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64))
 
 
+MAX_PIECE_CHARACTERS = 512
+"""The longest piece that matches in text, as for sentencepiece's trainer: each place in a text is the beginning of as
+many steps through the pieces."""
+
+
 class Segmentation(NamedTuple):
     """One way to cut a word: its score, and the id and the end, in characters, of each piece."""
 
@@ -125,6 +130,9 @@ class Unigram:
         if not finite.all():
             i = int(np.flatnonzero(~finite)[0])
             raise ValueError(f"score of piece {self.vocab[i][0]!r} must be finite, got {self.vocab[i][1]!r}")
+        lengths = self._pieces.take(self._matching_ids).characters.lengths
+        if (longest := int(lengths.max(initial=0))) > MAX_PIECE_CHARACTERS:
+            raise ValueError(f"a piece has {longest} characters, allowed are {MAX_PIECE_CHARACTERS}")
         if self.piece_types is not None:
             self._check_distinct()
 

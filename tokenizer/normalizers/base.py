@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
-from tokenizer.ragged import Ragged, read_only, string_array, text_rows
+from tokenizer.errors import TextGrowthError, check_strings
+from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
 
 
 class Edit(NamedTuple):
@@ -77,13 +78,16 @@ class Normalizer(abc.ABC):
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text like `normalize_rows`, with alignments as in HF. Slow."""
 
-    def normalize_arrow(self, texts: Any) -> pa.LargeStringArray:
+    def normalize_arrow(self, texts: Any, errors: Errors = "strict") -> pa.LargeStringArray:
         """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input.
 
+        Args:
+          texts, errors: as for `Tokenizer.encode_arrow`.
+
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError: if `texts` is not a text column. ValueError: if it is not valid.
         """
-        rows = text_rows(texts)
+        rows = text_rows(texts, errors)
         normalized = self.normalize_rows(rows)
         values, offsets = normalized
         if normalized is rows:
@@ -92,7 +96,8 @@ class Normalizer(abc.ABC):
 
     def normalize_str(self, text: str) -> str:
         """Normalizes one text."""
-        return str(self.normalize_arrow(pa.array([text], pa.large_string()))[0].as_py())
+        check_strings("text", [text])
+        return str(self.normalize_arrow([text])[0].as_py())
 
 
 class TextStep(Normalizer):
@@ -122,7 +127,11 @@ class TextStep(Normalizer):
         return np.flatnonzero(np.diff(rows.offsets)).tolist()
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows of valid UTF-8, values uint8[n]; without a kernel, one row after the other."""
+        """Applies the step to rows of valid UTF-8, values uint8[n]; without a kernel, one row after the other.
+
+        Raises:
+          TextGrowthError: if a row becomes too long; see `check_growth`.
+        """
         new: dict[int, bytes] = {}
         rejected = []
         n = 0
@@ -136,6 +145,7 @@ class TextStep(Normalizer):
                 continue
             if (after := replaced(text, edits)) != text:
                 new[row] = after.encode()
+                check_growth(int(rows.offsets[row + 1] - rows.offsets[row]), len(new[row]))
                 n += n_changed(edits)
         return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
 
@@ -186,7 +196,9 @@ def aligned(text: AlignedText, edits: list[Edit]) -> AlignedText:
         starts += text.starts[at:start] + [origin[0]] * len(new)
         stops += text.stops[at:start] + [origin[1]] * len(new)
         at = stop
-    return AlignedText(replaced(text.text, edits), starts + text.starts[at:], stops + text.stops[at:])
+    after = replaced(text.text, edits)
+    check_growth(len(text.text.encode()), len(after.encode()))
+    return AlignedText(after, starts + text.starts[at:], stops + text.stops[at:])
 
 
 def n_changed(edits: list[Edit]) -> int:
@@ -247,3 +259,37 @@ def unless_same(rows: Ragged, normalized: Ragged) -> Ragged:
     first, last = int(rows.offsets[0]), int(rows.offsets[-1])
     same = last - first == normalized.n_values and np.array_equal(rows.offsets - first, normalized.offsets)
     return rows if same and np.array_equal(rows.values[first:last], normalized.values) else normalized
+
+
+MAX_GROWTH, FREE_BYTES = 16, 1024
+"""A text may become this many times as long, and this many bytes longer. NFKC makes 33 bytes of the 3 of U+FDFA."""
+
+
+def check_content(name: str, content: str) -> None:
+    """Raises ValueError if a text that a step puts in, for each match or row, is longer than that of any real file."""
+    if len(content) > FREE_BYTES or len(content.encode("utf-8", "surrogatepass")) > FREE_BYTES:
+        raise ValueError(f"{name} has {len(content)} characters, of which at most {FREE_BYTES} bytes are allowed")
+
+
+def check_growth(n_before: Any, n_after: Any) -> None:
+    """Raises TextGrowthError if a text has become too long; both are numbers of bytes, of one text or of several."""
+    too_long = n_after > MAX_GROWTH * n_before + FREE_BYTES
+    if np.any(too_long):
+        first = int(np.argmax(too_long))
+        n_before, n_after = int(np.atleast_1d(n_before)[first]), int(np.atleast_1d(n_after)[first])
+        raise TextGrowthError(
+            f"normalizers or decoders make {n_after} bytes of {n_before}; at most {MAX_GROWTH} times as many and "
+            f"{FREE_BYTES} more are allowed"
+        )
+
+
+def check_room(rows: Ragged, n_bytes: int) -> None:
+    """Raises TextGrowthError if a result has so many bytes that one of the rows must have become too long."""
+    check_growth(rows.n_values + (rows.n_rows - 1) * FREE_BYTES // MAX_GROWTH, n_bytes)
+
+
+def grown(rows: Ragged, normalized: Ragged) -> Ragged:
+    """Returns normalized rows; raises TextGrowthError if one of them has become too long."""
+    if normalized is not rows:
+        check_growth(np.diff(rows.offsets), np.diff(normalized.offsets))
+    return normalized

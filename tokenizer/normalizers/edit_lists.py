@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import recycled
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_room, grown, rows_of
 from tokenizer.normalizers.kernels import edit_lists
 from tokenizer.normalizers.kernels.edit_lists import Texts
 from tokenizer.normalizers.tables import SPARE_BYTES
@@ -43,14 +43,19 @@ def lowered_texts(texts: Sequence[str]) -> Texts:
 
 
 def apply_edits(rows: Ragged, edits: npt.NDArray[np.int64], texts: Texts) -> Applied:
-    """Applies edits, int64[n, 3]; their new texts are given by numbers."""
+    """Applies edits, int64[n, 3]; their new texts are given by numbers.
+
+    Raises:
+      TextGrowthError: if a row becomes too long.
+    """
     if not len(edits):
         return Applied(rows, 0)
     edits = read_only(edits)
     n_bytes = rows.n_values + edit_lists.edited_bytes(edits, texts)
+    check_room(rows, n_bytes)
     out, offsets = recycled.empty(n_bytes + SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
     n_changed = edit_lists.apply_edits(rows.values, rows.offsets, edits, texts, out, offsets)
-    return Applied(rows_of(out, offsets), int(n_changed))
+    return Applied(grown(rows, rows_of(out, offsets)), int(n_changed))
 
 
 def prepend(rows: Ragged, where: npt.NDArray[np.bool_], text: str) -> Applied:

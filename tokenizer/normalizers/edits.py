@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tokenizer import recycled
 from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
+from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content, rows_of
 from tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
 from tokenizer.normalizers.kernels import edit_lists, matches, whitespace
 from tokenizer.pre_tokenizers.patterns import compiled, find_segments
@@ -55,6 +55,7 @@ class Replace(EditingStep):
     """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
 
     def __post_init__(self) -> None:
+        check_content("content", self.content)
         if self.is_regex and not self.is_fast:
             compiled(self.pattern)  # raises errors now, not at the first text
 
@@ -88,7 +89,8 @@ class Replace(EditingStep):
         pattern, content = self.pattern.encode(), self.content.encode()
         if self.is_regex or len(pattern) > 1 or len(content) > tables.SPARE_BYTES or pattern == content:
             return super().apply_rows(rows, edges)
-        # Most texts have so many spaces that a list of them would cost more than the rest.
+        # Most texts have so many spaces that a list of them would cost more than the rest. The content is so short
+        # that no text grows too much.
         found = int(np.count_nonzero(rows.values[rows.offsets[0] : rows.offsets[-1]] == pattern[0]))
         if not found:
             return Applied(rows, 0)
@@ -106,6 +108,9 @@ class Prepend(TextStep):
     name = "Prepend"
 
     prepend: str
+
+    def __post_init__(self) -> None:
+        check_content("prepend", self.prepend)
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns the edits of one text; see `TextStep`. The text has the origin of the first character."""

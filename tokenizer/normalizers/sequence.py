@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence as Normalizers
 
 from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.base import Normalizer
+from tokenizer.normalizers.base import Normalizer, check_growth, grown
 from tokenizer.ragged import Ragged
 
 
@@ -25,6 +25,10 @@ class Sequence(Normalizer):
                 raise TypeError(f"normalizers[{i}]: expected a normalizer, got {normalizer!r}")
         object.__setattr__(self, "normalizers", tuple(self.normalizers))
 
+    def _flat(self) -> list[Normalizer]:
+        """Returns the normalizers in order, with nested sequences flattened: so texts are compared with the first."""
+        return [part for n in self.normalizers for part in (n._flat() if isinstance(n, Sequence) else [n])]
+
     @property
     def is_fast(self) -> bool:
         """Whether all its normalizers are fast; see `Normalizer`."""
@@ -32,12 +36,15 @@ class Sequence(Normalizer):
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
-        for normalizer in self.normalizers:
-            rows = normalizer.normalize_rows(rows)
-        return rows
+        normalized = rows
+        for normalizer in self._flat():
+            normalized = grown(rows, normalizer.normalize_rows(normalized))
+        return normalized
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
-        for normalizer in self.normalizers:
+        n_bytes = len(text.text.encode())
+        for normalizer in self._flat():
             text = normalizer.normalize_aligned(text)
+            check_growth(n_bytes, len(text.text.encode()))
         return text

@@ -281,6 +281,10 @@ def graphemes() -> npt.NDArray[np.uint8]:
     return read_only(classes)
 
 
+_MAX_MAPPED = 256
+"""The most bytes that a character map may put in place of a character; NFKC's longest text has 33."""
+
+
 @functools.lru_cache(maxsize=4)
 def chars_map(precompiled_charsmap: bytes) -> CharsMap:
     """Lowers a character map as SentencePiece writes it: size of the trie in bytes, trie, texts that end with NUL.
@@ -299,6 +303,8 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
         pool.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"precompiled_charsmap: the texts after the trie are not UTF-8: {error}") from None
+    if (longest := max(map(len, pool.split(b"\0")))) > _MAX_MAPPED:
+        raise ValueError(f"precompiled_charsmap: a text has {longest} bytes, allowed are {_MAX_MAPPED}")
     units = np.frombuffer(precompiled_charsmap, "<u4", n_units, 4).astype(np.uint32)
     ends = np.append(np.flatnonzero(np.frombuffer(pool, np.uint8) == 0), len(pool))
     starts = np.arange(len(pool))

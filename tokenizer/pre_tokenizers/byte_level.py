@@ -24,7 +24,7 @@ from tokenizer.pre_tokenizers.split import run_literal
 
 def _prepended(text: AlignedText, character: str) -> AlignedText:
     """Puts a character in front, with the origin of the first one, as in HF."""
-    return AlignedText(character + text.text, [text.starts[0], *text.starts], [text.stops[0], *text.stops])
+    return AlignedText(character, text.starts[:1], text.stops[:1], text.is_start) + text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Metaspace(PreTokenizer):
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""
-        text = AlignedText(text.text.replace(" ", self.replacement), text.starts, text.stops)
+        text = dataclasses.replace(text, text=text.text.replace(" ", self.replacement))
         wanted = self.prepend_scheme == "always" or (self.prepend_scheme == "first" and is_first)
         if wanted and not text.text.startswith(self.replacement):
             text = _prepended(text, self.replacement)

@@ -84,7 +84,7 @@ class Sequence(PreTokenizer):
         steps = _flat(self)
         for i, step in enumerate(steps):
             cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
-            parts = [(piece, first and piece.starts[0] == 0) for piece, first in cut]
+            parts = [(piece, first and piece.is_start) for piece, first in cut]
             if isinstance(step, ByteLevel) and i + 1 < len(steps):
                 parts = [(spell(part), first) for part, first in parts]
         return [part for part, _ in parts]

@@ -52,7 +52,7 @@ def spell(text: AlignedText) -> AlignedText:
         [place for place, width in zip(places, widths, strict=True) for _ in range(width)]
         for places in (text.starts, text.stops)
     )
-    return AlignedText(spelled, starts, stops)
+    return AlignedText(spelled, starts, stops, text.is_start)
 
 
 def unspell(text: str) -> bytes:

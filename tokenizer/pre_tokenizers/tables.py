@@ -7,9 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.scanners_parts import BLOCK, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
+from tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, STOPS, UNDERSCORES, UPPERS
+from tokenizer.kernels.ideographs import IDEOGRAPHS
+from tokenizer.kernels.scanners_parts import BLOCK, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
+from tokenizer.unicode.tables import check_ascii
 
 Classes = npt.NDArray[np.uint8]
 """uint8[0x110000], bits of `kernels.scanners_parts`."""
@@ -27,12 +30,29 @@ def _set(table: Classes, runs: Iterable[tuple[int, int]], bits: int) -> None:
         table[first : last + 1] |= np.uint8(bits)
 
 
-def _single_bit(runs: Iterable[tuple[int, int]], bit: int, *, spaces: bool = False) -> Classes:
+def checked(table: Classes) -> Classes:
+    """Returns a table, read-only, that agrees with what scanners know without it.
+
+    Raises:
+      ValueError: if white space begins with a byte that `skip_spaces` does not know, or ideographs differ.
+    """
+    leads = {chr(c).encode()[0] for c in np.flatnonzero(table & SPACE).tolist()}
+    unknown = sorted(lead for lead in leads if not WHITE_LEADS[lead])
+    if unknown:
+        raise ValueError(f"white space begins with byte {unknown[0]:#04x}; add it to WHITE_LEADS of scanners_parts.py")
+    if np.ptp(table[IDEOGRAPHS]) > 0:
+        raise ValueError("characters of IDEOGRAPHS are of several classes; change their range in kernels/ideographs.py")
+    return read_only(table)
+
+
+def _single_bit(runs: Iterable[tuple[int, int]], bit: int, *masks: int) -> Classes:
+    """Returns a table of one bit; with masks, also SPACE, and the bit must be that of the ASCII in these masks."""
     table = np.zeros(_N_CODE_POINTS, np.uint8)
     _set(table, runs, bit)
-    if spaces:
+    if masks:
         _set(table, data.runs("bert/spaces"), SPACE)
-    return read_only(table)
+        check_ascii(table, {SPACES: SPACE} | dict.fromkeys(masks, bit), 0)
+    return checked(table)
 
 
 @functools.cache
@@ -44,7 +64,9 @@ def pattern_classes() -> Classes:
     bits |= dict.fromkeys(("Lm", "Lo"), LETTER | UPPER | LOWER)
     table = _of_categories(bits)
     _set(table, data.runs("bert/spaces"), SPACE)
-    return read_only(table)
+    of_ascii = {LETTERS: LETTER | LOWER, UPPERS: LETTER | UPPER, DIGITS: NUMBER, SPACES: SPACE}
+    check_ascii(table & np.uint8(255 - SIGN), of_ascii, 0)
+    return checked(table)
 
 
 def _of_categories(bits: dict[str, int]) -> Classes:
@@ -68,7 +90,7 @@ def clip_openai_classes() -> Classes:
     """
     table = pattern_classes().copy()
     table[0x345] = SPACE
-    return read_only(table)
+    return checked(table)
 
 
 @functools.cache
@@ -81,7 +103,7 @@ def deepseek_classes() -> Classes:
         block[:] = BLOCK
         block[words] |= np.uint8(UPPER)
         block[signs] |= np.uint8(LOWER)
-    return read_only(table)
+    return checked(table)
 
 
 @functools.cache
@@ -90,13 +112,13 @@ def kimi_k2_classes() -> Classes:
     table = pattern_classes().copy()
     for first, last in script_runs("Han"):
         table[first : last + 1] = table[first : last + 1] & np.uint8(255 - UPPER - LOWER) | np.uint8(BLOCK)
-    return read_only(table)
+    return checked(table)
 
 
 @functools.cache
 def bloom_classes() -> Classes:
     """Returns SIGN for the characters that BLOOM's pattern excludes, and SPACE."""
-    return _single_bit([(ord(sign), ord(sign)) for sign in "(|).,!?…。，、।۔،"], SIGN, spaces=True)
+    return _single_bit([(ord(sign), ord(sign)) for sign in "(|).,!?…。，、।۔،"], SIGN, STOPS)
 
 
 @functools.cache
@@ -105,7 +127,7 @@ def gpt2_digits_classes() -> Classes:
     table = pattern_classes().copy()
     for first, last in data.runs("patterns/numeric"):
         table[first : last + 1] = NUMBER
-    return read_only(table)
+    return checked(table)
 
 
 @functools.cache
@@ -117,13 +139,13 @@ def numeric_classes() -> Classes:
 @functools.cache
 def word_classes() -> Classes:
     """Returns LETTER for the word characters of `Whitespace`, and SPACE."""
-    return _single_bit(data.runs("patterns/whitespace_words"), LETTER, spaces=True)
+    return _single_bit(data.runs("patterns/whitespace_words"), LETTER, LETTERS, DIGITS, UNDERSCORES)
 
 
 @functools.cache
 def bert_classes() -> Classes:
     """Returns SIGN for BERT's punctuation, and SPACE."""
-    return _single_bit(data.runs("bert/punctuation"), SIGN, spaces=True)
+    return _single_bit(data.runs("bert/punctuation"), SIGN, SIGNS)
 
 
 @functools.cache

@@ -35,6 +35,8 @@ class StepReport:
     """Words that became one word, the most frequent first; see `StripAccents`."""
     n_merged_not_listed: int = 0
     """Occurrences of changed words that `merged` has no room for."""
+    by_language: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Language -> `n_chars` and `n_chars_after` of its documents, where languages are known."""
 
     def __add__(self, other: Self) -> Self:
         if self.step != other.step:
@@ -43,7 +45,11 @@ class StepReport:
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
         merged, n_dropped = add_merged(self.merged, other.merged)
         sums["n_merged_not_listed"] += n_dropped
-        return dataclasses.replace(self, **sums, merged=merged)
+        by_language = dict(self.by_language)
+        for code, (before, after) in other.by_language.items():
+            n_before, n_after = by_language.get(code, (0, 0))
+            by_language[code] = (n_before + before, n_after + after)
+        return dataclasses.replace(self, **sums, merged=merged, by_language=by_language)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON."""
@@ -54,7 +60,9 @@ class StepReport:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Returns the report whose `to_json` is `fields`."""
-        return cls(**{**fields, "merged": tuple(MergedWords(**merged) for merged in fields["merged"])})
+        merged = tuple(MergedWords(**each) for each in fields["merged"])
+        by_language = {code: (before, after) for code, (before, after) in fields["by_language"].items()}
+        return cls(**{**fields, "merged": merged, "by_language": by_language})
 
 
 MAX_MERGED_SOURCES = 1 << 14
@@ -112,9 +120,11 @@ def check_encodable(name: str, text: str) -> None:
         raise ValueError(f"{name} must be text, but holds the lone surrogate {text[error.start]!r}") from None
 
 
-def n_characters(rows: Ragged) -> int:
-    """Returns how many characters rows have."""
-    return int(report_kernels.count_characters(rows.values, rows.offsets[0], rows.offsets[-1]))
+def row_characters(rows: Ragged) -> npt.NDArray[np.int64]:
+    """Returns how many characters each row has, int64[n_rows]."""
+    counts = np.empty(rows.n_rows, np.int64)
+    report_kernels.count_row_characters(rows.values, rows.offsets, counts)
+    return counts
 
 
 def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer.aligned import AlignedText
+from tokenizer.errors import check_list
 from tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
 from tokenizer.normalizers.forms import NormalForm
-from tokenizer.ragged import Ragged, null_rows, string_array, text_rows
+from tokenizer.ragged import Errors, Ragged, string_array, text_column
 from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import CharacterSet, StepReport, changed_rows, n_characters, nearest
+from tokenizer.text.base import CharacterSet, StepReport, changed_rows, nearest, row_characters
 from tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -71,8 +72,9 @@ def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep]) -> list[T
     """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options; or steps.
 
     Raises:
-      ValueError: for a wrong entry; the message names it, and what is allowed.
+      TypeError: if it is not a list. ValueError: for a wrong entry; the message names it, and what is allowed.
     """
+    check_list("normalize", entries)
     steps: list[TextStep] = []
     for i, entry in enumerate(entries):
         try:
@@ -123,6 +125,8 @@ class ChainResult(NamedTuple):
     """One for each step."""
     rejected: npt.NDArray[np.bool_]
     """bool[n_documents]: those that a step gave up on; their rows are empty."""
+    n_chars: list[npt.NDArray[np.int64]]
+    """int64[n_rows] each: the characters of rows before the first step, and after each step."""
 
 
 class TextChain:
@@ -145,18 +149,20 @@ class TextChain:
             names.append(f"{step.name}#{n + 1}" if n else step.name)
         return names
 
-    def apply(self, texts: Any) -> tuple[pa.LargeStringArray, list[StepReport]]:
+    def apply(self, texts: Any, errors: Errors = "strict") -> tuple[pa.LargeStringArray, list[StepReport]]:
         """Applies the chain to a text column; returns the new column and the reports. Null for null and for rejected.
 
+        Args:
+          texts, errors: as for `Tokenizer.encode_arrow`.
+
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError: if `texts` is not a text column. ValueError: if it is not valid.
         """
-        rows = text_rows(texts)
+        rows, nulls = text_column(texts, errors)
         result = self.apply_rows(rows)
-        nulls = null_rows(texts)
         if result.rejected.any():
             nulls = pa.array(result.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
-        if result.rows is rows and isinstance(texts, pa.LargeStringArray):
+        if result.rows is rows and isinstance(texts, pa.LargeStringArray) and errors == "strict":
             return texts, result.reports
         values, offsets = result.rows
         first = int(offsets[0])
@@ -179,21 +185,25 @@ class TextChain:
         rejected = np.zeros(rows.n_rows if documents is None else documents.size - 1, np.bool_)
         reports: list[StepReport] = []
         names = iter(self.names())
-        n_chars = n_characters(rows)
+        sizes = [row_characters(rows)] if self.steps else []
         for steps, active in self._stretches:
-            part, part_edges, part_owners, n_others = rows, edges, owners, 0
+            part, part_edges, part_owners, places = rows, edges, owners, np.arange(rows.n_rows)
             taken = None if active is None else np.flatnonzero(active.rows_with(rows))
             if taken is not None and 2 * taken.size <= rows.n_rows:
                 part = rows.take(taken)
                 part_edges, part_owners = Edges(edges.begins[taken], edges.ends[taken]), owners[taken]
-                n_others = n_chars - n_characters(part)
+                places = taken
             whole = part
             for step in steps:
-                before, n_before = part, n_chars
+                before = part
                 part, report, gave_up = _apply(step, next(names), before, part_edges, part_owners, rejected.size)
                 rejected[gave_up] = True
-                n_chars = n_chars if part is before else n_others + n_characters(part)
-                reports.append(dataclasses.replace(report, n_chars=n_before, n_chars_after=n_chars))
+                sizes.append(sizes[-1])
+                if part is not before:
+                    sizes[-1] = sizes[-1].copy()
+                    sizes[-1][places] = row_characters(part)
+                n_before, n_after = (int(size.sum()) for size in sizes[-2:])
+                reports.append(dataclasses.replace(report, n_chars=n_before, n_chars_after=n_after))
             if whole is rows:
                 rows = part
             elif taken is not None and part is not whole:
@@ -202,7 +212,7 @@ class TextChain:
                 rows = join_rows(
                     rows, {int(taken[i]): part.values[offsets[i] : offsets[i + 1]].tobytes() for i in changed}
                 )
-        return ChainResult(rows, reports, rejected)
+        return ChainResult(rows, reports, rejected, sizes)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
         """Applies the chain to one text, with alignments; see `normalizers.base.aligned`. Slow."""

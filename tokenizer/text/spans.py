@@ -105,7 +105,9 @@ class CutText(NamedTuple):
     documents: npt.NDArray[np.int64]
     """int64[n_documents + 1]: document d has the parts `[d]` to `[d + 1] - 1`, at least one."""
     sources: npt.NDArray[np.int64]
-    """int64[n_spans, 2]: start and stop of each span in the values of the documents, in order."""
+    """int64[n_spans, 2]: start and stop of each span in `values`, in order."""
+    values: npt.NDArray[np.uint8]
+    """uint8[n]: the bytes of the documents."""
     rejected: npt.NDArray[np.bool_]
     """bool[n_documents]: those on which an expression took too long; they are one empty part."""
 
@@ -201,7 +203,8 @@ class SpanFinder:
         rules, starts, stops = rules[:n_parts], offsets[:n_parts].copy(), offsets[1 : n_parts + 1].copy()
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         stops[is_empty] = starts[is_empty]
-        return CutText(gathered(rows.values, starts, stops), rules, documents, spans[:, :2], rejected)
+        parts = gathered(rows.values, starts, stops)
+        return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)
 
     @staticmethod
     def _find_regex(rows: Ragged, rule: SpanRule, rejected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

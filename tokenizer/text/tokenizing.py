@@ -15,9 +15,10 @@ from tokenizer.aligned import AlignedText
 from tokenizer.core import Tokenizer
 from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
+from tokenizer.errors import check_list
 from tokenizer.normalizers import SentencePieceNormalizer
 from tokenizer.normalizers.base import TextStep
-from tokenizer.ragged import Ragged, gathered, null_rows, string_array, text_rows
+from tokenizer.ragged import Errors, Ragged, gathered, string_array, text_column, text_rows
 from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult, TextChain, parse_steps
 from tokenizer.text.spans import CutText, SpanFinder, SpanRule
@@ -84,6 +85,7 @@ class TextTokenizer:
         Raises:
           ValueError: if a step or a rule is invalid, or a token has a function in the tokenizer already.
         """
+        check_list("spans", spans)
         self.chain = TextChain(parse_steps(normalize))
         self.finder = SpanFinder(rule if isinstance(rule, SpanRule) else SpanRule.from_config(rule) for rule in spans)
         tokens = [rule.token for rule in self.finder.rules]
@@ -132,18 +134,25 @@ class TextTokenizer:
         counts = Counter(rules)
         return {rule.token: counts[number] for number, rule in enumerate(self.finder.rules)}
 
-    def encode_arrow(self, texts: Any, add_special_tokens: bool = False, tally: Tally | None = None) -> EncodedText:
+    def encode_arrow(
+        self,
+        texts: Any,
+        add_special_tokens: bool = False,
+        tally: Tally | None = None,
+        *,
+        errors: Errors = "strict",
+    ) -> EncodedText:
         """Encodes a text column; see `Tokenizer.encode_arrow`.
 
         Raises:
-          TypeError: if `texts` is not a text column.
+          TypeError, ValueError: as `Tokenizer.encode_arrow`.
         """
-        prepared = self.prepare(texts)
-        nulls = null_rows(texts)
+        rows, nulls = text_column(texts, errors)
+        prepared = self.prepare(rows)
         if prepared.rejected.any():
             nulls = pa.array(prepared.rejected | (False if nulls is None else nulls.to_numpy(zero_copy_only=False)))
         ids = self.tokenizer.layout(add_special_tokens).apply(self.encode_prepared(prepared, tally, nulls))
-        return EncodedText(ids, self.sources(texts, prepared), prepared)
+        return EncodedText(ids, self.sources(prepared), prepared)
 
     def encode_prepared(
         self, prepared: PreparedText, tally: Tally | None = None, nulls: pa.Array | None = None
@@ -156,16 +165,15 @@ class TextTokenizer:
             segments = Segments(prepared.rows, tokens, cut.documents)
         return self.tokenizer.encode_segments(segments or prepared.rows, tally, nulls)
 
-    def sources(self, texts: Any, prepared: PreparedText) -> pa.LargeListArray | None:
-        """Returns the texts of spans, a row for each of `texts`, from which `prepared` was made; see `EncodedText`."""
-        rows = text_rows(texts)
+    def sources(self, prepared: PreparedText) -> pa.LargeListArray | None:
+        """Returns the texts of spans, a row for each text that `prepared` was made from; see `EncodedText`."""
         if not any(rule.keep_source for rule in self.finder.rules):
             return None
         if prepared.cut is None:
-            return pa.array([[]] * rows.n_rows, pa.large_list(pa.large_string()))
+            return pa.array([[]] * prepared.rows.n_rows, pa.large_list(pa.large_string()))
         cut = prepared.cut
         rules = cut.rules[cut.rules >= 0]
-        values, offsets = gathered(rows.values, cut.sources[:, 0], cut.sources[:, 1])
+        values, offsets = gathered(cut.values, cut.sources[:, 0], cut.sources[:, 1])
         is_dropped = ~np.array([rule.keep_source for rule in self.finder.rules], np.bool_)[rules]
         n_before = np.concatenate(([0], np.cumsum(cut.rules >= 0)))[cut.documents]
         return pa.LargeListArray.from_arrays(pa.array(n_before), string_array(values, offsets, pa.array(is_dropped)))

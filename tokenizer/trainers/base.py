@@ -10,7 +10,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tokenizer.errors import check_strings
 from tokenizer.models.ids import MAX_ID
+
+MAX_INT = (1 << 63) - 1
+"""The largest integer of kernels."""
 
 ModelT_co = TypeVar("ModelT_co", covariant=True)
 
@@ -96,12 +100,11 @@ def freeze_strings(trainer: Any, *names: str) -> None:
     """Turns list fields of a frozen dataclass into tuples.
 
     Raises:
-      TypeError: if one is a string, which would become a tuple of characters.
+      TypeError: if one is not a list of strings.
     """
     for name in names:
         value = getattr(trainer, name)
-        if isinstance(value, str):
-            raise TypeError(f"{name} must be a list of strings, got the string {reprlib.repr(value)}")
+        check_strings(name, value)
         object.__setattr__(trainer, name, tuple(value))
 
 
@@ -120,6 +123,8 @@ def check_integers(trainer: Any) -> None:
 def _check_integer(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
+    if not -MAX_INT <= value <= MAX_INT:
+        raise ValueError(f"{name} must be at most {MAX_INT}, as kernels count with 64 bits, got {reprlib.repr(value)}")
 
 
 def check_numbers(vocab_size: int, min_frequency: int) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
+from tokenizer.counting import checked_word_counts
 from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenizer.ragged import Ragged, gathered
 from tokenizer.words import Words
@@ -105,12 +106,7 @@ def spelled_word_counts(word_counts: pa.Table) -> pa.Table:
 
 
 def _read(word_counts: pa.Table, cut_at: Sequence[str]) -> CountedWords:
-    for name, expected in (("word", pa.large_binary()), ("count", pa.int64())):
-        found = word_counts.schema.field(name).type if name in word_counts.schema.names else "missing"
-        if found != expected:
-            raise TypeError(f"word_counts must have columns word: large_binary and count: int64, but {name} is {found}")
-        if nulls := word_counts[name].null_count:
-            raise ValueError(f"word_counts must not hold nulls, got {nulls} in column {name!r}")
+    word_counts = checked_word_counts(word_counts)
     lowest = pc.min(word_counts["count"]).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"word_counts: counts must not be negative, got {lowest!r}")

@@ -9,11 +9,13 @@ their own class, and the scanner sorts them.
 """
 
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.kernels.ascii_blocks import BLANKS, BYTES, DIGITS, LETTERS, NEWLINES, SIGNS, TABS
 from tokenizer.kernels.classes import DROPPED, ISOLATED, N_CODE_POINTS, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
 from tokenizer.unicode import data
 
@@ -31,16 +33,12 @@ class BertTables(NamedTuple):
     """uint8[n]: UTF-8 of the replacements."""
     ascii_bytes: npt.NDArray[np.uint8]
     """uint8[256]: the byte that an ASCII word character becomes; 0 for every byte that needs a closer look."""
-    upper_to_lower: np.uint64
-    """0x20 when ASCII letters are lower-cased, else 0."""
     digits_apart: np.uint64
     """All ones if each digit is a word of its own, else 0."""
     combining: npt.NDArray[np.uint8]
     """uint8[0x110000]: the canonical combining class, or TAIL; all zero if nothing is decomposed."""
     is_mark: npt.NDArray[np.bool_]
     """bool[0x110000]: nonspacing marks, which accent stripping removes only after canonical ordering."""
-    ends_word: npt.NDArray[np.bool_]
-    """bool[256]: ASCII bytes that end a word whatever follows."""
     max_bytes_ratio: float
     """No text grows by more than this factor, in bytes."""
 
@@ -76,6 +74,29 @@ def decompose(code_point: int) -> str:
         lead, vowel, trail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, 0x11A7 + index % 28
         return chr(lead) + chr(vowel) + (chr(trail) if trail != 0x11A7 else "")
     return decompositions().get(code_point, chr(code_point))
+
+
+def check_ascii(table: npt.NDArray[np.uint8], values: Mapping[int, int], others: int | None = None) -> None:
+    """Checks that a table says of ASCII what the masks of `kernels.ascii_blocks` say, so that both find the same words.
+
+    Args:
+      table: uint8[0x110000].
+      values: mask -> the value that its characters must have, the last one if several masks have a character.
+      others: the value of all other ASCII characters, None for any.
+
+    Raises:
+      ValueError: if a character has another value.
+    """
+    expected = np.full(128, -1 if others is None else others)
+    for mask, value in values.items():
+        expected[[ord(c) for c in BYTES[mask]]] = value
+    wrong = np.flatnonzero((expected >= 0) & (expected != table[:128]))
+    if wrong.size:
+        c = int(wrong[0])
+        raise ValueError(
+            f"character {chr(c)!r} is of class {table[c]} in a table, but of class {expected[c]} to the masks of "
+            "tokenizer/kernels/ascii_blocks.py; change BYTES there with the table"
+        )
 
 
 @functools.lru_cache(maxsize=16)
@@ -120,6 +141,10 @@ def bert_tables(
         classes[dropped] = DROPPED
     classes[0xD800:0xE000] = DROPPED  # not characters; valid UTF-8 has none
 
+    if pre_tokenize:
+        of_ascii = {LETTERS: WORD, DIGITS: ISOLATED if isolate_digits else WORD, SIGNS: ISOLATED}
+        check_ascii(classes, of_ascii | dict.fromkeys((BLANKS, NEWLINES, TABS), SPACE))
+
     pool = bytearray(1)  # offset 0 stays unused, so that a replacement is never 0
     replacements = np.zeros(N_CODE_POINTS, np.int32)
     ratio = 1.0
@@ -149,11 +174,9 @@ def bert_tables(
         replacements=replacements,
         pool=np.frombuffer(bytes(pool), np.uint8),
         ascii_bytes=ascii_bytes,
-        upper_to_lower=np.uint64(0x20 if lowercase else 0),
         digits_apart=~np.uint64(0) if isolate_digits else np.uint64(0),
         combining=combining,
         is_mark=marks,
-        ends_word=np.isin(classes[:256], (SPACE, ISOLATED)) & (np.arange(256) < 128),
         max_bytes_ratio=ratio,
     )
 

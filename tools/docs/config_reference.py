@@ -37,7 +37,10 @@ the value is read as YAML.
 
 The rules for all keys:
 
-- Relative paths are relative to the working directory, as on a command line.
+- Relative paths are relative to the working directory, as on a command line, not to the folder of the config.
+- In every path, also in `--set` and in arguments of commands, `~` is the home directory, and `$NAME` or `${NAME}` a
+  variable of the environment; one that is not set is a mistake: `output: {path: "${SCRATCH}/out"}`. Write `$$` for a
+  literal `$`.
 - Types are strict: `vocab_size: "8000"` is a mistake, not a number.
 - An unknown key is a mistake. The message names the nearest key. All mistakes of a config are reported at once.
 - `null` means that the key is not given.
@@ -49,7 +52,7 @@ The rules for all keys:
 
 _TYPES = {
     "input.keep_fields": "list of names, or mapping of names to types",
-    "languages.rules": "mapping of a language code, or `default`, to a list of [steps](../explanation/text.md#steps)",
+    "languages.rules": "`builtin`, or a mapping of languages, or `default`, to [steps](../explanation/text.md#steps)",
     "normalize": "list of [steps](../explanation/text.md#steps), each a name or one name with its options",
     "spans": "list of [spans](../explanation/text.md#spans), each with `token` and one of `find`, `regex`, `literal`",
 }
@@ -59,6 +62,7 @@ EXAMPLES = {
     "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
     "input.format": "input: {format: text}",
     "input.compression": "input: {compression: none}",
+    "input.encoding": "input: {format: text, encoding: cp1252}",
     "input.document": "input: {format: text, document: blank_line}",
     "input.text_field": "input: {text_field: content}",
     "input.id_field": "input: {id_field: url}",
@@ -69,6 +73,8 @@ EXAMPLES = {
     "input.max_document_bytes": "input: {max_document_bytes: 1048576}",
     "input.max_rejected": "input: {max_rejected: 1000}",
     "input.max_rejected_fraction": "input: {max_rejected_fraction: 0.01}",
+    "input.max_rejected_per_file": "input: {max_rejected_per_file: 0.2}",
+    "input.on_damage": "input: {on_damage: warn}",
     "input.sample": "input: {sample: 0.1}",
     "input.sample_seed": "input: {sample: 0.1, sample_seed: 7}",
     "counts.by": "counts: {by: [source]}",

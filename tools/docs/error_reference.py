@@ -55,16 +55,16 @@ _ADVICE = {
     "not_string": "Set `input.text_field` to a field that holds text, then `tokenmill replay`.",
     "bad_field": "Declare another type in `input.keep_fields`, or none.",
     "bad_id": "Set `input.id_field`, or `null` for ids made of name and offset; then `tokenmill replay`.",
-    "invalid_utf8": "Convert the file to UTF-8.",
+    "invalid_utf8": "Set `input.encoding` if the detail names one. Else mend the file.",
     "lone_surrogate": "Mend what writes the file: `\\ud83d` alone is half of a character.",
     "too_large": "Raise `input.max_document_bytes`, then `tokenmill replay`.",
     "text_timeout": "Make the pattern simpler, or raise its `seconds`.",
     "tokenizer_timeout": "Nothing; the limit is 10 seconds for each started megabyte.",
     "unknown_character": "Use a model with an unknown token or `byte_fallback`.",
     "out_of_memory": "Use fewer workers, or lower `input.max_document_bytes`.",
-    "truncated_stream": "Download the file again.",
+    "truncated_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
     "bomb": "Decompress the file yourself, if you trust it. The limit is 256 MiB and 1000 times its size.",
-    "corrupt_stream": "Download the file again.",
+    "corrupt_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
 }
 
 _RULES = {
@@ -86,7 +86,10 @@ _MESSAGES = """\
 | `key.path: value: must be ...` | A key of the config has a value that is not allowed. |
 | `key.path: unknown key; did you mean ...?` | A key is misspelt, or stands in the wrong section. |
 | `--set ...: must look like key.path=value` | An override is no assignment. Quote it in the shell. |
-| `... matches nothing` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
+| `... matches no file` | A pattern of `input.paths` finds no file. Paths are relative to the working directory. |
+| `... cannot be listed: ...` | This user may not list a folder below a pattern. Leave it out of `input.paths`. |
+| `... the environment has no variable ...` | A path has `$NAME`. Set the variable, or write `$$` for a literal `$`. |
+| `... looks like utf-16-le, but ...` | A file is in another encoding than `input.encoding` says. |
 | `... is in use: ...` | Another command owns the output folder. It says which, where, since when. |
 | `... != ...` | A bug: two counts that must be equal are not. [Which?](../explanation/tour.md#which-equation-failed) |
 | `failed: ...` | The job had begun. The line says why it ended. |

@@ -3,8 +3,8 @@
 
 A plan is a list of pieces: stretches of documents, in the order that they have in the sequences.
 
-Its slow twins are `pipeline.output.packing.reference.plan_in_order`, `pipeline.output.packing.reference.fit_best` and
-`pipeline.output.packing.reference.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
+Its slow twins are `tests.reference.packing.plan_in_order`, `tests.reference.packing.fit_best` and
+`tests.reference.packing.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
 """
 
 from typing import Any

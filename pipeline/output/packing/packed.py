@@ -123,13 +123,25 @@ def _hash_separators(separator_id: int, places: np.ndarray) -> np.ndarray:
 
 
 def segment_sizes(batch: pa.RecordBatch, column: str) -> np.ndarray:
-    """Returns int64[n_segments]: the number of tokens of each segment of a batch, computed from a boundary column."""
+    """Returns int64[n_segments]: the number of tokens of each segment of a batch, computed from a boundary column.
+
+    Raises:
+      ValueError: if the column does not cut the tokens of each sequence into segments of at least one token.
+    """
     values, offsets = ragged(batch.column(column))
     n_tokens = batch.column("n_tokens").to_numpy()
+    n_values = np.diff(offsets)
+    if (n_values < (2 if column == "cu_seqlens" else n_tokens)).any():
+        raise ValueError(f"{column} of sequence {int(np.argmin(n_values))} of these has too few numbers")
     if column == "cu_seqlens":
+        is_whole = (values[offsets[:-1]] == 0) & (values[offsets[1:] - 1] == n_tokens)
+        if not is_whole.all():
+            raise ValueError(f"{column} of sequence {int(np.argmin(is_whole))} of these are not bounds of its tokens")
         steps = np.diff(values.astype(np.int64))
         keep = np.ones(steps.size, bool)
         keep[offsets[1:-1] - 1] = False
+        if (steps[keep] < 1).any():
+            raise ValueError(f"{column} do not ascend")
         return steps[keep]
     is_token = np.arange(values.size) - np.repeat(offsets[:-1], np.diff(offsets)) < np.repeat(
         n_tokens, np.diff(offsets)

@@ -14,7 +14,7 @@ from pipeline import schemas
 from pipeline.columns import row_bytes
 from pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
 from pipeline.output.writers.parquet_format import ParquetFileWriter
-from pipeline.parquet_file import open_parquet
+from pipeline.parquet_file import open_parquet, whole
 
 MAX_ROWS = 1 << 20
 """The most rows of a row group, however few tokens they have: empty documents take memory, too."""
@@ -171,7 +171,7 @@ def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa
     Raises:
       ValueError: if the file is not a Parquet file, is damaged, or has other columns.
     """
-    try:
+    with whole(name):
         file = open_parquet(handle)
         found = file.schema_arrow
         schema = schemas.stored_rows(found)
@@ -183,8 +183,6 @@ def read_parquet(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa
                 for batch in skip_rows(file.read_row_group(group, use_threads=False).to_batches(), first_row):
                     yield batch.cast(schema)
             first_row = max(0, first_row - n_rows)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{name}: not a whole Parquet file: {error}") from error
 
 
 def _narrow(lists: pa.LargeListArray, type_: pa.ListType) -> pa.ListArray:

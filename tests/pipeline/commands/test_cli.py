@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import VERSION, cli
+from pipeline.commands.arguments import commands_of
 from pipeline.counting import finishing
 from pipeline.running.display import megabytes
 from pipeline.tokenizing import tokenize
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 def write_config(tiny_corpus, tiny_vocab_file, tmp_path):
     def write(**sections):
         config = {
-            "input": {"paths": [str(tiny_corpus / "*.jsonl")], "split_bytes": 100},
+            "input": {"paths": [str(tiny_corpus / "*.jsonl")], "split_bytes": 100, "on_damage": "warn"},
             "tokenizer": {"file": str(tiny_vocab_file), "oov": "contain"},
             "output": {"path": str(tmp_path / "out")},
         }
@@ -408,3 +409,40 @@ def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vo
     assert (tmp_path / "again.txt").read_bytes() == tiny_vocab_file.read_bytes()
     assert cli.main(["convert", str(converted), str(tmp_path / "ranks.tiktoken")]) == 2
     assert "ranks.tiktoken: tiktoken cannot hold WordPiece" in capsys.readouterr().err
+
+
+def test_paths_are_relative_to_the_working_directory_and_expanded(capsys, write_config, tmp_path, monkeypatch):
+    config = write_config(
+        input={"paths": ["corpus/*.jsonl", "${CORPUS}/b.jsonl"]},
+        tokenizer={"file": "~/vocab.txt"},
+        output={"path": "$OUT/x"},
+    )
+    (tmp_path / "configs").mkdir()
+    Path(config).rename(tmp_path / "configs" / "job.yaml")  # where the config is does not matter
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"HOME": str(tmp_path), "OUT": "made", "CORPUS": str(tmp_path / "corpus")}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["tokenize", "~/configs/job.yaml", "--workers", "1"]) == 0
+    found = capsys.readouterr()
+    assert "7  of 7 records" in found.out
+    assert "warning: input.paths: a file that is matched more than once is read once: " in found.err
+    assert (tmp_path / "made/x/manifest.json").exists()
+    assert not (tmp_path / "~").exists()
+    for arguments in (["verify", "~/made/x"], ["inspect", "$OUT/x"], ["trace", "${OUT}/x", "0"]):
+        assert cli.main(arguments) == 0, arguments
+    assert cli.main(["convert", "~/vocab.txt", "$OUT/tokenizer.json"]) == 0
+    assert (tmp_path / "made/tokenizer.json").exists()
+    capsys.readouterr()
+    assert cli.main(["verify", "$NO_SUCH/x"]) == 2
+    assert "argument FOLDER|CONFIG: '$NO_SUCH/x': the environment has no variable 'NO_SUCH'" in capsys.readouterr().err
+
+
+def test_every_argument_that_is_a_path_is_expanded():
+    names = re.compile(r"FILE|FOLDER|CONFIG|TOKENIZER|CORPUS|OUT\d|PART|PLACE")
+    for command, parser, _ in commands_of(cli.parser()):
+        for action in parser._actions:
+            metavar = str(action.metavar)
+            if names.search(metavar) and metavar != "TEXT|FILE|-" and action.nargs != 0:
+                assert action.type is not None, (command, metavar)
+                value = action.type("$$a/~")
+                assert value in ("$a/~", (None, "$a/~")), (command, metavar)

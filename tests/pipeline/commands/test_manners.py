@@ -17,7 +17,7 @@ from pipeline.commands.completion import SHELLS
 def config(tmp_path, tiny_corpus, tiny_vocab_file):
     path = tmp_path / "job.yaml"
     path.write_text(
-        f"input: {{paths: [{tiny_corpus}/*.jsonl]}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
+        f"input: {{paths: [{tiny_corpus}/*.jsonl], on_damage: warn}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
         f"output: {{path: {tmp_path / 'out'}}}\n",
         encoding="utf-8",
     )

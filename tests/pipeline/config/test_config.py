@@ -12,9 +12,11 @@ from pipeline import schemas
 from pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
 from pipeline.config.input import InputConfig
 from pipeline.config.job import Config, json_schema
-from pipeline.config.output import OWN_COLUMNS, OutputConfig
+from pipeline.config.output import OutputConfig
 from pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
 from pipeline.config.training import TrainConfig
+from pipeline.output.writers import mds
+from pipeline.output.writers.base import TokenizerInfo
 
 MINIMAL = """
 input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
@@ -52,6 +54,74 @@ def test_paths_are_kept_as_written(write):
     config = load_config(write(MINIMAL), ["tokenizer.file=../v/vocab.txt"])
     assert config.tokenizer.file == "../v/vocab.txt"
     assert config.output.path == "out"
+
+
+PATH_KEYS = ("input.paths", "tokenizer.file", "tokenizer.files", "tokenizer.train.counts", "output.path")
+
+
+@pytest.mark.parametrize("key", PATH_KEYS)
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ("~/x", "/users/me/x"),
+        ("~", "/users/me"),
+        ("~root/data", None),
+        ("$DATA/*.jsonl", "/data/*.jsonl"),
+        ("${DATA}/a", "/data/a"),
+        ("${DATA}s/$ANSWER.txt", "/datas/42.txt"),
+        ("s3://${BUCKET}/a/*.gz", "s3://mine/a/*.gz"),
+        ("$$DATA", "$DATA"),
+        ("a$$$ANSWER", "a$42"),
+        ("a$", "a$"),
+        ("a$-b/~/c~", "a$-b/~/c~"),
+        ("/srv/x", "/srv/x"),
+        ("../v", "../v"),
+        ("$LITERAL/a", "~/$DATA/a"),  # what a variable holds is not expanded again
+    ],
+)
+def test_every_path_is_expanded(write, monkeypatch, key, written, expected):
+    for name, value in {"HOME": "/users/me", "DATA": "/data", "ANSWER": "42", "BUCKET": "mine"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LITERAL", "~/$DATA")
+    expected = str(Path("~root/data").expanduser()) if expected is None else expected
+    quoted = json.dumps(written)
+    value = {"input.paths": f"[{quoted}]", "tokenizer.files": f"{{default: {quoted}}}"}.get(key, quoted)
+    settings = [f"{key}={value}"]
+    if key == "tokenizer.files":
+        settings += ["tokenizer.by=lang", "languages={}"]
+    if key != "tokenizer.file":
+        settings += ["tokenizer.file=null"]
+    found = config = load_config(write(MINIMAL), settings)
+    for name in key.split("."):
+        found = getattr(found, name)
+    found = found[0] if key == "input.paths" else found["default"] if key == "tokenizer.files" else found
+    assert found == expected
+    # What a job has stored is not expanded again.
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_paths_in_the_file_are_expanded(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OUT", "made")
+    text = 'input: {paths: ["~/a/*.txt", "$OUT/b.txt"]}\ntokenizer: {file: ~/vocab.txt}\noutput: {path: "~/${OUT}"}\n'
+    config = load_config(write(text))
+    assert config.input.paths == [f"{tmp_path}/a/*.txt", "made/b.txt"]
+    assert config.tokenizer.file == f"{tmp_path}/vocab.txt"
+    assert config.output.path == f"{tmp_path}/made"
+
+
+def test_what_cannot_be_expanded_is_named_with_its_key(write, monkeypatch):
+    monkeypatch.delenv("No_Such", raising=False)
+    monkeypatch.setenv("EMPTY", "")
+    settings = ["output.path=$No_Such/x", "input.paths=[a, '${No_Such}/b']", "tokenizer.file=~no-such-user/x"]
+    assert problems_of(write(MINIMAL), settings) == [
+        "input.paths.1: '${No_Such}/b': the environment has no variable 'No_Such'; set it, or write $$ for a literal $",
+        "tokenizer.file: '~no-such-user/x': there is no home directory for '~no-such-user'; "
+        "write './~no-such-user' for a file of this name",
+        "output.path: '$No_Such/x': the environment has no variable 'No_Such'; set it, or write $$ for a literal $",
+    ]
+    assert "'${' must begin ${NAME}" in problems_of(write(MINIMAL), ["output.path='${A:-b}/x'"])[0]
+    assert "nothing is left of it" in problems_of(write(MINIMAL), ["output.path=$EMPTY"])[0]
 
 
 def test_overrides_are_yaml_and_the_last_wins(write):
@@ -93,8 +163,9 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, format, compression, document, text_field, id_field, text_fields, join, keep_fields, "
-    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, sample, sample_seed"
+    keys = "paths, format, compression, encoding, document, text_field, id_field, text_fields, join, keep_fields, "
+    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, on_damage, "
+    keys += "sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",
@@ -467,7 +538,99 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
     assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
 
 
-def test_no_field_can_have_the_name_of_a_column_of_ours():
-    ours = [*schemas.TOKENS, *schemas.WINDOWS, *schemas.packed(schemas.BOUNDARIES)]
-    ours += schemas.listed_documents(has_segments=True)
-    assert {field.name for field in ours} | {"tokens"} == set(OWN_COLUMNS)
+def _columns_of_shards():
+    """Every column that a shard or a table of documents can have, from the schemas that writers get."""
+    schemas_of_rows = [
+        schemas.rows(["span_sources"]),
+        schemas.windowed(schemas.rows(["span_sources"])),
+        schemas.packed(schemas.BOUNDARIES),
+    ]
+    names = {
+        name for schema in schemas_of_rows for name in (*schema.names, *mds.columns_of(schema, TokenizerInfo("", 9)))
+    }
+    return sorted(names | {*schemas.listed_documents(has_segments=True).names})
+
+
+@pytest.mark.parametrize("name", _columns_of_shards())
+def test_no_field_can_have_the_name_of_a_column_of_ours(write, name):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    for setting in (f"input.keep_fields=[url, {name}]", f"input.keep_fields={{{name}: string}}"):
+        problem = f"input.keep_fields: {name!r}: is a column of the output already"
+        assert problems_of(path, [setting]) == [problem]
+
+
+@pytest.mark.parametrize("name", schemas.LANGUAGES.names)
+def test_columns_of_languages_are_refused_where_they_are_written(write, name):
+    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
+    (problem,) = problems_of(path, [f"input.keep_fields=[{name}]", "languages={}"])
+    assert problem == f"input.keep_fields: {name!r}: is a column of the output already"
+    assert load_config(path, [f"input.keep_fields=[{name}]"]).input.keep_fields == [name]
+
+
+def _aliases(first: str, line: str) -> str:
+    lines = (line.replace("@", f"*a{i - 1}").replace("KEY", f"a{i}") for i in range(1, 40))
+    return f"a0: &a0 {first}\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (_aliases("{k: 1}", "KEY: &KEY {<<: [@, @, @]}"), "with its aliases, more than 200,000 keys and values"),
+        (_aliases("[k]", "KEY: &KEY [@, @, @]"), "with its aliases, more than 200,000 keys and values"),
+        (_aliases("{k: string}", "KEY: &KEY {x: @, y: @}"), "with its aliases, more than 200,000 keys and values"),
+        ("a: &a {<<: *a}", "with its aliases, more than 200,000 keys and values"),
+        ("a: &a [*a]", "with its aliases, more than 200,000 keys and values"),
+        ("counts: {min_count: " + ":".join(["1"] * 400_000) + "}", "would be a number in base 60"),
+        ("languages: {threshold: " + ":".join(["1"] * 400_000) + ".5}", "would be a number in base 60"),
+        ("counts: {min_count: 1:30}", "'1:30' would be a number in base 60"),
+        ("counts: {min_count: " + "9" * 1_000_000 + "}", "or of too many digits"),
+        ("counts: {min_count: 0x" + "f" * 1_000_000 + "}", "or of too many digits"),
+        ("a: !!timestamp x", "a value does not fit its tag"),
+        ("a: !!int ''", "a value does not fit its tag"),
+        ("a: !!bool x", "a value does not fit its tag"),
+        ("a: !!int x", "not YAML: invalid literal"),
+    ],
+)
+def test_a_few_lines_cannot_mean_more_than_memory_holds(write, text, problem):
+    (found,) = problems_of(write(text))
+    assert problem in found
+    assert len(found) < 300
+    if len(text) < 100_000:  # as an argument, too
+        (found,) = problems_of(write(MINIMAL), [f"a={text[3:]}"]) if text.startswith("a: ") else (problem,)
+        assert problem in found
+
+
+def test_aliases_and_merges_of_a_config_are_read(write):
+    text = "output: &o {path: out, format: mds}\ninput: {paths: [a, b]}\ncounts: {<<: {by: [source]}, min_count: 3}"
+    config = load_config(write(text))
+    assert (config.counts.by, config.counts.min_count, config.output.format) == (["source"], 3, "mds")
+
+
+@pytest.mark.parametrize(
+    "name", ["utf-8", "utf-16", "UTF16", "latin-1", "cp1252", "gb18030", "shift_jis", "auto", "koi8-r"]
+)
+def test_encodings_that_files_can_have(name):
+    assert InputConfig(encoding=name).encoding == name
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        *((name, "") for name in ("rot13", "rot_13", "hex", "zip_codec", "zlib", "base64", "uu_codec", "bz2")),
+        *((name, "") for name in ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape")),
+        *((name, "") for name in ("\0", "é", "", "aliases", "a.b", "x" * 5000)),
+        *(("utf-9", "utf-8"), ("latin-one", "latin"), ("shift-jsi", "shift-jis"), ("cp1252x", "cp1252")),
+    ],
+)
+def test_what_is_no_encoding_of_text_is_refused(write, name, hint):
+    (problem,) = problems_of(write(MINIMAL), [f"input.encoding={json.dumps(name)}"])
+    assert problem.startswith("input.encoding: ")
+    assert ": must be auto, or one of Python's encodings of text, such as utf-8, utf-16, cp1252 or gb18030" in problem
+    if hint:
+        assert f"; did you mean '{hint}" in problem
+
+
+def test_an_encoding_is_for_text_and_json_lines(write):
+    assert problems_of(write(MINIMAL), ["input.format=parquet", "input.encoding=latin-1"]) == [
+        "input.encoding: 'latin-1': applies to text and JSON lines, but format is 'parquet'"
+    ]

@@ -270,6 +270,14 @@ def test_counts_add_up_and_come_back_from_json() -> None:
     twice = one + one
     assert (twice.steps[0].n_chars, twice.spans) == (20, {"[A]": 4})
     assert TextCounts.from_json(twice.to_json()) == twice
+    by_language = TextCounts.of([StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)})], {})
+    other = TextCounts.of([StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)})], {})
+    both = by_language + other
+    assert both.steps[0].by_language == {"de": (9, 8), "en": (6, 7), "zh": (0, 1)}
+    assert TextCounts.from_json(both.to_json()) == both
+    assert [(each["language"], each["share"]) for each in both.summary()["steps"][0]["resized"]] == [
+        ("de", -1 / 9), ("en", 1 / 6), ("zh", None),
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="not counts of text steps"):
         TextCounts.from_json("{}")
 

@@ -96,7 +96,10 @@ def test_counts_every_word_once_and_balances(tmp_path):
         "n_words": sum(expected.values()),
         "n_distinct_words": len(expected),
     }
-    assert report["inputs"] == [{"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}]
+    (record,) = report["inputs"]
+    read = record.pop("read")  # it has rejects
+    assert record == {"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}
+    assert read == {name: report["totals"][name] for name in read}
     assert sum(counts_.n_words for counts_ in partitions) == sum(expected.values())
     assert not (tmp_path / "out/_tmp").exists() or not any((tmp_path / "out/_tmp").iterdir())
 
@@ -210,8 +213,8 @@ def test_descriptors_survive_json(tmp_path):
     _, counts, partitions = count_all(config, str(tmp_path / "out"))
     assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
     assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
-    with pytest.raises(ValueError, match="not a descriptor of format 2"):
-        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 2', '"format_version": 1'))
+    with pytest.raises(ValueError, match="not a descriptor of format 3"):
+        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 3', '"format_version": 1'))
     with pytest.raises(ValueError, match="not a descriptor"):
         SplitCounts.from_json("[]")
 

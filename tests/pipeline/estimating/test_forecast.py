@@ -56,7 +56,12 @@ def write(folder, kind, n=400, files=3, **options):
 
 def plan(tmp_path, vocab, kind, **sections):
     values = {
-        "input": {"paths": [str(tmp_path / f"*.{kind}")], "split_bytes": 20_000, **sections.pop("input", {})},
+        "input": {
+            "paths": [str(tmp_path / f"*.{kind}")],
+            "split_bytes": 20_000,
+            "on_damage": "warn",
+            **sections.pop("input", {}),
+        },
         "tokenizer": {"file": str(vocab), **sections.pop("tokenizer", {})},
         "output": {"path": str(tmp_path / "out"), **sections.pop("output", {})},
         **sections,
@@ -145,7 +150,7 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
         tmp_path,
         tiny_vocab_file,
         kind,
-        input={"paths": [str(tmp_path / f"*.{kind}")], "split_bytes": 1 << 18},
+        input={"paths": [str(tmp_path / f"*.{kind}")], "split_bytes": 1 << 18, "on_damage": "warn"},
         **sections,
     )
     found = forecast.forecast(planned)
@@ -218,6 +223,13 @@ def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
     assert "cut off" in given["tokenizer.truncation"]
     assert "padding" in given["output.packing"]
     assert "'z'" in given["tokenizer"]
+
+
+def test_advice_says_that_damage_would_fail_the_job(tmp_path, tiny_vocab_file):
+    write(tmp_path, "jsonl", broken=0.2)
+    found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", input={"on_damage": "fail"}))
+    given = {each.setting: each.reason for each in advice.advise(found, 2)}
+    assert "of some files more than the limit: the job would fail" in given["input.max_rejected_per_file"]
 
 
 def test_advice_of_a_good_config_is_empty(tmp_path, tiny_vocab):

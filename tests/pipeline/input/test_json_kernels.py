@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.input import jsonl
-from pipeline.input.json_kernels import is_deeper, parse_lines
+from pipeline.input import json_kernels, jsonl
+from pipeline.input.json_kernels import is_deeper, judge_lines, parse_lines
 
 PARTS = ('"', "\\", "[", "{", "]", "}", "NaN", "Inf", "-Inf", ":", ",", " ", "\t", "a", "N", "I", "0" * 60, "\0", "é")
 LINES = st.lists(st.sampled_from(PARTS), max_size=60).map(lambda parts: "".join(parts).encode())
@@ -36,6 +36,34 @@ def parse(lines, text_field="text", id_field="id"):
         document_id = ids[id_offsets[k] : id_offsets[k + 1]].tobytes().decode()
         result[rows[k]] = text, document_id if has_id[k] else None
     return result
+
+
+REASONS = ("NOT_JSON", "NOT_OBJECT", "TOO_DEEP", "MISSING_FIELD", "NULL_TEXT", "NOT_STRING", "BAD_ID", "LONE_SURROGATE")
+
+
+def judge(lines):
+    """Returns the reason for each line that the kernel judges, "" for a blank one, None where it is not sure."""
+    data = np.frombuffer(b"".join(lines), np.uint8)
+    ends = np.cumsum([len(line) for line in lines])
+    starts = ends - [len(line) for line in lines]
+    names = tuple(np.frombuffer(name, np.uint8) for name in (b"text", b"id"))
+    scratch = np.zeros(jsonl.MAX_DEPTH, np.uint8), np.zeros(6, np.int64), np.zeros(data.size, np.uint8)
+    verdicts, places = np.full(len(lines), 99, np.uint8), np.full(len(lines), -1)
+    judge_lines(data, (starts, ends, np.ones(len(lines), np.bool_)), names, scratch, verdicts, places)
+    reasons = {getattr(json_kernels, reason): reason.lower() for reason in REASONS}
+    reasons |= {json_kernels.UNSURE: None, json_kernels.BLANK: ""}
+    return [reasons[verdict] for verdict in verdicts.tolist()]
+
+
+def reason_of(line):
+    """Returns the reason by the definition, "" for a blank line, None for a document."""
+    if not line.strip(b" \t\r"):
+        return ""
+    try:
+        jsonl._parse_line(line, ["text"], "id")
+    except jsonl._UnusableError as error:
+        return error.reason
+    return None
 
 
 def define(line):
@@ -117,6 +145,33 @@ def test_any_damage_is_left_to_the_definition():
     for found, definition, each in zip(parse(damaged), expected, damaged, strict=True):
         # A name with an escape may be one of the fields; the kernel does not look.
         assert found == definition or (found is None and re.search(rb'\\[^"]*"\s*:', each)), each
+
+
+JSON_MARKS = ("text", "id", "\\u0074ext", "\\ud800", *'":,{}[]1 é', "-0", "true", "null", "NaN", "[" * 257)
+JSON_PARTS = ('"text":', '"id":', '"\\u0069d":', '"a"', '"\\ud83d\\ude00"', "[" * 256 + "]" * 256, '"' + "x" * 300)
+JSON_TEXTS = st.sampled_from((*JSON_MARKS, *JSON_PARTS))
+
+
+@given(lines=st.lists(st.lists(JSON_TEXTS, max_size=8).map("".join), min_size=1, max_size=6), is_object=st.booleans())
+@example(lines=["x" + "[" * 257, "[" * 257, '"a":{"text":[]},"text":null', '"text":"\\ud800","id":[]'], is_object=False)
+@example(
+    lines=['"text":"\\ud800","id":[]', '"text":"a","id":{}', '"text":"a","id":"\\ude00"', '"\\u0074ext":1'],
+    is_object=True,
+)
+def test_the_kernel_judges_lines_as_the_definition_does(lines, is_object):
+    lines = [(f"{{{line}}}" if is_object else line).encode() for line in lines]
+    for line, found in zip(lines, judge(lines), strict=True):
+        if found is not None:
+            assert found == reason_of(line), line
+        else:
+            # A document, which it is not asked about, or a long name with an escape.
+            assert reason_of(line) is None or re.search(rb'"[^"]{250,}', line), line
+
+
+def test_every_verdict_is_reached():
+    lines = [b'{"text":"a', b"[1]", b"[" * 257, b"{}", b'{"text":null}', b'{"text":1}', b'{"text":"","id":[]}']
+    lines += [b'{"text":"\\ud800"}', b"\t", b'{"' + b"\\u0061" * 50 + b'":1}']
+    assert judge(lines) == [*(reason.lower() for reason in REASONS), "", None]
 
 
 def test_the_last_of_two_fields_counts():

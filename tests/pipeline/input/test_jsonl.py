@@ -2,15 +2,16 @@
 """JSON lines: what is a document, what is rejected and why, and that no cut or path of the code changes it."""
 
 import json
+import re
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pipeline.config.input import InputConfig
-from pipeline.input import jsonl, streams
+from pipeline.input import jsonl, streams, transcoding
 from pipeline.input.reading import read_split
 from pipeline.input.rejects import REASONS
 from pipeline.input.splitting import plan_splits
@@ -301,6 +302,10 @@ def test_any_cut_gives_the_same_documents_and_rejects(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(st.one_of(good, good, good, hostile, blank, st.binary(max_size=20)), max_size=12))
 def test_both_paths_agree_on_every_line(tmp_path, lines):
+    try:
+        transcoding.settle_encoding(b"\n".join(lines), "utf-8")
+    except ValueError:
+        assume(False)  # what looks like UTF-16 is refused
     path = write(tmp_path, b"\n".join(lines))
     fast = read(path, compression="none")
     with pytest.MonkeyPatch.context() as patch:
@@ -396,6 +401,63 @@ def test_one_bad_line_does_not_take_its_neighbours_off_the_fast_path(tmp_path, m
     assert seen == bad
 
 
+def test_many_bad_lines_are_rejected_as_few_are(tmp_path):
+    """The definition judges the first lines only: the others must have the same reasons, and details in words."""
+    lines = [line for line, _ in REJECTED if len(line) < 2000]
+    _, few, _ = read(write(tmp_path, b"\n".join(lines)))
+    n = 2 * jsonl.EXPLAINED
+    path = write(tmp_path, b"not json\n" * n + b"\n".join(lines) + b'\n\n {}\n{"text":"a"}')
+    documents, many, n_skipped = read(path, batch_bytes=10_000)
+    assert (len(documents), n_skipped) == (1, 1)
+    assert [row[2] for row in many[:n]] == ["not_json"] * n
+    assert (many[0][3], many[-1][2:4]) == ("not JSON at character 0 of the line", ("missing_field", "no field 'text'"))
+    start = 9 * n
+    assert [(row[0] - start, row[1], row[2], row[4]) for row in many[n:-1]] == [
+        (row[0], row[1] + (k == len(few) - 1), row[2], row[4]) for k, row in enumerate(few)
+    ]
+    changed = {"not_json", "lone_surrogate"}
+    assert [row[3] for row in many[n:-1] if row[2] not in changed] == [row[3] for row in few if row[2] not in changed]
+    details = [row[3] for row in many[jsonl.EXPLAINED :] if row[2] == "not_json"]
+    assert all(re.fullmatch(r"not JSON at byte \d+ of the line", detail) for detail in details)
+    assert read(path)[:2] == (documents, many)
+
+
+@pytest.mark.parametrize("line", [line for line, _ in REJECTED if len(line) < 2000], ids=repr)
+def test_bad_lines_are_not_judged_one_by_one(tmp_path, monkeypatch, line):
+    parse_line, seen = jsonl._parse_line, []
+    monkeypatch.setattr(jsonl, "_parse_line", lambda *given: (seen.append(given), parse_line(*given))[1])
+    _, rejects, _ = read(write(tmp_path, (line + b"\n") * 3 * jsonl.EXPLAINED))
+    assert (len(rejects), len(seen)) == (3 * jsonl.EXPLAINED, jsonl.EXPLAINED)
+
+
+def test_many_bad_lines_with_several_text_fields_are_rejected_as_few_are(tmp_path):
+    lines = [b"{}", b'{"a":null}', b'{"b":null,"c":1}', b'{"a":null,"b":null}', b'{"a":1,"b":"x"}', b'{"a":"x","b":[]}']
+    lines += [
+        b'{"b":{}}',
+        b'{"a":true,"b":2}',
+        b'{"a":"\\ud800","b":1}',
+        b'{"a":1,"b":"\\ud800"}',
+        b'{"a":"x","id":[]}',
+    ]
+    options = {"text_fields": ["a", "b"]}
+    _, few, _ = read(write(tmp_path, b"\n".join(lines)), **options)
+    data = b"{}\n" * jsonl.EXPLAINED + b"\n".join([*lines, b'{"a":"x"}', b'{"b":"y","a":null}'])
+    documents, many, _ = read(write(tmp_path, data), **options)
+    assert [row[1] for row in documents] == ["x", "y"]
+    assert [row[2:] for row in many[jsonl.EXPLAINED :]] == [row[2:] for row in few]
+    assert [row[2] for row in few].count("not_string") == 5
+
+
+@pytest.mark.parametrize("line", [b"\n", b"x\n", b'{"txet":""}\n'], ids=["blank", "not JSON", "another field"])
+def test_no_batch_holds_more_rejects_than_its_size_allows(tmp_path, line):
+    path = write(tmp_path, line * 300_000)
+    config = InputConfig(paths=[str(path)], format="jsonl")
+    batches = [batch for split in plan_splits(config, "") for batch in read_split(split, config)]
+    assert max(0 if batch.rejects is None else batch.rejects.nbytes for batch in batches) < 16 << 20
+    assert sum(batch.n_records for batch in batches) == (0 if line == b"\n" else 300_000)
+    assert sum(batch.n_bytes for batch in batches) == path.stat().st_size
+
+
 def test_fields_are_taken_by_their_exact_name(tmp_path):
     path = write(tmp_path, '{"a.b": "x", "a": {"b": "y"}, "日本": 7, "id": "no"}\n'.encode())
     assert read(path, text_field="a.b", id_field="日本")[0] == [("7", "x", 0, path.stat().st_size)]
@@ -404,12 +466,16 @@ def test_fields_are_taken_by_their_exact_name(tmp_path):
     assert read(path, text_field="b")[1][0][2:4] == ("missing_field", "no field 'b'")
 
 
-def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
-    path = write(tmp_path, BOM + b'{"text":"a"}\n' + BOM + b'{"text":"b"}\n')
-    documents, rejects, n_skipped = read(path)
-    assert documents == [("f.jsonl:3", "a", 3, 13)]
-    assert rejects[0][:3] == (16, 16, "not_json")
-    assert n_skipped == 3
+def test_byte_order_marks_of_files_that_were_joined_lose_no_record(tmp_path, monkeypatch):
+    lines = [b'{"text":"a"}\n', BOM + b'{"text":"b"}\n', BOM + BOM + b' {"text":"\\u0063"}\n', BOM + b"\n", BOM + b"[]"]
+    path = write(tmp_path, BOM + b"".join(lines))
+    for split_bytes in (1, 20, 1000):
+        documents, rejects, n_skipped = read(path, split_bytes=split_bytes)
+        assert documents == [("f.jsonl:3", "a", 3, 13), ("f.jsonl:16", "b", 16, 16), ("f.jsonl:32", "c", 32, 25)]
+        assert [row[:3] for row in rejects] == [(57, 4, "not_json"), (61, 5, "not_object")]
+        assert n_skipped == 3
+    monkeypatch.setattr(jsonl, "parse_lines", lambda *_: 0)
+    assert read(path) == (documents, rejects, n_skipped)
 
 
 def test_a_line_of_a_gibibyte_is_rejected_in_little_memory(tmp_path):

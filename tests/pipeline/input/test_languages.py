@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from pipeline.books import equations, ledger
 from pipeline.books.job_books import identities
@@ -22,6 +23,7 @@ from pipeline.jobs.planning import plan_job, prepare
 from pipeline.proving.from_input import verify_deep
 from pipeline.proving.replay import replay
 from pipeline.proving.verify import verify
+from pipeline.reporting.summary import summarize
 from pipeline.tokenizing import tokenize
 from tokenizer import Tokenizer
 
@@ -124,9 +126,52 @@ def test_each_language_goes_through_its_own_steps(corpus: Path, tiny_vocab_file:
     run(config_of(corpus, tiny_vocab_file, output, {"rules": rules}, normalize=["casefold"]))
     steps = {step["step"]: step for step in json.loads((output / "stats.json").read_text())["text"]["steps"]}
     assert steps["de.casefold"]["documents"] == steps["de.lowercase"]["documents"] == 1
-    assert steps["default.regex"]["documents_changed"] == 2 - 1
-    assert steps["th.segment"]["documents_changed"] == 1
-    assert steps["zh.segment"]["documents_changed"] == 1
+    assert steps["default.regex"]["documents_changed"] == 2
+    assert [*steps] == ["default.casefold", "default.regex", "de.casefold", "de.lowercase"]
+    n_en, n_ru = len(DOCUMENTS["en"]), len(DOCUMENTS["mixed"])
+    assert steps["default.regex"]["resized"] == [
+        {"language": "en", "characters": n_en, "characters_after": n_en - 5, "share": -5 / n_en},
+        {"language": "ru", "characters": n_ru, "characters_after": n_ru - 5, "share": -5 / n_ru},
+    ]
+    assert steps["de.lowercase"]["resized"] == []
+
+
+def test_identification_leaves_ids_as_they_are_and_only_adds_columns(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
+) -> None:
+    named = {"de": ["lowercase"]}
+    for name, languages in {"off": None, "on": {}, "builtin": {"rules": "builtin"}, "named": {"rules": named}}.items():
+        run(config_of(corpus, tiny_vocab_file, tmp_path / name, languages))  # type: ignore[arg-type]
+
+    def table(name: str) -> pa.Table:
+        return pq.ParquetFile(next((tmp_path / name).glob("tokens-*.parquet"))).read()
+
+    def text_stats(name: str) -> Any:
+        return json.loads((tmp_path / name / "stats.json").read_text()).get("text")
+
+    assert table("on").drop_columns(["lang", "lang_confidence", "lang_mixed"]) == table("off")
+    assert text_stats("on") is None
+    grown = {step["step"]: step["resized"] for step in text_stats("builtin")["steps"] if step["resized"]}
+    assert [*grown] == ["th.segment", "zh.segment"]
+    assert grown["zh.segment"][0]["characters"] == len(DOCUMENTS["zh"])
+    assert {step["step"]: step["documents"] for step in text_stats("named")["steps"]} == {"de.lowercase": 1}
+
+
+def test_the_summary_names_what_steps_add_and_remove(
+    corpus: Path, tiny_vocab_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    normalize = [{"regex": {"pattern": "human", "replace": ""}}]
+    for name, languages in {"one": {"rules": "builtin"}, "none": None, "two": {"keep": ["zh", "en"]}}.items():
+        run(config_of(corpus, tiny_vocab_file, tmp_path / name, languages, normalize=normalize))  # type: ignore[arg-type]
+        Console(width=200).print(summarize(str(tmp_path / name), 1.0))
+        out = capsys.readouterr().out
+        n_en, n_zh, n_all = len(DOCUMENTS["en"]), len(DOCUMENTS["zh"]), sum(map(len, DOCUMENTS.values()))
+        if name == "one":
+            assert f"characters of zh: {n_zh} became {2 * n_zh - 1}, +{(n_zh - 1) / n_zh:.1%}" in out
+        if name == "none":
+            assert f"characters: {n_all} became {n_all - 10}, {-10 / n_all:.1%}" in out
+        else:
+            assert f"characters of en: {n_en} became {n_en - 5}, {-5 / n_en:.1%}" in out
 
 
 def test_words_are_counted_of_the_same_documents_and_texts(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:

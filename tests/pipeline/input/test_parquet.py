@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet: every Arrow type of text, rows that are rejected one by one, damaged row groups, bounded parts."""
 
+import contextlib
 import random
 
 import pyarrow as pa
@@ -142,7 +143,70 @@ def test_a_damaged_row_group_costs_only_its_rest(tmp_path):
     path.write_bytes(data)
     documents, rejects, _ = read(path)
     assert [row[1] for row in documents] == texts[:1000] + texts[2000:]
-    assert rejects == [(1000, 0, "corrupt_stream", "row group 1 is damaged: rows 1000 to 1999 cannot be read", b"")]
+    detail = "row group 1 is damaged: rows 1000 to 1999 cannot be read"
+    assert rejects == [(row, 0, "corrupt_stream", detail, b"") for row in range(1000, 2000)]
+
+
+def zigzag(n):
+    """Returns a number as thrift's compact protocol writes it."""
+    n <<= 1
+    data = b""
+    while n > 0x7F:
+        data += bytes([n & 0x7F | 0x80])
+        n >>= 7
+    return data + bytes([n])
+
+
+def change_counts(path, which, n, new):
+    """Writes a file of one row group again, with some of the numbers `n` in its footer replaced."""
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    old, new = zigzag(n), zigzag(new)
+    assert len(old) == len(new)
+    places = [i for i in range(footer, len(data) - 8) if data.startswith(old, i)]
+    for i in which:
+        data[places[i] : places[i] + len(new)] = new
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("n", [501, 8000])
+def test_rows_that_a_row_group_lacks_are_rejected(tmp_path, n):
+    texts = [f"text {i}" for i in range(500)]
+    path = write(tmp_path / "f.parquet", {"text": texts}, use_dictionary=False, compression="none")
+    change_counts(path, [0, 1, 3], 500, n)  # of the file, of the values of the column, of the row group
+    metadata = pq.read_metadata(path)
+    assert (metadata.num_rows, metadata.row_group(0).num_rows, metadata.row_group(0).column(0).num_values) == (n, n, n)
+    documents, rejects, _ = read(path)
+    assert [row[1] for row in documents] == texts
+    detail = f"row group 0 is damaged: rows 500 to {n - 1} cannot be read"
+    assert rejects == [(row, 0, "corrupt_stream", detail, b"") for row in range(500, n)]
+
+
+def test_no_bit_of_a_footer_ends_the_process(tmp_path):
+    path = write(tmp_path / "f.parquet", {"text": ["a text", None, "b"]}, compression="none", store_schema=False)
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    n_read = 0
+    for bit in range(8 * footer, 8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        is_refused = True
+        with contextlib.suppress(ValueError, OSError):
+            plan_splits(InputConfig(paths=[str(path)]), "")
+            is_refused = False
+        if not is_refused:
+            read(path)
+            n_read += 1
+    assert n_read > 100
+
+
+@pytest.mark.parametrize("n", [300, 600])
+def test_a_footer_that_contradicts_itself_is_refused(tmp_path, n):
+    path = write(tmp_path / "f.parquet", {"text": ["a text"] * 500}, use_dictionary=False, compression="none")
+    change_counts(path, [3], 500, n)
+    with pytest.raises(ValueError, match=rf"f.parquet' is damaged: the footer says that row group 0 has {n} rows, and"):
+        plan_splits(InputConfig(paths=[str(path)]), "")
 
 
 def test_page_checksums_are_verified(tmp_path):

@@ -86,3 +86,23 @@ def test_keys_are_fixed_for_all_time(corpus):
 
 
 KEYS = [44068578551422342, 498123650985161116]
+
+
+def test_files_of_one_name_in_two_folders_are_sampled_and_shuffled_independently(tmp_path):
+    for folder in ("en", "de"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train-00000.txt").write_text("".join(f"{folder} {i:04d}\n" for i in range(N // 2)))
+    config = InputConfig(paths=[str(tmp_path / folder / "*.txt") for folder in ("en", "de")], sample=0.5)
+    (split,) = plan_splits(config, "")
+    names = [piece.name for piece in split.pieces]
+    assert names == ["de/train-00000.txt", "en/train-00000.txt"]
+    batches = [batch.documents for batch in read_split(split, config.model_copy(update={"sample": None}))]
+    ids = [doc_id for batch in batches for doc_id in batch.column("doc_id").to_pylist()]
+    assert len(set(ids)) == N
+    keys = np.concatenate([document_keys(SHUFFLING, 0, names, batch) for batch in batches])
+    order = np.argsort(keys)
+    pairs = np.abs(np.diff(order)) == N // 2  # the same line of the other file
+    assert pairs.sum() < 10
+    texts = [text for batch in read_split(split, config) for text in batch.documents.column("text").to_pylist()]
+    one, two = ({text[3:] for text in texts if text.startswith(folder)} for folder in ("en", "de"))
+    assert abs(len(one & two) - N / 8) < 5 * (N / 8) ** 0.5

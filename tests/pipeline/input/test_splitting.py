@@ -48,7 +48,7 @@ def test_large_files_are_cut_and_small_ones_grouped_in_order(tmp_path):
 
 def test_whole_files_are_never_cut(tmp_path):
     write(tmp_path / "a.txt", 250)
-    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(os.urandom(300)))
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(os.urandom(300).hex().encode()))
     assert len(plan(tmp_path / "a.txt", split_bytes=100, document="file")) == 1
     (split,) = plan(tmp_path / "b.txt.gz", split_bytes=100)
     (piece,) = split.pieces
@@ -86,8 +86,71 @@ def test_files_are_ordered_by_name_and_read_once(tmp_path):
         write(tmp_path / name)
     (split,) = plan(tmp_path / "b" / "*.txt", tmp_path / "a" / "*", tmp_path / "**" / "*.txt", tmp_path / "a" / "x.txt")
     paths = [os.path.relpath(piece.path, tmp_path) for piece in split.pieces]
-    assert paths == ["c.txt", "a/x.txt", "b/x.txt", "a/y.txt"]
-    assert [piece.name for piece in split.pieces] == ["c.txt", "x.txt", "x.txt", "y.txt"]
+    assert paths == ["a/x.txt", "b/x.txt", "c.txt", "a/y.txt"]
+    assert [piece.name for piece in split.pieces] == ["a/x.txt", "b/x.txt", "c.txt", "y.txt"]
+
+
+def names_of(*patterns, warnings=None):
+    splits = plan_splits(InputConfig(paths=[str(pattern) for pattern in patterns]), "salt", warnings)
+    return [piece.name for split in splits for piece in split.pieces]
+
+
+def test_files_of_one_name_are_told_apart_by_the_folders_nearest_to_them(tmp_path, monkeypatch):
+    names = ["disk1/data/en/a.txt", "disk2/data/en/a.txt", "disk1/data/de/a.txt", "disk1/data/de/b.txt", "data/c.txt"]
+    for name in names:
+        write(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    patterns = ["disk1/data/de/*.txt", "disk2/data/en/*.txt", "disk1/data/en/*.txt", "data/*"]
+    expected = ["b.txt", "c.txt", "de/a.txt", "disk1/data/en/a.txt", "disk2/data/en/a.txt"]
+    assert names_of(*patterns) == expected
+    assert names_of(*(tmp_path / pattern for pattern in patterns)) == expected  # wherever the corpus is
+    assert names_of(*patterns[::-1]) == expected
+    assert names_of(*patterns[:2]) == ["b.txt", "de/a.txt", "en/a.txt"]
+    assert names_of(patterns[0], patterns[3]) == ["a.txt", "b.txt", "c.txt"]  # nothing to tell apart
+
+
+def test_a_longer_name_is_none_that_another_file_has(tmp_path):
+    for name in ("x/en/a.txt", "y/en/a.txt", "z/a.txt"):
+        write(tmp_path / name)
+    assert names_of(tmp_path / "x/*/a.txt", tmp_path / "y/en/*", tmp_path / "z/*") == [
+        "x/en/a.txt",
+        "y/en/a.txt",
+        "z/a.txt",
+    ]
+
+
+def test_a_file_that_is_added_renames_only_those_of_its_own_name(tmp_path):
+    for name in ("en/a.txt", "en/b.txt", "de/b.txt", "de/c.txt"):
+        write(tmp_path / name)
+    patterns = tmp_path / "en" / "*", tmp_path / "de" / "*"
+    assert names_of(*patterns) == ["a.txt", "c.txt", "de/b.txt", "en/b.txt"]
+    write(tmp_path / "de/a.txt")
+    write(tmp_path / "de/d.txt")
+    assert names_of(*patterns) == ["c.txt", "d.txt", "de/a.txt", "de/b.txt", "en/a.txt", "en/b.txt"]
+
+
+def test_one_file_under_several_spellings_is_read_once(tmp_path, monkeypatch):
+    write(tmp_path / "d" / "a.txt")
+    write(tmp_path / "d" / "b.txt")
+    (tmp_path / "link").symlink_to("d")
+    (tmp_path / "d" / "0.txt").symlink_to("b.txt")
+    monkeypatch.chdir(tmp_path)
+    for again in ("./d/a.txt", str(tmp_path / "d/a.txt"), "link/a.txt", "d/../d/a.txt", "d//a.txt", "d/a.txt"):
+        warnings = []
+        assert names_of("d/[ab].txt", again, warnings=warnings) == ["a.txt", "b.txt"]
+        (warning,) = warnings
+        assert warning.startswith("input.paths: a file that is matched more than once is read once: ")
+        assert repr(again) in warning
+    # Whatever links to a file, its own name is that of the file.
+    warnings = []
+    assert names_of("**/*.txt", warnings=warnings) == ["d/a.txt", "d/b.txt"]
+    assert warnings[0].endswith("'link/a.txt' is 'd/a.txt' and 3 more")
+    assert names_of("link/*.txt") == ["a.txt", "b.txt"]
+    assert names_of("d/0.txt") == ["0.txt"]
+    warnings = []
+    os.link("d/a.txt", "d/hard.txt")
+    assert names_of("d/a.txt", "d/hard.txt", warnings=warnings) == ["a.txt", "hard.txt"]  # two files
+    assert warnings == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +203,6 @@ def test_files_of_one_name_and_size_have_ids_of_their_own(tmp_path):
     ids = [split.id for split in plan(*patterns, split_bytes=100)]
     assert len(set(ids)) == 6
     assert [split.id for split in plan(*patterns[::-1], split_bytes=100)] == ids
-    assert [split.id for split in plan(patterns[0], split_bytes=100)] == ids[:2]
 
 
 def test_version_tells_that_a_file_changed(tmp_path):
@@ -215,14 +277,90 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "a.txt").symlink_to(tmp_path / "gone")
-    with pytest.raises(OSError, match=r"input\.paths: .*a\.txt"):
+    with pytest.raises(OSError, match=r"input\.paths: '.*a\.txt' is a link to '.*gone', which cannot be examined"):
         plan(tmp_path / "*.txt")
+    (tmp_path / "a.txt").unlink()
     locked = write(tmp_path / "locked" / "b.txt")
     locked.chmod(0)
     if os.access(locked, os.R_OK):
         pytest.skip("the superuser may read everything")
     with pytest.raises(OSError, match=r"b\.txt' cannot be read"):
         plan(locked)
+
+
+def test_what_is_no_file_is_refused_by_name(tmp_path):
+    write(tmp_path / "a.txt")
+    os.mkfifo(tmp_path / "b.txt")
+    (tmp_path / "c.txt").symlink_to("c.txt")
+    (tmp_path / "d").symlink_to(tmp_path / "not mounted")
+    for pattern, named in (("*.txt", "bc"), ("**/*.txt", "bcd"), ("b.txt", "b"), ("*/a.txt", "cd")):
+        with pytest.raises(OSError, match=r"input\.paths: ") as caught:
+            plan(tmp_path / pattern)
+        for name, what in (
+            ("b", "b.txt' is a pipe, a socket or a device; only files can be read"),
+            ("c", "c.txt' is a link to 'c.txt', which cannot be examined: Too many levels of symbolic links"),
+            ("d", "not mounted', which cannot be examined: No such file or directory"),
+        ):
+            assert (what in str(caught.value)) == (name in named), pattern
+    assert len(plan(tmp_path / "a*.txt")) == 1
+
+
+def test_a_loop_of_links_gives_no_file_twice(tmp_path):
+    for name in ("z/a.txt", "z/y/b.txt"):
+        write(tmp_path / name)
+    (tmp_path / "z" / "y" / "up").symlink_to(tmp_path / "z")
+    (tmp_path / "z" / "here").symlink_to(".")
+    warnings = []
+    assert names_of(tmp_path / "**" / "*.txt", warnings=warnings) == ["z/a.txt", "z/y/b.txt"]
+    assert warnings == []
+
+
+LISTED = ["**/*.txt", "*/a.txt", "*/*.txt", "secret/*.txt", "**", "*/*/a.txt"]
+
+
+@pytest.mark.parametrize("pattern", LISTED)
+def test_a_folder_that_cannot_be_listed_is_refused_by_name(tmp_path, monkeypatch, pattern):
+    for name in ("open/a.txt", "secret/a.txt", "open/deep/a.txt"):
+        write(tmp_path / name)
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    if pattern == "*/a.txt":  # a folder that may be entered but not listed is enough
+        return
+    with pytest.raises(OSError, match=r"input\.paths: '.*secret' cannot be listed: Permission denied"):
+        plan(tmp_path / pattern)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+@pytest.mark.parametrize("pattern", [*LISTED, "secret/a.txt"])
+def test_what_a_user_may_not_list_or_enter_is_refused_by_name(tmp_path, monkeypatch, pattern, mode):
+    for name in ("open/a.txt", "secret/a.txt", "open/deep/a.txt"):
+        write(tmp_path / name)
+    nobody, root = 65534, os.geteuid() == 0
+    for path in (tmp_path, tmp_path / "open", tmp_path / "open/deep"):
+        path.chmod(0o755)
+    if root:
+        os.chown(tmp_path / "secret", nobody, nobody)
+    (tmp_path / "secret").chmod(mode)
+    monkeypatch.chdir(tmp_path)  # nobody may not enter the folders above
+    try:
+        if root:
+            os.seteuid(nobody)
+        may_enter = pattern in ("*/a.txt", "secret/a.txt") and mode == 0o100
+        if may_enter or (pattern == "*/*/a.txt" and mode == 0o400):
+            assert plan(pattern)
+        else:
+            with pytest.raises(OSError, match=r"input.paths: .*'secret(/a.txt)?' .*: Permission denied"):
+                plan(pattern)
+    finally:
+        if root:
+            os.seteuid(0)
+        (tmp_path / "secret").chmod(0o755)
 
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path):

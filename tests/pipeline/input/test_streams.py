@@ -299,4 +299,4 @@ def test_a_zstd_file_that_needs_too_much_memory_is_refused_before_work(tmp_path)
     ],
 )
 def test_detect_compression(head, kind):
-    assert decompressing.detect_compression(head[: decompressing.HEAD_BYTES]) == kind
+    assert decompressing.detect_compression(head[: decompressing.SAMPLE_BYTES]) == kind

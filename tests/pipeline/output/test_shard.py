@@ -44,7 +44,7 @@ class _Work:
         self.output = folder / name
         self.config = Config.model_validate(
             {
-                "input": {"paths": [str(folder / "a.jsonl")], "split_bytes": 3000},
+                "input": {"paths": [str(folder / "a.jsonl")], "split_bytes": 3000, "on_damage": "warn"},
                 "tokenizer": {"file": "vocab.txt", **tokenizer},
                 "output": {"path": str(self.output), **output},
             }

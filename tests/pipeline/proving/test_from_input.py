@@ -3,13 +3,15 @@
 
 import json
 import os
+import sys
+from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import filenames
+from pipeline import cli, filenames
 from pipeline.books import manifest
 from pipeline.config.job import Config
 from pipeline.jobs import finish, planning
@@ -35,7 +37,7 @@ def folder(request, tmp_path, tiny_vocab_file):
         (tmp_path / f"{i}.jsonl").write_text("\n".join([*lines, "not json"]))
     config = Config.model_validate(
         {
-            "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100},
+            "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 100, "on_damage": "warn"},
             "tokenizer": {"file": str(tiny_vocab_file)},
             "output": {"path": str(tmp_path / "out"), **request.param},
         }
@@ -138,3 +140,45 @@ def test_a_smaller_sample_is_part_of_a_larger_one():
     assert len(sample(ids, 0.01)) == 10
     assert set(sample(ids, 0.01)) < set(sample(ids, 0.1))
     assert sample(ids, 1.0) == ids
+
+
+def _wrong(self, text, tally=None):
+    ids = Tokenizer.right_encode_bare(self, text, tally)
+    values = ids.values.to_numpy().copy()
+    values[values == values.max(initial=0)] = 0
+    return pa.LargeListArray.from_arrays(ids.offsets, pa.array(values))
+
+
+def test_a_kernel_that_is_wrong_whenever_it_runs_is_found(tmp_path, tiny_vocab_file, monkeypatch, capsys):
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"id": f"d{i}", "text": "the mill " * i}) for i in range(9)))
+    for name, kernel in (("right", None), ("wrong", _wrong)):
+        config = Config.model_validate(
+            {
+                "input": {"paths": [str(tmp_path / "*.jsonl")]},
+                "tokenizer": {"file": str(tiny_vocab_file)},
+                "output": {"path": str(tmp_path / name)},
+            }
+        )
+        if kernel is not None:
+            monkeypatch.setattr(Tokenizer, "right_encode_bare", Tokenizer.encode_bare, raising=False)
+            monkeypatch.setattr(Tokenizer, "encode_bare", kernel)
+        make(config)
+        assert verify.verify(str(tmp_path / name)).problems == []
+    problems = verify_deep(str(tmp_path / "wrong"), 1.0).problems
+    assert len(problems) == 8  # the ninth document is empty
+    assert all("has other ids than the reference implementation gives it" in problem for problem in problems)
+    monkeypatch.undo()
+    report = verify_deep(str(tmp_path / "right"), 1.0)
+    assert report.problems == []
+    assert sum(report.compared.values()) == 9
+    assert cli.main(["verify", "--deep", str(tmp_path / "right")]) == 0
+    assert "proven: rows equal a second run; ids of 9 documents equal those of " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("has_library", [True, False])
+def test_what_is_compared_is_named(folder, has_library, monkeypatch):
+    if not has_library:
+        monkeypatch.setitem(sys.modules, "tokenizers", None)
+    compared = verify_deep(str(folder / "out"), 1.0).compared
+    library = f"tokenizers {metadata.version('tokenizers')}"
+    assert compared.keys() == {library if has_library else "the reference implementation"}

@@ -160,7 +160,7 @@ def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus,
     for name in ("one", "other"):
         config = tmp_path / f"{name}.yaml"
         config.write_text(
-            f"input: {{paths: [{tiny_corpus}/*.jsonl]}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
+            f"input: {{paths: [{tiny_corpus}/*.jsonl], on_damage: warn}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
             f"output: {{path: {tmp_path / name}, report: {str(asked).lower()}}}\n",
             encoding="utf-8",
         )

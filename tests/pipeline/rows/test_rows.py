@@ -15,14 +15,17 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.rows import batching
+from pipeline.rows import elements as elements_of
 from pipeline.running.runners import choose_runner, open_runner
 from tests.strategies import FEWER
 from tokenizer import Tokenizer
 from tokenmill import (
+    ComputeAndApplyTokenizer,
     CountWords,
     Detokenize,
     IdentifyLanguage,
@@ -416,3 +419,177 @@ def test_json_of_rows(inline, tokenizer):
     rows = inline | beam.Create([as_dict(0, "a mill")]) | Tokenize(tokenizer)
     expected = ['{"id": 0, "text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0}']
     assert_that(rows | beam.Map(json.dumps), equal_to(expected))
+
+
+class Shard(typing.NamedTuple):
+    id: typing.Any
+    input_ids: list[int]
+    n_tokens: int
+
+
+@pytest.mark.parametrize("kind", ["NamedTuple", "dict"])
+@pytest.mark.parametrize("wrong", [None, b"k1", 1.5, True])
+def test_ids_of_documents_are_strings_or_integers(kind, wrong, tokenizer, tmp_path):
+    element = Shard(wrong, [1], 1)
+    element = element._asdict() if kind == "dict" else element
+
+    def build(pipeline):
+        step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+        return pipeline | beam.Create([element]).with_output_types(typing.Any) | step
+
+    with pytest.raises(Exception, match=f"the field 'id' must be a string or an integer, got {wrong!r}"):
+        run_inline(build)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [pa.array([None], pa.string()), pa.array([None, "a"]).take(pa.array([0])).dictionary_encode(), pa.array([b"k"])],
+)
+def test_ids_of_documents_in_batches_are_strings_or_integers(ids, tokenizer, tmp_path):
+    batch = pa.record_batch({"id": ids, "input_ids": [[1]]})
+
+    def build(pipeline):
+        batches = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch)
+        return batches | WriteShards(str(tmp_path), tokenizer, id_column="id")
+
+    with pytest.raises(Exception, match=r"the field 'id' (must be a string or an integer, got|is null in 1 of 1 rows)"):
+        run_inline(build)
+
+
+def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
+    def build(elements, kind):
+        return lambda pipeline: (
+            pipeline
+            | beam.Create(elements).with_output_types(kind)
+            | WriteShards(str(tmp_path), tokenizer, id_column="idd")
+        )
+
+    row = {"id": "a", "input_ids": [1]}
+    with pytest.raises(Exception, match="no field 'idd', only 'id', 'input_ids'"):
+        run_inline(build([row], typing.Any))
+    with pytest.raises(Exception, match="no field 'idd', only 'id', 'input_ids'"):
+        run_inline(build([pa.RecordBatch.from_pylist([row])], pa.RecordBatch))
+    with pytest.raises(ValueError, match="the rows have no field 'idd', only id, input_ids; did you mean 'id'"):
+        run_inline(build([beam.Row(**row)], RowTypeConstraint.from_fields([("id", str), ("input_ids", list)])))
+
+
+def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):
+    for wrong in (-1, tokenizer.n_ids):
+        rows = [{"input_ids": [1, wrong]}]
+        with pytest.raises(Exception, match=f"id {wrong} is not in the vocabulary"):
+            run_inline(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | WriteShards(str(tmp_path), tokenizer))
+        with pytest.raises(Exception, match=f"id {wrong} is not in the vocabulary"):
+            run_inline(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | VocabularyStatistics(tokenizer))
+
+
+def test_shards_of_another_number_are_not_left_beside_these(tokenizer, tmp_path):
+    def write(n_shards, **options):
+        rows = [{"input_ids": [i]} for i in range(4)]
+        run_inline(
+            lambda pipeline: (
+                pipeline | beam.Create(rows) | WriteShards(str(tmp_path), tokenizer, n_shards=n_shards, **options)
+            )
+        )
+
+    write(2)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write(2)  # replaces its own
+    for n_shards, options in ((3, {}), (1, {}), (2, {"format": "arrow"})):
+        with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00000-of-00002\.parquet'"):
+            write(n_shards, **options)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
+
+
+def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
+    texts = [beam.Row(text="日 " * 18), beam.Row(text="日")]
+
+    def build(pipeline):
+        return pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4)
+
+    with pytest.raises(Exception, match="a row has 18 tokens, more than pad_to 4; raise it, or give max_length"):
+        run_inline(build)
+
+    def build_with_outputs(pipeline):
+        good, bad = pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4).with_exception_handling()
+        assert_that(good | "Lengths" >> beam.Map(lambda row: len(row.input_ids)), equal_to([4]), label="Good")
+        assert_that(bad | "Texts" >> beam.Map(lambda row: row.element.text), equal_to(["日 " * 18]), label="Bad")
+
+    run_inline(build_with_outputs)
+
+
+def test_fields_that_are_there_are_not_overwritten(tokenizer):
+    message = "the rows have a field 'input_ids' already, which would be overwritten"
+    row = {"text": "日", "input_ids": "mine"}
+    for element, kind in (
+        (beam.Row(**row), typing.Any),
+        (row, typing.Any),
+        (pa.RecordBatch.from_pylist([row]), pa.RecordBatch),
+    ):
+        with pytest.raises(Exception, match=message):
+            run_inline(lambda p, e=element, k=kind: p | beam.Create([e]).with_output_types(k) | Tokenize(tokenizer))
+    with pytest.raises(ValueError, match=f"Tokenize: {message}"):
+        beam.Pipeline() | beam.Create([beam.Row(**row)]) | Tokenize(tokenizer)
+    # The field that is read may be replaced.
+    beam.Pipeline() | beam.Create([beam.Row(text="a")]) | Normalize(["nfc"]) | Tokenize(tokenizer, output="text")
+
+
+def test_a_key_that_is_no_string_is_named(tokenizer):
+    with pytest.raises(Exception, match="the keys of a dict must be strings, got 7"):
+        run_inline(
+            lambda p: p | beam.Create([{"text": "日", 7: "x"}]).with_output_types(typing.Any) | Tokenize(tokenizer)
+        )
+
+
+@pytest.mark.parametrize("wrong", [b"text", 5])
+def test_only_strings_are_text(wrong, tokenizer):
+    for element, kind in (
+        ({"text": wrong}, typing.Any),
+        (pa.RecordBatch.from_pylist([{"text": wrong}]), pa.RecordBatch),
+    ):
+        for step in (Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords()):
+            with pytest.raises(Exception, match=r"must be a string, got|Expected bytes"):
+                run_inline(lambda p, e=element, k=kind, s=step: p | beam.Create([e]).with_output_types(k) | s)
+
+
+def test_a_row_that_is_not_utf8_goes_to_its_own_output(tokenizer):
+    texts = pa.array([b"text", b"latin caf\xe9"]).view(pa.string())
+    batch = pa.record_batch({"id": [1, 2], "text": texts})
+
+    def build(pipeline):
+        batches = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch)
+        good, bad = batches | Tokenize(tokenizer).with_exception_handling()
+        assert_that(
+            good | "Ids" >> beam.Map(lambda batch: batch.column("id").to_pylist()), equal_to([[1]]), label="Good"
+        )
+        shown = bad | "Shown" >> beam.Map(lambda row: (row.element, row.msg.partition(";")[0]))
+        msg = "ValueError: row 0 is not UTF-8: unexpected end of data 0xe9 at byte 9 of it"
+        assert_that(shown, equal_to([({"id": 2, "text": b"latin caf\xe9"}, msg)]), label="Bad")
+
+    run_inline(build)
+
+
+def test_a_batch_that_is_not_valid_is_an_error():
+    numbers = pa.py_buffer(np.array([0, 1_000_000, 5], np.int32))
+    damaged = pa.Array.from_buffers(pa.string(), 2, [None, numbers, pa.py_buffer(b"hello")])
+    for batch in (pa.record_batch({"text": damaged}), pa.record_batch({"other": damaged, "text": ["a", "b"]})):
+        with pytest.raises(ValueError, match=r"column '(text|other)': not a valid Arrow array"):
+            elements_of.check_batch(batch)
+
+
+def test_training_on_nothing_is_an_error():
+    for texts in ([], [beam.Row(text="")]):
+        with pytest.raises(Exception, match="there are no words to train on: the input holds no text"):
+            run_inline(
+                lambda p, t=texts: (
+                    p
+                    | beam.Create(t).with_output_types(RowTypeConstraint.from_fields([("text", str)]))
+                    | CountWords()
+                    | TrainVocabulary(vocab_size=40)
+                )
+            )
+
+
+def test_columns_of_text_are_a_list():
+    with pytest.raises(TypeError, match="columns must be a list, got one str, 'text'"):
+        ComputeAndApplyTokenizer("text", vocab_size=40)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pipeline import columns, schemas
 from pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from pipeline.output.staging import Staging
-from pipeline.shuffling import reference
 from pipeline.shuffling.arranging import arrange
 from pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
 from pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
+from tests.reference import shuffling as reference
 
 WIDE = pa.schema(
     [

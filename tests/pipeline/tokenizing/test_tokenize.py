@@ -57,7 +57,7 @@ class Work:
     def __init__(self, corpus, output, vocab, *, split_bytes=400, oov="contain", tokenizer=None, **output_section):
         self.config = Config.model_validate(
             {
-                "input": {"paths": [str(corpus / "*")], "split_bytes": split_bytes},
+                "input": {"paths": [str(corpus / "*")], "split_bytes": split_bytes, "on_damage": "warn"},
                 "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
                 "output": {"path": str(output), **output_section},
             }

@@ -64,7 +64,7 @@ def tokenizer(tiny_vocab):
 def corpus(tiny_corpus):
     with (tiny_corpus / "b.jsonl").open("a") as file:
         file.write('{"text": 3}\nnot json\n')
-    return InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=100)
+    return InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=100, on_damage="warn")
 
 
 def splits_of(config: InputConfig) -> list[str]:

@@ -3,7 +3,9 @@
 
 import ast
 import concurrent.futures
+import ctypes
 import functools
+import json
 import os
 import pickle
 import re
@@ -124,14 +126,43 @@ def test_worker_processes_find_what_others_have_compiled(tmp_path, monkeypatch):
     assert run(TRIE, tmp_path) == ["3", "False", "False"]
 
 
-def test_where_numba_is_told_how_to_compile_it_is_asked_and_imports_nothing_that_is_for_compiling(
-    tmp_path, monkeypatch
-):
-    # Most of what numba imports to compile is its own numpy; the rest are other packages' extensions of numba.
-    monkeypatch.setenv("NUMBA_OPT", "1")
+def test_numbas_variables_cost_nothing_unless_they_change_code_and_then_one_compilation(tmp_path, monkeypatch):
+    program = "from tests.tokenizer.compiling.test_kernel import double; print(double(5))"
+
+    def compiles(**settings):
+        environment = os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path)} | settings
+        found = subprocess.run(
+            [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+        )
+        assert found.stdout == "10\n"
+        return found.stderr
+
+    said = "tokenmill: compiling kernels {} (once; cached afterwards) ...\n"
+    assert compiles() == said.format("for this machine")
+    for name, value in {
+        "CACHE_DIR": str(tmp_path), "THREADING_LAYER": "omp", "NUM_THREADS": "1", "CUDA_LOG_LEVEL": "DEBUG",
+        "DISABLE_JIT": "1", "CACHE_LOCATOR_CLASSES": "InTreeCacheLocator", "OPT": "", "SHOW_HELP": "1",
+    }.items():  # fmt: skip
+        assert compiles(**{f"NUMBA_{name}": value}) == "", name
+    assert compiles(NUMBA_OPT="1") == said.format("with NUMBA_OPT")
+    assert compiles(NUMBA_OPT="1", NUMBA_CACHE_DIR=str(tmp_path)) == ""
+    assert compiles(NUMBA_OPT="2") == said.format("with NUMBA_OPT")
+    assert compiles() == compiles(NUMBA_OPT="2") == ""
+    assert len([*tmp_path.rglob("double-*.kernel")]) == 3
+
+
+@pytest.mark.parametrize("name", ["DISABLE_JIT", "CACHE_LOCATOR_CLASSES", "DEBUGINFO", "CACHE_DIR"])
+def test_kernels_are_compiled_and_kept_whatever_numba_is_told(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(f"NUMBA_{name}", {"CACHE_LOCATOR_CLASSES": "InTreeCacheLocator"}.get(name, "1"))
     assert run(TRIE, tmp_path) == ["3", "True", "True"]
-    assert run(TRIE, tmp_path) == ["3", "True", "False"]
-    assert not list(tmp_path.rglob("*.kernel"))
+    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+
+
+def test_a_file_of_numbas_settings_counts_as_they_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = (kernel_files.numba_settings.__wrapped__(), kernel_files._compiler())
+    (tmp_path / ".numba_config.yaml").write_text("opt: 1\n")
+    assert (before[0], kernel_files.numba_settings.__wrapped__()) == ({}, {".numba_config.yaml": "opt: 1\n"})
 
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
@@ -437,3 +468,131 @@ def test_compiled_code_of_another_user_is_not_run(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(OSError, match="belongs to another user, whose compiled code is not run"):
         kernel_files.cache_directory(source)
+
+
+def without_privileges():
+    """In a process to be started as root: takes away the right to read and write what permissions forbid."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            if libc.prctl(24, capability, 0, 0, 0):  # PR_CAPBSET_DROP
+                raise OSError(ctypes.get_errno(), "prctl")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root loses its privileges with prctl")
+@pytest.mark.parametrize("home", ["forbidden", "read_only", "missing", "unknown", "file"])
+def test_a_home_that_cannot_be_used_is_passed_over(tmp_path, home):
+    folder, place = tmp_path / "home", tmp_path / "temporary"
+    folder.mkdir()
+    place.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    environment |= {"HOME": str(folder), "TMPDIR": str(place)}
+    environment.pop("TOKENMILL_CACHE_DIR", None)
+    if home == "unknown":  # the user is not in the list of users
+        environment["HOME"] = "~"
+    elif home == "missing":
+        folder.rmdir()
+        environment["HOME"] = str(folder / "deeper")
+        folder.touch()
+    elif home == "file":
+        folder.rmdir()
+        folder.touch()
+    else:
+        folder.chmod(0 if home == "forbidden" else 0o500)
+    program = (
+        "from pathlib import Path; from tokenizer.compiling import kernel_files\n"
+        "kernel_files.__file__ = '/proc/installed/kernel_files.py'  # where nobody may write\n"
+        f"print(kernel_files.cache_directory(Path({__file__!r})))"
+    )
+    try:
+        found = subprocess.run(
+            [sys.executable, "-c", program], env=environment, cwd=tmp_path, preexec_fn=without_privileges,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        if home == "forbidden":
+            folder.chmod(0o700)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert Path(found.stdout.strip()).parent == place / f"tokenmill-{os.getuid()}"
+    assert not (tmp_path / "~").exists()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A cache that holds the kernels of a source file, in a folder of its own."""
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "above" / "cache"))
+    (tmp_path / "kernels.py").write_text("")
+    kernel_files.cache_directory.cache_clear()
+    return kernel_files.cache_directory(tmp_path / "kernels.py")
+
+
+def another_place(place):
+    """Returns the cache of the same file as a new process finds it."""
+    kernel_files.cache_directory.cache_clear()
+    return kernel_files.cache_directory(place.parents[2] / "kernels.py")
+
+
+needs_root = pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can give files away")
+
+
+@needs_root
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_no_folder_on_the_way_to_compiled_code_is_another_users(place, level):
+    owned = [place, *place.parents][level]
+    os.chown(owned, 12345, -1)
+    with pytest.raises(OSError, match=f"{owned} belongs to another user, whose compiled code is not run"):
+        another_place(place)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_no_other_user_may_write_on_the_way_to_compiled_code(place):
+    assert another_place(place) == place
+    for path, mode, is_used in [
+        (place, 0o770, False),
+        (place, 0o1777, False),
+        (place.parent, 0o777, False),
+        (place.parents[1], 0o775, False),
+        (place.parent, 0o1777, True),
+        (place, 0o755, True),
+    ]:
+        before = path.stat().st_mode
+        path.chmod(mode)
+        if is_used:
+            assert another_place(place) == place
+        else:
+            with pytest.raises(OSError, match=f"other users may write to {path}, and their compiled code is not run"):
+                another_place(place)
+        path.chmod(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_what_is_in_the_folder_of_compiled_code_must_be_own_files(place, tmp_path):
+    kernel = place / "kernel-0.kernel"
+    head = {"n_bytes": 0, "entry": "a", "environment": "b", "externals": []}
+    kernel.write_text(json.dumps(head) + "\n")
+    assert another_place(place) == place
+    (tmp_path / "elsewhere").write_bytes(kernel.read_bytes())
+    kernel.unlink()
+    kernel.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="is not a file that only this user can write, and is not run"):
+        another_place(place)
+    assert machine_code.load(kernel, __name__) is None
+    kernel.unlink()
+    os.mkfifo(kernel)
+    assert machine_code.load(kernel, __name__) is None
+    with pytest.raises(OSError, match="is not run"):
+        another_place(place)
+    kernel.unlink()
+    if os.getuid() == 0:
+        kernel.write_text(json.dumps(head) + "\n")
+        os.chown(kernel, 12345, -1)
+        assert machine_code.load(kernel, __name__) is None
+        with pytest.raises(OSError, match="is not run"):
+            another_place(place)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")
+def test_a_link_on_the_way_is_followed_once(place, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(place.parent)
+    monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "link"))
+    assert another_place(place) == place

@@ -10,7 +10,7 @@ from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
-from tokenizer.pre_tokenizers.scanner_patterns import BLOOM_PATTERN, GPT2_PATTERN
+from tokenizer.pre_tokenizers.scanner_patterns import BLOOM_PATTERN, GPT2_PATTERN, OPENAI_CLIP_PATTERN
 from tokenizer.sampling import Sampling
 
 
@@ -47,14 +47,24 @@ def test_a_byte_may_become_many_ids(steps: ByteLevel | None, n: int) -> None:
     assert sampled.to_pylist() == [expected]
 
 
-@pytest.mark.parametrize("pattern", [GPT2_PATTERN, BLOOM_PATTERN, r"\p{L}+|\d|\s+"], ids=["gpt2", "bloom", "automata"])
-def test_a_suffix_marks_the_last_part_of_a_word_behind_any_pattern(pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "split"),
+    [
+        ("gpt2", Split(GPT2_PATTERN, "isolated", is_regex=True)),
+        ("bloom", Split(BLOOM_PATTERN, "isolated", is_regex=True)),
+        ("automata", Split(r"\p{L}+|\d|\s+", "isolated", is_regex=True)),
+        ("found", Split(OPENAI_CLIP_PATTERN, "removed", invert=True, is_regex=True)),
+    ],
+)
+def test_a_suffix_marks_the_last_part_of_a_word_behind_any_pattern(kernel: str, split: Split) -> None:
     """Words are cut where nothing reaches across, and only their last part ends with the suffix."""
     suffix = "</w>"
     vocab = {token: i for i, token in enumerate([*BYTE_ALPHABET, *(b + suffix for b in BYTE_ALPHABET)])}
     model = BPE(vocab, [], end_of_word_suffix=suffix, byte_level=True)
-    steps = Sequence((Split(pattern, "isolated", is_regex=True), ByteLevel(False, use_regex=False)))
+    steps = Sequence((split, ByteLevel(False, use_regex=False)))
     tok = Tokenizer(model=model, pre_tokenizer=steps)
-    texts = ["感皇恩 ab 中a文", "añb ééé", "中"]
+    assert f"encode_{kernel}_bpe_flagged" in tok.explain()
+    # Parts that are words elsewhere, on either side of them; words are not cut near the end of a column.
+    texts = ["感皇恩 ab 中a文", "感 皇 恩 文", "感皇恩", "añb ééé", "中", "." * 80]
     assert tok.encode_arrow(pa.array(texts)).to_pylist() == [tok.encode(text).ids for text in texts]
     assert tok.encode("中").tokens == ["ä", "¸", "Ń</w>"]

@@ -13,8 +13,12 @@ from tokenizer import reference
 from tokenizer.compiling.kernel import kernel, made_kernel
 from tokenizer.kernels import ascii_blocks, scanning
 from tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts
+from tokenizer.kernels.scanners_parts import LETTER, SPACE
 from tokenizer.normalizers import BertNormalizer
+from tokenizer.pre_tokenizers import tables as pt_tables
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.unicode import data as unicode_data
+from tokenizer.unicode import tables as unicode_tables
 
 
 def _pair(name, parts):
@@ -170,3 +174,40 @@ def test_words_of_bert_told_are_those_that_the_reference_finds(text, isolates):
     # Only what a word may go on with, or the end of the block, keeps it from being told.
     if text.isascii() and text.isprintable() and data.size < 64:
         assert len(told) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("bert/punctuation", pt_tables.bert_classes.__wrapped__),
+        ("bert/punctuation", lambda: unicode_tables.bert_tables.__wrapped__(**BertNormalizer().options())),
+        ("patterns/whitespace_words", pt_tables.word_classes.__wrapped__),
+    ],
+)
+def test_a_table_that_says_something_else_of_ascii_than_the_masks_is_refused(name, make, monkeypatch):
+    """One sign less, and a word would have other ids in a text of 300 characters than in one of 10."""
+
+    array = unicode_data.array
+
+    def without_underscore(of):
+        runs = array(of)
+        if of != name:
+            return runs
+        kept = [part for a, b in runs.tolist() for part in ((a, min(b, 0x5E)), (max(a, 0x60), b)) if part[0] <= part[1]]
+        return np.array(sorted(set(kept)), np.int32)
+
+    monkeypatch.setattr(unicode_data, "array", without_underscore)
+    unicode_tables.property_table.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=r"character '_' is of class .*ascii_blocks"):
+            make()
+    finally:
+        unicode_tables.property_table.cache_clear()
+
+
+def test_white_space_and_ideographs_that_scanners_do_not_know_are_refused():
+    for first, bit, message in ((0x700, SPACE, "begins with byte 0xdc"), (0x5000, LETTER, "several classes")):
+        table = np.zeros(0x110000, np.uint8)
+        table[first] = bit
+        with pytest.raises(ValueError, match=message):
+            pt_tables.checked(table)

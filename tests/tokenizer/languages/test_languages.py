@@ -11,6 +11,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.languages import identify_text
 from tests.strategies import text_columns, texts
 from tokenizer import Tokenizer
 from tokenizer.languages import (
@@ -22,7 +23,6 @@ from tokenizer.languages import (
     language_codes,
     main_scripts,
 )
-from tokenizer.languages.reference import identify_text
 from tokenizer.languages.scripts import count_scripts, script_table
 from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain
@@ -159,20 +159,46 @@ def test_every_document_takes_the_rule_of_its_language(tiny_vocab_file: object) 
     prepared = routed.prepare(column)
     expected = [
         SENTENCES["en"].lower(), SENTENCES["ru"].casefold(), "",
-        TextChain.from_config(RULES["zh"]).apply([SENTENCES["zh"]])[0][0].as_py(), SENTENCES["fr"].lower(),
+        SENTENCES["zh"].lower(), SENTENCES["fr"].lower(),
     ]  # fmt: skip
     assert prepared.texts().to_pylist() == expected
     reports = {report.step: report for report in prepared.reports}
     assert reports["ru.casefold"].n_documents == 1
-    assert reports["default.lowercase"].n_documents == 3
-    assert reports["th.segment"].n_documents == 0
+    assert reports["default.lowercase"].n_documents == 4
+    assert [*reports] == ["default.lowercase", "ru.casefold"]
+
+
+def test_without_rules_no_byte_of_a_text_changes(tiny_vocab_file: object) -> None:
+    texts = [*SENTENCES.values(), "人人，生而自由。ＡＢＣ", "é\u200b \ufefb\ufeff\u202e\x00", "เด็กไทย๑๒", None]
+    routed = LanguageTextTokenizer(Tokenizer.from_file(str(tiny_vocab_file)))
+    prepared = routed.prepare(pa.array(texts))
+    assert prepared.texts().to_pylist() == [text or "" for text in texts]
+    assert prepared.reports == []
+
+
+def test_reports_count_the_characters_of_each_language(tiny_vocab_file: object) -> None:
+    rules = {"zh": [{"segment": "han"}], "default": [{"regex": {"pattern": "human", "replace": ""}}, "nfc"]}
+    tok = LanguageTextTokenizer(
+        Tokenizer.from_file(str(tiny_vocab_file)), rules=rules, spans=[{"token": "[NUM]", "find": "number"}]
+    )
+    column = pa.array([SENTENCES["en"] + " 12 human", SENTENCES["zh"], SENTENCES["fr"], "自由"])
+    reports = {report.step: report.by_language for report in tok.prepare(column).reports}
+    n_en, n_fr, n_zh = len(SENTENCES["en"] + "  human"), len(SENTENCES["fr"]), len(SENTENCES["zh"] + "自由")
+    cut = n_en - len("human") * (SENTENCES["en"].count("human") + 1)
+    assert reports["default.regex"] == {"en": (n_en, cut), "fr": (n_fr, n_fr)}
+    assert reports["default.nfc"] == {"en": (cut, cut), "fr": (n_fr, n_fr)}
+    together = tok.prepare(pa.array([SENTENCES["zh"], "自由"]))
+    assert reports["zh.segment"] == {"zh": (n_zh, sum(len(text) for text in together.texts().to_pylist()))}
+    assert reports["zh.segment"]["zh"][1] > n_zh
 
 
 @given(st.lists(st.one_of(mixtures(), st.sampled_from([*SENTENCES.values()])), max_size=8))
 def test_one_pass_over_a_mixed_column_gives_what_each_language_gives_alone(column: list[str]) -> None:
     spans = [{"token": "[NUM]", "find": "number"}]
     vocab = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz人"])}
-    routed = LanguageTextTokenizer(Tokenizer.for_bert(vocab, oov="contain"), spans=spans, normalize=["nfc"])
+    routed = LanguageTextTokenizer(
+        Tokenizer.for_bert(vocab, oov="contain"), rules=RULES, spans=spans, normalize=["nfc"]
+    )
     together = routed.encode_arrow(pa.array(column, pa.string())).ids.to_pylist()
     assert together == [routed.encode_arrow([text]).ids[0].as_py() for text in column]
     assert together == [routed.encode(text, add_special_tokens=False).ids for text in column]

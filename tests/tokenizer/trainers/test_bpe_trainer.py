@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.reference.trainers import train_bpe
 from tests.strategies import EXHAUSTIVE
 from tests.word_counts import scattered, small, table
 from tokenizer import BPE, BPETrainer, UnigramTrainer
 from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.trainers.reference import train_bpe
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 BYTES = sorted(BYTE_ALPHABET)
@@ -273,7 +273,7 @@ def test_many_symbols_take_no_longer_than_few() -> None:
         ({"special_tokens": ["a"], "user_defined_symbols": ["a"]}, "user-defined symbols and byte tokens .* got 'a'"),
         ({"special_tokens": ["<0x0A>"], "byte_fallback": True}, "must each be there once, got '<0x0A>' twice"),
         ({"user_defined_symbols": [""]}, "must not be empty"),
-        ({"user_defined_symbols": "ab"}, "user_defined_symbols must be a list of strings"),
+        ({"user_defined_symbols": "ab"}, "user_defined_symbols must be a list"),
         ({"unk_token": "<unk>"}, r"special_tokens must hold the unknown token '<unk>', got \[\]"),
         ({"max_token_length": 0}, "max_token_length must be at least 1 or None, got 0"),
         ({"end_of_word_suffix": "\ud800"}, "lone surrogate"),

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.reference import unigram_trainer as reference
 from tests.word_counts import small_marked, table
-from tokenizer.trainers import unigram_reference as reference
 from tokenizer.trainers.kernels import unigram as kernels
 from tokenizer.trainers.unigram_em import expect, expected_counts, fixed_point_unit, match
 from tokenizer.trainers.unigram_seeds import choose_alphabet, find_seeds

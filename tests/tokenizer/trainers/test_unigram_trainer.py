@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.reference import unigram_trainer as reference
 from tests.word_counts import scattered, small_marked, table
 from tokenizer.models.unigram import PieceType, Unigram
 from tokenizer.trainers import UnigramTrainer
-from tokenizer.trainers import unigram_reference as reference
 
 HUGS = {"▁hug": 100, "▁pug": 50, "▁pun": 120, "▁bun": 40, "▁hugs": 50}
 
@@ -240,7 +240,7 @@ def test_one_word_of_a_million_characters_is_a_word() -> None:
         ({"control_symbols": ["<a>"], "user_defined_symbols": ["<a>"]}, "be there once, got '<a>' twice"),
         ({"user_defined_symbols": ["<unk>"]}, "must not hold '<unk>'"),
         ({"user_defined_symbols": ["<0x0A>"], "byte_fallback": True}, "must not hold '<0x0A>'"),
-        ({"control_symbols": "abc"}, "control_symbols must be a list of strings, got the string 'abc'"),
+        ({"control_symbols": "abc"}, "control_symbols must be a list, got one str, 'abc'"),
         ({"user_defined_symbols": ["\ud800"]}, "lone surrogate"),
     ],
 )

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.reference.trainers import train_wordpiece
 from tests.word_counts import scattered, small, table
 from tokenizer.trainers import WordPieceTrainer
 from tokenizer.trainers.kernels.merge_by_likelihood import compare_scores
-from tokenizer.trainers.reference import train_wordpiece
 
 RULES = ("frequency", "likelihood")
 EVERYTHING = {"vocab_size": 10_000, "min_frequency": 0, "limit_alphabet": None, "special_tokens": ()}
@@ -220,12 +220,12 @@ def test_one_long_word_is_not_quadratic(rule: str) -> None:
         ({"rule": "likely"}, "rule must be one of frequency, likelihood, got 'likely'"),
         ({"limit_alphabet": 0}, "limit_alphabet must be positive or None, got 0"),
         ({"initial_alphabet": ["ab"]}, "initial_alphabet must hold single characters, got 'ab'"),
-        ({"initial_alphabet": "ab", "limit_alphabet": 1}, "must be a list of strings, got the string 'ab'"),
+        ({"initial_alphabet": "ab", "limit_alphabet": 1}, "must be a list, got one str, 'ab'"),
         ({"initial_alphabet": ["a", "b"], "limit_alphabet": 1}, "2 characters, more than limit_alphabet=1"),
         ({"special_tokens": ["[UNK]", "[PAD]", "[UNK]"]}, r"be there once, got '\[UNK\]'"),
         ({"special_tokens": ["[PAD]"]}, r"must hold the unknown token '\[UNK\]', got \['\[PAD\]'\]; add it, or name"),
         ({"special_tokens": [""]}, "must not be empty"),
-        ({"special_tokens": "[UNK]"}, "special_tokens must be a list of strings"),
+        ({"special_tokens": "[UNK]"}, "special_tokens must be a list"),
         ({"special_tokens": ["\ud800"]}, "lone surrogate"),
     ],
 )

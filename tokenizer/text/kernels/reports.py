@@ -30,6 +30,18 @@ def count_characters(data, start, stop):
 
 
 @kernel
+def count_row_characters(data, offsets, counts):
+    """Counts the characters of each row.
+
+    Args:
+      data, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
+      counts: int64[n_rows], filled.
+    """
+    for row in range(counts.size):
+        counts[row] = count_characters(data, offsets[row], offsets[row + 1])
+
+
+@kernel
 def compare_rows(before, before_offsets, after, after_offsets, changed):
     """Finds the rows that differ.
 

@@ -4,7 +4,7 @@
     heap:      int64[capacity, 2]      see `merge_most_frequent`; changed
     lengths:   int32[n_tokens]         characters of each token; changed
 
-Its slow twin is `tokenizer.trainers.reference.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
+Its slow twin is `tests.reference.trainers.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
 them.
 """
 

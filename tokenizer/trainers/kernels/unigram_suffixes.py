@@ -9,7 +9,7 @@ The words are in one text of numbered characters, each run of known characters f
 
 Suffixes are compared up to `depth` characters, one more than a piece may have: two that agree so far count as equal.
 
-Its slow twin is `tokenizer.trainers.unigram_reference.find_seeds`; `tests/tokenizer/trainers/test_unigram_em.py`
+Its slow twin is `tests.reference.unigram_trainer.find_seeds`; `tests/tokenizer/trainers/test_unigram_em.py`
 compares them.
 """
 

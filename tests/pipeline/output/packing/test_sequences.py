@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline import schemas
 from pipeline.config.output import PackingConfig
-from pipeline.output.packing import reference, sequences
+from pipeline.output.packing import sequences
 from pipeline.output.packing.sequences import Packer, PackingTokens
+from tests.reference import packing as reference
 
 SEPARATOR, PAD = 7, 9
 STRATEGIES = ["concatenate", "best_fit", "no_split"]

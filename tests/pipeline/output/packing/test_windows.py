@@ -238,7 +238,9 @@ def test_rejects_are_replayed_to_windows_with_ends(make, shuffle):
     shape = {"truncation": truncation(8, 3), "add_special_tokens": True}
     output = {"append": "[MASK]", "shuffle": shuffle}
     paths = [str(make().output.parent / "corpus" / "*.jsonl")]
-    job = make("few", tokenizer=shape, output=output, input={"paths": paths, "max_document_bytes": 250}).run()
+    job = make(
+        "few", tokenizer=shape, output=output, input={"paths": paths, "max_document_bytes": 250, "on_damage": "warn"}
+    ).run()
     assert job.json("manifest.json")["totals"]["rejected"]["too_large"] == 6
     again = make("few", tokenizer=shape, output=output, input={"paths": paths})
     replayed = replay(again.config)

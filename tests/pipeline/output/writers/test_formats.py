@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pipeline import schemas
 from pipeline.config.output import OutputConfig, PackingConfig
 from pipeline.output.packing.sequences import Packer, PackingTokens
-from pipeline.output.writers import mds_reference
 from pipeline.output.writers.base import TokenizerInfo
 from pipeline.output.writers.formats import index_name, open_writer, read_rows
 from pipeline.output.writers.mds import columns_of, make_index
+from tests.reference import mds
 
 NARROW = TokenizerInfo(digest="d" * 64, vocab_size=1 << 16)
 WIDE = TokenizerInfo(digest="d" * 64, vocab_size=(1 << 16) + 1)
@@ -221,7 +221,7 @@ def test_samples_of_mds_are_those_of_the_slow_twin(rows):
     (data, _) = shard("mds", [batch])
     columns = list(columns_of(schemas.TOKENS, NARROW))
     expected = [
-        mds_reference.encode_sample(
+        mds.encode_sample(
             columns,
             {"doc_id": row["doc_id"], "n_tokens": row["n_tokens"], "tokens": np.array(row["input_ids"], "<u2")},
         )

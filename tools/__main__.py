@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tools`: what `./run.sh` does once .venv is ready: the quickstart, tests, benchmarks, documentation.
+
+python -m tools quickstart
+python -m tools test [--quick] [pytest options]
+python -m tools bench [NAME] [options]
+python -m tools docs [--check]
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "small", "text", "train")
+"""The benchmarks that run when none is named."""
+OTHERS = ("commits", "compare", "compositions", "first-run", "hostile", "kills", "scale")
+_KEPT_SECONDS = 14 * 24 * 3600
+
+
+def step(name: str) -> None:
+    """Prints the heading of a step."""
+    print(f"\n== {name}", flush=True)
+
+
+def run(*arguments: str) -> None:
+    """Runs a module with this Python; ends with its exit code if that is not 0."""
+    if code := subprocess.run([sys.executable, "-m", *arguments], check=False).returncode:
+        sys.exit(code if code > 0 else 128 - code)
+
+
+def quickstart() -> None:
+    """Makes a corpus, trains a vocabulary on it, tokenizes it, and shows the result."""
+    config = "configs/quickstart.yaml"
+    step("1 of 4: a corpus of what every Python carries, and a multilingual sample -> build/quickstart/corpus")
+    # The first time one core makes the corpus, and the others compile what the next step runs.
+    warmed, warm = Path(sys.prefix, ".warmed"), None
+    if not warmed.exists():
+        warm = subprocess.Popen([sys.executable, "-m", "tokenmill", "warm", config], stdout=subprocess.DEVNULL)
+    try:
+        run("pipeline.quickstart", "build/quickstart/corpus")
+        if warm is not None and warm.wait() == 0:  # else the job compiles what is missing
+            with contextlib.suppress(OSError):
+                warmed.touch()
+    finally:
+        if warm is not None:
+            warm.kill()
+    step("2 of 4: count its words, train a vocabulary, tokenize -> build/quickstart/out")
+    run("tokenmill", "run", config, "--overwrite")
+    step("3 of 4: read it all back and prove that the books balance")
+    run("tokenmill", "verify", config)
+    step("4 of 4: two rows as text; an unknown character costs one [UNK], not the whole word")
+    run("tokenmill", "inspect", config, "--start", "4", "--rows", "2")
+
+
+def test(*options: str) -> None:
+    """Runs linters, the type checker and the tests."""
+    if options[:1] == ("--quick",):
+        os.environ.setdefault("TOKENMILL_EXAMPLES", "10")
+    # Compiled kernels are named by their sources, so clones of one machine share them. Those unused for two weeks go.
+    caches = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/tmp", ".cache")
+    kernels = Path(os.environ.setdefault("TOKENMILL_CACHE_DIR", str(Path(caches, "tokenmill/tests"))))
+    kernels.mkdir(parents=True, exist_ok=True)
+    for path in kernels.rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_atime < time.time() - _KEPT_SECONDS:
+                path.unlink()
+    step("ruff")
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    step("mypy")
+    run("mypy")
+    step("pytest")
+    workers = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+    run("pytest", *workers, "--durations=20", "--durations-min=5", *options)
+
+
+def bench(name: str = "all", *options: str) -> None:
+    """Runs a benchmark, or several one after the other."""
+    if name not in ("all", *SWEEP, *OTHERS):
+        sys.exit(f"run.sh: unknown benchmark {name!r}; there are {', '.join(SWEEP)}; {', '.join(OTHERS)}")
+    for each in SWEEP if name == "all" else (name,):
+        if name == "all":
+            step(each)
+        run(f"benchmarks.{each.replace('-', '_')}", *options)
+
+
+def docs(*options: str) -> None:
+    """Writes the reference and builds the site; with `--check`, runs everything that the documentation shows."""
+    if options not in ((), ("--check",)):
+        sys.exit(f"run.sh: docs takes --check or nothing, got: {' '.join(options)}")
+    step("the reference -> docs/reference")
+    run("tools.docs", "write")
+    step("the site -> build/site")
+    run("tools.docs", "stage")
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    run("mkdocs", "build", "--strict", "--quiet", "--config-file", "tools/docs/mkdocs.yml")
+    if options:
+        step("everything that the documentation shows, run")
+        run("tools.docs", "run")
+
+
+def main(arguments: list[str]) -> None:
+    """Does what the first argument names, with the others."""
+    commands = {"quickstart": quickstart, "test": test, "bench": bench, "docs": docs}
+    name, *options = arguments or [""]
+    if name not in commands:
+        sys.exit(f"python -m tools takes {', '.join(commands)}; got {name!r}")
+    os.chdir(ROOT)
+    try:
+        commands[name](*options)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
