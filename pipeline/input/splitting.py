@@ -102,15 +102,15 @@ def _match_all(
     folders: dict[str, str] = {}
     for pattern in patterns:
         wrong: list[OSError] = []
+        found: list[storage.FileStat] = []
         try:
             found = storage.match(pattern, wrong)
         except OSError as error:
             wrong = [OSError(f"{pattern!r}: {error}")]
         problems += wrong
-        if wrong:
-            continue
         if not found:
-            problems.append(ValueError(f"{pattern!r} matches no file{_advise(pattern)}"))
+            if not wrong:
+                problems.append(ValueError(f"{pattern!r} matches no file{_advise(pattern)}"))
             continue
         is_literal = found[0].path == pattern
         directory = _literal_directory(pattern, is_literal)

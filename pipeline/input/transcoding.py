@@ -58,6 +58,8 @@ _LEAST_INVALID, _LEAST_KINDS, _LEAST_VALID = 16, 3, 8
 """So many invalid bytes, so many different ones, show that text is not UTF-8; so many valid characters, that it is."""
 _BROKEN = re.compile(rb"(?:\xed[\xb0-\xb3][\x80-\xbf])+")  # surrogates of `_mark_broken`
 _MARK_BROKEN = "tokenmill-mark-broken"
+_SURROGATES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""Matches halves of surrogate pairs, written as if they were characters of UTF-8."""
 
 
 def settle_encoding(head: bytes, encoding: str) -> str:
@@ -83,6 +85,7 @@ def settle_encoding(head: bytes, encoding: str) -> str:
 
 def check_valid(head: bytes, codec: str) -> None:
     """Raises a ValueError when the non-ASCII text of a file's first bytes is mostly invalid in `codec`."""
+    head = _SURROGATES.sub(b"", head)  # wrong, but no sign of another encoding
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(head)
     n_invalid = len(re.findall("[\udc80-\udcff]", text))
     n_valid = len(re.findall("[^\0-\x7f\udc80-\udcff]", text))
@@ -118,11 +121,20 @@ def _find_wide(head: bytes) -> str:
         return "utf-32-le"
     if n > 3 and min(first, second) > 0.95 * n and fourth < n / 2:
         return "utf-32-be"
-    if min(second, fourth) > 0.03 * n and first + third < 0.01 * n:
-        return "utf-16-le"
-    if min(first, third) > 0.03 * n and second + fourth < 0.01 * n:
-        return "utf-16-be"
+    for odd, name in enumerate(["utf-16-be", "utf-16-le"]):
+        nulls, others = ((second, fourth), (first, third)) if odd else ((first, third), (second, fourth))
+        if min(nulls) > 0.03 * n and sum(others) < 0.01 * n and _could_be_wide(head, head[odd::2]):
+            return name
     return ""
+
+
+def _could_be_wide(head: bytes, high: bytes) -> bool:
+    """Returns whether a file may be UTF-16 whose characters have these high bytes, rather than UTF-8 with some NULs."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return True
+    return sum(byte < 0x20 for byte in high) > len(high) / 2  # alphabets are in the first 32 blocks of 256 characters
 
 
 def find_likely(sample: bytes) -> str:

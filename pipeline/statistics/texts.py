@@ -4,9 +4,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from pipeline.books import json_files
 from pipeline.books.json_files import Count
@@ -84,6 +84,7 @@ class _Report(BaseModel):
     n_chars_changed: Count
     merged: list[_Merged]
     n_merged_not_listed: Count
+    by_language: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
 
 
 class _Counts(BaseModel):

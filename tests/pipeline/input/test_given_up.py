@@ -66,7 +66,7 @@ def make(tokenizer_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def build(output: str, **sections: object) -> Config:
         return Config.model_validate(
             {
-                "input": {"paths": [str(corpus / "*.jsonl")]},
+                "input": {"paths": [str(corpus / "*.jsonl")], "on_damage": "warn"},
                 "tokenizer": {"file": str(tokenizer_file)},
                 "output": {"path": str(tmp_path / output)},
                 **sections,

@@ -59,7 +59,7 @@ def run(config: Config) -> dict[str, Any]:
 def config_of(corpus: Path, vocab: Path, folder: Path, languages: dict[str, Any], **sections: Any) -> Config:
     return Config.model_validate(
         {
-            "input": {"paths": [str(corpus)]},
+            "input": {"paths": [str(corpus)], "on_damage": "warn"},
             "tokenizer": {"file": str(vocab), "oov": "contain"},
             "output": {"path": str(folder)},
             "languages": languages,

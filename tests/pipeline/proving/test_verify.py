@@ -45,6 +45,7 @@ class Folder:
                     "paths": [str(corpus / "*")],
                     "split_bytes": (corpus / "a.jsonl").stat().st_size,
                     "keep_fields": list(keep_fields),
+                    "on_damage": "warn",
                 },
                 "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
                 "output": {"path": str(self.path), "vocabulary": ["vocab.txt"], **output},

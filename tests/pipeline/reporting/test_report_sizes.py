@@ -27,7 +27,7 @@ def rendered(output):
 def test_an_empty_output(tmp_path, tiny_vocab_file):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus/a.jsonl").write_text("")
-    job = PlainJob(tmp_path, [], tiny_vocab_file, languages={}).run()
+    job = PlainJob(tmp_path, [], tiny_vocab_file, languages={"rules": "builtin"}).run()
     text = rendered(job.output)
     assert "0 of 28 entries occur" in text
     assert "1 files were read, 1 shards written." in text
@@ -53,7 +53,7 @@ def test_a_job_that_rejects_everything_has_no_report_and_says_so(tmp_path, tiny_
 
 
 def test_ten_thousand_languages(tmp_path, tiny_vocab_file):
-    job = PlainJob(tmp_path, ["the mill", "玫瑰花"], tiny_vocab_file, languages={}).run()
+    job = PlainJob(tmp_path, ["the mill", "玫瑰花"], tiny_vocab_file, languages={"rules": "builtin"}).run()
     stats = job.json(filenames.STATS)
     one = stats["languages"]["by_code"]["zh"]
     of_many = {f"l{i}": one | {"documents": i, "premium": 1 + i / 10_000} for i in range(10_000)}
