@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times text steps and spans, with one thread, in MB/s of processor time; and the cost of a chain from end to end.
 
-Before a step is timed, its result for the beginning of each corpus is compared with its slow twin, and with the library
+Before a step is timed, its result for the beginning of each corpus is compared with its reference, and with the library
 that it must agree with, if there is one. If they differ there is no number, and the exit code is 1.
 """
 
@@ -23,10 +23,11 @@ from benchmarks import corpora, report, tokenizers
 from pipeline.config.job import Config
 from pipeline.input.splitting import plan_splits
 from pipeline.tokenizing.tokenize import tokenize_split
+from tests.reference import text_steps as reference
 from tokenizer import Tokenizer
+from tokenizer.normalizers.base import replaced
 from tokenizer.ragged import text_rows
 from tokenizer.text import SpanRule, TextChain
-from tokenizer.text.base import replaced
 from tokenizer.text.spans import SpanFinder
 
 STEPS: list[Any] = [
@@ -109,12 +110,12 @@ def measure_step(config: Any, texts: list[corpora.Corpus], rounds: int) -> tuple
 
 
 def first_difference(chain: TextChain, config: Any, texts: tuple[str, ...]) -> str | None:
-    """Compares the result of a chain for texts with its slow twin and its library."""
+    """Compares the result of a chain for texts with its reference and its library."""
     after = chain.apply(pa.array(texts, pa.large_string()))[0].to_pylist()
     for i, text in enumerate(texts):
         expected = text
         for step in chain.steps:
-            expected = replaced(expected, step.edits(expected))
+            expected = replaced(expected, reference.edits(step, expected))
         library = LIBRARIES.get(config) if isinstance(config, str) else None
         if after[i] != expected or (library is not None and after[i] != library(text)):
             return f"differs in document {i}"
@@ -128,7 +129,7 @@ def measure_span(rule: SpanRule, texts: list[corpora.Corpus], rounds: int) -> tu
     for corpus in texts:
         sample = corpus.first(200_000).texts
         cut = finder.cut(text_rows(list(sample)))
-        n_expected = sum(len(finder.find_text(text)) for text in sample)
+        n_expected = sum(len(reference.find_spans(finder.rules, text)) for text in sample)
         same = n_expected == (0 if cut is None else len(cut.sources))
         equal &= same
         column = pa.array(corpus.texts, pa.large_string())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what is lost on the way from text to ids and back: in each step, in the whole chain, to the unknown token.
 
-It is not a step of a job: it runs the slow twins of the text steps, at about 1 MB/s, and is meant for a sample.
+It is not a step of a job: it looks at every edit of the text steps in Python, and is meant for a sample.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ from tokenizer.core import Tokenizer
 from tokenizer.errors import check_list, check_strings
 from tokenizer.languages import script_name
 from tokenizer.models.wordpiece import OOV_POLICIES, WordPiece
+from tokenizer.normalizers.base import Edit, replaced
 from tokenizer.ragged import Ragged, string_array, text_column, text_rows
 from tokenizer.text import TextChain, TextStep, TextTokenizer
-from tokenizer.text.base import Edit, replaced
 
 MAX_EXAMPLES = 5
 """The most examples of a group that a report keeps."""

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenizer import recycled, row_kernels
+
 Errors = Literal["strict", "replace"]
 """What to do with bytes that are not UTF-8: raise an error, or read them as U+FFFD."""
 
@@ -40,6 +42,10 @@ class Ragged(NamedTuple):
         """The number of values in the longest row, 0 if there are no rows."""
         return int(np.diff(self.offsets).max(initial=0))
 
+    def take(self, numbers: npt.NDArray[np.int64]) -> "Ragged":
+        """Returns copies of the rows, of bytes, with these numbers."""
+        return gathered(self.values, self.offsets[:-1][numbers], self.offsets[1:][numbers])
+
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Returns a read-only view.
@@ -50,6 +56,14 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
+    """Returns copies of `values[starts[r]:stops[r]]` as rows r, uint8."""
+    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
+    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
+    row_kernels.gather(values, starts, stops, out, offsets)
+    return Ragged(read_only(out), offsets)
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

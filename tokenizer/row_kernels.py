@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels over rows of ids: lay them out among special tokens and pad them, insert rows, join the texts of tokens.
+"""Kernels over rows: lay ids out among special tokens and pad them, insert rows, join the texts of tokens, copy spans.
 
 Its slow twin is in `tests/tokenizer/test_layout.py`.
 """
 
 from tokenizer.compiling.kernel import kernel
+from tokenizer.kernels.utf8 import copy_bytes
 
 
 @kernel
@@ -114,3 +115,18 @@ def join_texts(values, offsets, skipped, first_texts, first_offsets, later_texts
                     out[o] = later_texts[r]
                     o += 1
             first = False
+
+
+@kernel
+def gather(data, starts, stops, out, out_offsets):
+    """Copies `data[starts[r]:stops[r]]` of each row r to `out`, one after the other.
+
+    Args:
+      data: uint8[n]; starts, stops: int64[n_rows].
+      out: uint8 with room for all; out_offsets: int64[n_rows + 1]; filled.
+    """
+    o = 0
+    out_offsets[0] = 0
+    for row in range(starts.size):
+        o = copy_bytes(data, starts[row], stops[row], out, o)
+        out_offsets[row + 1] = o

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tokenizer import Tokenizer
 from tokenizer.added_tokens import AddedToken
 from tokenizer.kernels.scanners_parts import SPACE
-from tokenizer.models import BPE
+from tokenizer.models import BPE, WordLevel
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
 from tokenizer.normalizing import without_idle_steps
 from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenizer.text import TextChain, parse_steps
 from tokenizer.unicode import tables as unicode_tables
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
@@ -70,3 +71,12 @@ def test_the_ids_are_those_of_all_steps(texts: list[str], has_blank: bool) -> No
             # Singly, text goes through every step.
             expected = [tok.encode(text).ids for text in texts]
             assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist() == expected
+
+
+@pytest.mark.parametrize("step", [{"lowercase": {"final_sigma": True}}, {"strip_accents": "all"}, "nfc"], ids=str)
+def test_a_text_step_is_not_saved_under_the_name_of_a_normalizer(step: object) -> None:
+    (normalizer,) = parse_steps([step])  # type: ignore[list-item]
+    tok = Tokenizer(model=WordLevel({"ας": 0, "?": 1}, unk_token="?"), normalizer=normalizer)
+    with pytest.raises(ValueError, match=r"cannot be written as tokenizer\.json; it has no type for it"):
+        tok.to_str()
+    assert tok.normalizer.normalize_str("ΑΣ é") == TextChain([normalizer]).apply(["ΑΣ é"])[0][0].as_py()

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import edit_kernels, normalizers, recycled
+from tokenizer import normalizers, recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenizer.engines.base import AlignedToken
@@ -46,7 +46,7 @@ from tokenizer.normalizers.kernels.normal_forms import INERT
 from tokenizer.normalizers.tables import graphemes
 from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenizer.pre_tokenizers import Sequence as PreTokenizers
-from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenizer.row_kernels import insert_rows
 from tokenizer.unicode import tables as unicode_tables
 from tokenizer.words import Words
@@ -166,7 +166,7 @@ class NormalizedWordsEngine(StagedEngine):
         which = np.flatnonzero(irregular)
         if not which.size:
             return ids
-        others = _taken(rows.values, rows.offsets[which], rows.offsets[which + 1])
+        others = rows.take(which)
         more = self._encode_in_steps(others, _NO_ADDED, read_only(is_first[which]), tally)
         if tally is not None:
             # The words of irregular rows have been counted twice: the encode loop counts before it knows.
@@ -235,7 +235,7 @@ class NormalizedWordsEngine(StagedEngine):
     ) -> tuple[Ragged, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Returns the ids of spans; bool[n], which of them have an unknown token; bool[n], which are irregular."""
         is_inner = starts & FLAG != 0
-        rows = _taken(data, (starts & ~FLAG).view(np.int64), stops.view(np.int64))
+        rows = gathered(data, (starts & ~FLAG).view(np.int64), stops.view(np.int64))
         first, _ = _borders(rows)
         is_space = self._tables.classes[first] == SPACE_CLASS
         irregular = np.zeros(rows.n_rows, np.bool_)
@@ -275,7 +275,7 @@ class NormalizedWordsEngine(StagedEngine):
         """Counts, normalized, the words with unknown tokens: those around the noted places of regular rows."""
         starts, stops = np.empty(noted.size, np.int64), np.empty(noted.size, np.int64)
         n = kernels.words_around(rows.values, rows.offsets, irregular, noted, self._tables.classes, starts, stops)
-        found = _taken(rows.values, starts[:n], stops[:n])
+        found = gathered(rows.values, starts[:n], stops[:n])
         for step in self._steps:
             found = step.normalize_rows(found)
         self._count_unknown(self.words(found, read_only(np.ones(n, np.bool_))), tally)
@@ -286,7 +286,7 @@ class NormalizedWordsEngine(StagedEngine):
 
     def _count_unknown(self, words: Words, tally: Tally) -> None:
         """Counts words that have an unknown token."""
-        found = _taken(words.values, words.starts, words.stops)
+        found = gathered(words.values, words.starts, words.stops)
         each = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), words.n_words, [None, pa.py_buffer(found.offsets), pa.py_buffer(found.values)]
         )
@@ -315,7 +315,7 @@ def _is_local(step: Any) -> bool:
     """Whether a normalizer looks only at single characters, those that combine with them, or a literal."""
     if isinstance(step, Replace):
         return not step.is_regex and step.pattern != ""
-    return isinstance(step, (Precompiled, *_FORMS, *_OF_CHARACTERS))
+    return type(step) in (Precompiled, *_FORMS, *_OF_CHARACTERS)
 
 
 def _grows_little(steps: list[Any]) -> bool:
@@ -402,7 +402,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
         images = np.where((first == last) & (n_bytes == np.diff(rows.offsets)), first, 0)
         cuts &= images > 0
         if isinstance(step, _FORMS):
-            cuts &= step.form.kinds[images] == INERT
+            cuts &= step.tables.kinds[images] == INERT
     separates &= white[images] if splits else images == ord(" ")
     cuts &= ~separates & ~white[images] & (images != ord(SPACE))
     classes = np.zeros(N_CODE_POINTS, np.uint8)
@@ -458,10 +458,3 @@ def _joined(parts: list[Ragged]) -> Ragged:
     begins = np.cumsum([0, *(part.n_values for part in parts)])
     offsets = [part.offsets[1:] + begin for part, begin in zip(parts, begins[:-1], strict=True)]
     return Ragged(np.concatenate([part.values for part in parts]), np.concatenate([[0], *offsets]))
-
-
-def _taken(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Copies `data[starts[r]:stops[r]]` to row r."""
-    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    edit_kernels.gather(data, starts, stops, out, offsets)
-    return Ragged(read_only(out), offsets)

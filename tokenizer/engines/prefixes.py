@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import edit_kernels, recycled
-from tokenizer.normalizers.base import rows_of
+from tokenizer.normalizers.edit_lists import prepend
 from tokenizer.ragged import Ragged
 
 
@@ -23,9 +22,7 @@ def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool
         wanted &= ~_begins_with(rows, spelling)
     if not wanted.any():
         return rows
-    out, offsets = recycled.empty(rows.n_values + rows.n_rows, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-    edit_kernels.prepend_byte(rows.values, rows.offsets, wanted, np.uint8(ord(" ")), out, offsets)
-    return rows_of(out, offsets)
+    return prepend(rows, wanted, " ").rows
 
 
 def _begins_with(rows: Ragged, spelling: bytes) -> npt.NDArray[np.bool_]:

@@ -30,6 +30,13 @@ def character_before(data, i):
 
 
 @kernel_part
+def is_member_before(data, i, members):
+    """Whether the character that ends at `i` is in a set, bool[0x110000]; there is one."""
+    code_point, _ = next_character(data, character_before(data, i))
+    return members[code_point]
+
+
+@kernel_part
 def zero_bytes(eight):
     """Returns 0x80 in the bytes of a word of eight that are 0, and 0 in the others."""
     return ~(((eight & LOW_BITS) + LOW_BITS) | eight) & HIGH_BITS

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenizer.languages import model, score_kernels
 from tokenizer.languages.script_kernels import HAN
 from tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
-from tokenizer.ragged import Errors, Ragged, text_rows
+from tokenizer.ragged import Errors, Ragged, gathered, text_rows
 
 UNKNOWN = "und"
 """The code of documents whose language is undetermined."""
@@ -147,19 +147,19 @@ def _guess(
     rows: Ragged, asked: npt.NDArray[np.int64], counts: ScriptCounts
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Returns numbers of codes, shares, and whether the two ends are in different languages, for the rows `asked`."""
-    documents = model.take_rows(rows, asked)
+    documents = rows.take(asked)
     bounds = np.empty((asked.size, 3), np.int64)
     score_kernels.cut_samples(documents.values, documents.offsets, bounds)
     starts, stops = documents.offsets[:-1], documents.offsets[1:]
     allowed = _allowed_table()[counts.first[asked]]
     number_of = {name: i for i, name in enumerate(language_codes())}
     numbers = np.array([number_of.get(name, -1) for name in model.load_model().classes], np.int32)
-    whole = model.guess(model.take_pieces(documents, starts, bounds[:, 0]), allowed)
+    whole = model.guess(gathered(documents.values, starts, bounds[:, 0]), allowed)
     differ = np.zeros(asked.size, np.bool_)
     long = np.flatnonzero(stops - starts >= MIXED_BYTES)
     if long.size:
-        begin = model.guess(model.take_pieces(documents, starts[long], bounds[long, 1]), allowed[long])
-        end = model.guess(model.take_pieces(documents, bounds[long, 2], stops[long]), allowed[long])
+        begin = model.guess(gathered(documents.values, starts[long], bounds[long, 1]), allowed[long])
+        end = model.guess(gathered(documents.values, bounds[long, 2], stops[long]), allowed[long])
         sure = (begin.confidence >= SURE) & (end.confidence >= SURE)
         differ[long] = (numbers[begin.classes] != numbers[end.classes]) & sure
     return numbers[whole.classes], whole.confidence, differ

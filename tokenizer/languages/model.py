@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import edit_kernels
 from tokenizer.languages import score_kernels
+from tokenizer.normalizers.base import Edges, join_rows
+from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges, join_rows
 from tokenizer.text.characters import Lowercase
-from tokenizer.text.forms import NormalForm
 
 _PIECES = 1 << 12
 """The most pieces to score at a time: each has 142 scores."""
@@ -75,28 +74,15 @@ def as_seen(rows: Ragged) -> Ragged:
     capitals = np.flatnonzero(~found)
     if capitals.size:
         lower = Lowercase(final_sigma=True)
-        taken = take_rows(rows, capitals)
-        small = lower.apply_rows(taken, Edges.of_whole(taken.n_rows)).rows
+        taken = rows.take(capitals)
+        small = lower.apply_rows(taken, Edges.of(taken.n_rows)).rows
         if small is not taken:
             new = {
                 int(row): small.values[small.offsets[i] : small.offsets[i + 1]].tobytes()
                 for i, row in enumerate(capitals)
             }
             rows = join_rows(rows, new)
-    return NormalForm("NFC").apply_rows(rows, Edges.of_whole(rows.n_rows)).rows
-
-
-def take_rows(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
-    """Returns some of the rows."""
-    return take_pieces(rows, rows.offsets[taken], rows.offsets[taken + 1])
-
-
-def take_pieces(rows: Ragged, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    """Returns pieces `starts[k]:stops[k]` of the values of rows, as rows."""
-    starts, stops = np.ascontiguousarray(starts), np.ascontiguousarray(stops)
-    values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    edit_kernels.gather(rows.values, starts, stops, values, offsets)
-    return Ragged(read_only(values), offsets)
+    return NormalForm("NFC").apply_rows(rows, Edges.of(rows.n_rows)).rows
 
 
 def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import edit_kernels
 from tokenizer.core import Tokenizer
 from tokenizer.errors import check_list
 from tokenizer.languages.identifying import Languages, identify, language_codes
 from tokenizer.languages.rules import DEFAULT
-from tokenizer.ragged import Errors, Ragged, read_only, text_column, text_rows
+from tokenizer.normalizers.base import Edges
+from tokenizer.ragged import Errors, Ragged, gathered, read_only, text_column, text_rows
 from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
-from tokenizer.text.base import Edges, StepReport
+from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult
 
 Steps = Sequence[str | Mapping[str, Any] | TextStep]
@@ -100,7 +100,7 @@ class LanguageTextTokenizer(TextTokenizer):
         edges: Edges | None = None,
         documents: npt.NDArray[np.int64] | None = None,
     ) -> ChainResult:
-        edges = edges or Edges.of_whole(rows.n_rows)
+        edges = edges or Edges.of(rows.n_rows)
         if documents is None:
             documents = np.arange(rows.n_rows + 1)
         n_parts = np.diff(documents)
@@ -113,7 +113,7 @@ class LanguageTextTokenizer(TextTokenizer):
         is_same = True
         for number, chain in enumerate(self.chains):
             taken = np.flatnonzero(owners == number)
-            mine = rows if taken.size == rows.n_rows else _taken(rows, taken)
+            mine = rows if taken.size == rows.n_rows else rows.take(taken)
             whose = np.concatenate(([0], np.cumsum(n_parts[rules == number])))
             result = chain.apply_rows(mine, Edges(edges.begins[taken], edges.ends[taken]), whose)
             reports += _by_language(self.router.names[number], result, spoken[taken], names)
@@ -146,16 +146,6 @@ def _steps(entries: Steps) -> list[TextStep]:
     return [step for entry in entries for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))]
 
 
-def _taken(rows: Ragged, taken: npt.NDArray[np.int64]) -> Ragged:
-    return _gathered(rows.values, rows.offsets[taken], rows.offsets[taken + 1])
-
-
-def _gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> Ragged:
-    out, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    edit_kernels.gather(values, starts, stops, out, offsets)
-    return Ragged(read_only(out), offsets)
-
-
 def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) -> Ragged:
     """Returns rows that were divided into parts in their old order."""
     starts, stops = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
@@ -164,7 +154,7 @@ def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) ->
         starts[taken] = rows.offsets[:-1] + at
         stops[taken] = rows.offsets[1:] + at
         at += rows.values.size
-    return _gathered(read_only(np.concatenate([rows.values for _, rows in parts])), starts, stops)
+    return gathered(read_only(np.concatenate([rows.values for _, rows in parts])), starts, stops)
 
 
 class RoutedText(NamedTuple):
@@ -207,7 +197,7 @@ class LanguageTokenizers:
         for number, name in enumerate(self.router.names):
             taken = np.flatnonzero(rules == number)
             if taken.size or not number:
-                parts.append(self.tokenizers[name].encode_arrow(_taken(rows, taken), add_special_tokens).ids)
+                parts.append(self.tokenizers[name].encode_arrow(rows.take(taken), add_special_tokens).ids)
                 places.append(taken)
         mask = None if nulls is None else nulls.to_numpy(zero_copy_only=False)
         ids = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places)), mask=mask))

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Normalizer`, the interface: columns of text in compiled code, and single texts with alignments in plain Python."""
+"""The interfaces of all that changes text: columns in compiled code, and one text as a list of edits, with offsets.
+
+`Normalizer` is what a tokenizer needs. `TextStep` is a normalizer that describes its changes as edits, and so can
+report them. Most are steps; those that are not have no counts, or are made of other normalizers.
+"""
 
 import abc
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +17,49 @@ import pyarrow as pa
 from tokenizer.aligned import AlignedText
 from tokenizer.errors import TextGrowthError, check_strings
 from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
+
+
+class Edit(NamedTuple):
+    """A replacement in one text: `text[start:stop]` becomes `new`. An insertion has `start == stop`."""
+
+    start: int
+    stop: int
+    new: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MergedWords:
+    """Different words that a step has made the same."""
+
+    word: str
+    """The word that they became."""
+    sources: Mapping[str, int]
+    """The words before, and how often each occurred."""
+
+
+class Edges(NamedTuple):
+    """Where documents begin and end, when rows are parts of documents."""
+
+    begins: npt.NDArray[np.bool_]
+    """bool[n_rows]: whether the row begins where its document begins."""
+    ends: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, n_rows: int, begins: bool = True, ends: bool = True) -> Self:
+        """Returns the same edges for all rows; without arguments, those of rows that are documents."""
+        return cls(np.full(n_rows, begins), np.full(n_rows, ends))
+
+
+class Applied(NamedTuple):
+    """The result of a step on rows."""
+
+    rows: Ragged
+    """The new rows; the same object as the input if nothing changed."""
+    n_chars_changed: int
+    rejected: tuple[int, ...] = ()
+    """Rows that the step gave up on; they are empty now."""
+    merged: tuple[MergedWords, ...] = ()
+    n_merged_not_listed: int = 0
 
 
 class Normalizer(abc.ABC):
@@ -51,6 +100,155 @@ class Normalizer(abc.ABC):
         return str(self.normalize_arrow([text])[0].as_py())
 
 
+class TextStep(Normalizer):
+    """A normalizer that tells its changes. Steps are frozen dataclasses; their fields are the options in a config."""
+
+    name: str
+    """Its name in a config and in reports."""
+
+    @abc.abstractmethod
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns the edits of one text.
+
+        Edits are in order and do not overlap. An edit that would replace a text by itself is left out.
+
+        Args:
+          text: a document, or a part of one.
+          begins, ends: whether the text begins where its document begins, and ends where that ends.
+        """
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the step has a kernel; see `Normalizer`."""
+        return type(self).apply_rows is not TextStep.apply_rows
+
+    def candidates(self, rows: Ragged) -> Iterable[int]:
+        """Returns, in order, the numbers of rows that the step may change; it changes no other."""
+        return np.flatnonzero(np.diff(rows.offsets)).tolist()
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows of valid UTF-8, values uint8[n]; without a kernel, one row after the other.
+
+        Raises:
+          TextGrowthError: if a row becomes too long; see `check_growth`.
+        """
+        new: dict[int, bytes] = {}
+        rejected = []
+        n = 0
+        for row in self.candidates(rows):
+            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+            try:
+                edits = self.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
+            except TimeoutError:
+                new[row] = b""
+                rejected.append(row)
+                continue
+            if (after := replaced(text, edits)) != text:
+                new[row] = after.encode()
+                check_growth(int(rows.offsets[row + 1] - rows.offsets[row]), len(new[row]))
+                n += n_changed(edits)
+        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Applies the step to rows that are documents; see `Normalizer`."""
+        return self.apply_rows(rows, Edges.of(rows.n_rows)).rows
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Applies the edits of one text; see `Normalizer`."""
+        return aligned(text, self.edits(text.text))
+
+    def active(self) -> npt.NDArray[np.bool_] | None:
+        """Returns characters, bool[0x110000], such that texts with none of them never change; None if not known."""
+        return None
+
+    def to_config(self) -> str | dict[str, Any]:
+        """Returns the step as a config writes it, without options at their defaults."""
+        options = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        }
+        return {self.name: options} if options else self.name
+
+
+def replaced(text: str, edits: list[Edit]) -> str:
+    """Returns a text after edits."""
+    parts: list[str] = []
+    at = 0
+    for start, stop, new in edits:
+        parts += text[at:start], new
+        at = stop
+    return "".join([*parts, text[at:]])
+
+
+def aligned(text: AlignedText, edits: list[Edit]) -> AlignedText:
+    """Returns a text after edits, with alignments.
+
+    The origin of a replacement is all the characters that it replaces; that of an insertion is the character before, or
+    the very start. HF aligns a replacement with one character, so an edit of HF's replaces one and removes others.
+    """
+    starts: list[int] = []
+    stops: list[int] = []
+    at = 0
+    for start, stop, new in edits:
+        first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
+        origin = (text.starts[first], text.stops[last]) if last >= 0 else 2 * (text.starts[0] if text.starts else 0,)
+        starts += text.starts[at:start] + [origin[0]] * len(new)
+        stops += text.stops[at:start] + [origin[1]] * len(new)
+        at = stop
+    after = replaced(text.text, edits)
+    check_growth(len(text.text.encode()), len(after.encode()))
+    return AlignedText(after, starts + text.starts[at:], stops + text.stops[at:])
+
+
+def n_changed(edits: list[Edit]) -> int:
+    """Returns how many characters edits replace or remove, and insert without replacing any."""
+    return sum(stop - start or len(new) for start, stop, new in edits)
+
+
+def edits_of_characters(text: str, new: Callable[[str], str]) -> list[Edit]:
+    """Returns the edits that make `new(c)` of every character c."""
+    return [Edit(i, i + 1, n) for i, c in enumerate(text) if (n := new(c)) != c]
+
+
+Change = tuple[str, int]
+"""A character of the new text, and: 1 if it is inserted; 0 if it replaces one character; -n if it replaces a character
+and the n after it, and has the origin of the first.
+
+Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::transform`.
+"""
+
+
+def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
+    """Returns the edits of a new text that is given character by character."""
+    edits: list[Edit] = []
+    at = 0
+    for char, change in changes:
+        if change > 0:
+            edits.append(Edit(at, at, char))
+            continue
+        edits += [Edit(at, at + 1, char)] if text[at] != char else []
+        edits += [Edit(at + 1, at + 1 - change, "")] if change else []
+        at += 1 - change
+    return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
+
+
+def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
+    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
+    parts: list[bytes | memoryview] = []
+    view = memoryview(rows.values)  # type: ignore[arg-type]
+    at = int(rows.offsets[0])
+    lengths = np.diff(rows.offsets)
+    for row, data in new.items():
+        parts += view[at : int(rows.offsets[row])], data
+        at = int(rows.offsets[row + 1])
+        lengths[row] = len(data)
+    parts.append(view[at : int(rows.offsets[-1])])
+    offsets = np.zeros(rows.n_rows + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)
+
+
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:
     """Wraps the output of a kernel, without the room that it did not use."""
     return Ragged(read_only(values[: offsets[-1]]), offsets)
@@ -83,6 +281,11 @@ def check_growth(n_before: Any, n_after: Any) -> None:
             f"normalizers or decoders make {n_after} bytes of {n_before}; at most {MAX_GROWTH} times as many and "
             f"{FREE_BYTES} more are allowed"
         )
+
+
+def check_room(rows: Ragged, n_bytes: int) -> None:
+    """Raises TextGrowthError if a result has so many bytes that one of the rows must have become too long."""
+    check_growth(rows.n_values + (rows.n_rows - 1) * FREE_BYTES // MAX_GROWTH, n_bytes)
 
 
 def grown(rows: Ragged, normalized: Ragged) -> Ragged:

@@ -7,10 +7,10 @@ import numpy as np
 
 from tokenizer import kernel_memory, recycled
 from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.alignment import expand, keep, transform
-from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenizer.normalizers.base import Normalizer, aligned, edits_of_characters, rows_of, unless_same
+from tokenizer.normalizers.characters import Lowercase
+from tokenizer.normalizers.forms import NFD
 from tokenizer.normalizers.kernels import bert as bert_kernels
-from tokenizer.normalizers.unicode import NFD, Lowercase
 from tokenizer.ragged import Ragged
 from tokenizer.unicode import tables as unicode_tables
 
@@ -55,14 +55,14 @@ class BertNormalizer(Normalizer):
         dropped, spaces, cjk, marks = (
             unicode_tables.property_table(name) for name in ("dropped", "spaces", "cjk", "nonspacing_marks")
         )
-        if self.clean_text:
-            text = keep(text, lambda c: not dropped[ord(c)])
-            text = expand(text, lambda c: " " if spaces[ord(c)] else c)
-        if self.handle_chinese_chars:
-            text = transform(
-                text,
-                [change for c in text.text for change in ([(" ", 0), (c, 1), (" ", 1)] if cjk[ord(c)] else [(c, 0)])],
-            )
+
+        def cleaned(c: str) -> str:
+            if self.clean_text and (dropped[ord(c)] or spaces[ord(c)]):
+                return "" if dropped[ord(c)] else " "
+            return f" {c} " if self.handle_chinese_chars and cjk[ord(c)] else c
+
+        text = aligned(text, edits_of_characters(text.text, cleaned))
         if self.options()["strip_accents"]:
-            text = keep(NFD().normalize_aligned(text), lambda c: not marks[ord(c)])
+            text = NFD().normalize_aligned(text)
+            text = aligned(text, edits_of_characters(text.text, lambda c: "" if marks[ord(c)] else c))
         return Lowercase().normalize_aligned(text) if self.lowercase else text

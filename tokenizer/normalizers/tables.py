@@ -2,19 +2,26 @@
 """The tables of code points for the normalizers' kernels. They are made once, read-only and shared."""
 
 import functools
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.classes import N_CODE_POINTS
 from tokenizer.normalizers.kernels import normal_forms, precompiled
+from tokenizer.normalizers.kernels.edit_lists import Texts
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
 from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
+UNICODE_VERSION, HF_UNICODE_VERSION = data.TEXT_VERSION, data.UNICODE_VERSIONS["decompositions"]
+"""The versions of Unicode that there are normal forms of: that of the text steps, and that of HF tokenizers.
+
+Unicode never changes the normal forms of a character, so the newer tables add characters to the older ones, and those
+of Python's `unicodedata`, of a version between, say the same of all characters that it knows.
+"""
 _EACH_BYTE = 0x0101010101010101
 SPARE_BYTES = 8
 """Kernels write eight bytes at a time, so their output needs this much room beyond its end."""
@@ -46,6 +53,31 @@ class CharacterMap(NamedTuple):
     ranges: ByteRanges
     steps: npt.NDArray[np.uint8]
     """uint8[256]: bytes of a character, by its first byte, if no character that begins so changes; else 0."""
+
+
+class Runs(NamedTuple):
+    """Runs of characters of a set, for `matches.next_run`."""
+
+    members: npt.NDArray[np.bool_]
+    """bool[0x110000], the set."""
+    usual: int
+    """The member that texts have most, if it is of ASCII, or 0."""
+    least: int
+    """The least number of characters."""
+    spares_usual: bool
+    """Whether a run of one `usual` does not count."""
+    ranges: ByteRanges
+    """Bytes that begin no member but `usual`."""
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too; else 0."""
+
+    @classmethod
+    def of(cls, members: npt.NDArray[np.bool_], usual: str, least: int = 1, spares_usual: bool = False) -> Self:
+        """Lowers the runs of a set."""
+        byte = ord(usual) if usual < "\x80" else 0
+        steps = first_byte_steps(~members, with_ascii=True)
+        ranges = byte_ranges(~members[:128] | (np.arange(128) == byte), steps)
+        return cls(read_only(members), byte, least, spares_usual, ranges, steps)
 
 
 class NormalForm(NamedTuple):
@@ -85,9 +117,10 @@ class CharsMap(NamedTuple):
 
     units: npt.NDArray[np.uint32]
     """uint32[n]: the double-array trie."""
-    pool: npt.NDArray[np.uint8]
+    texts: Texts
+    """The text from each place of the pool to the next NUL, by place."""
     places: npt.NDArray[np.int32]
-    """int32[0x110000]: one more than where the text of a character begins in `pool`; 0 if it has none."""
+    """int32[0x110000]: one more than where the text of a character begins in the pool; 0 if it has none."""
     graphemes: npt.NDArray[np.uint8]
     """uint8[0x110000]: see normalizers.kernels.precompiled."""
     ranges: ByteRanges
@@ -155,63 +188,54 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
     )  # fmt: skip
 
 
-@functools.cache
-def compatibility() -> dict[int, str]:
-    """Returns the full decompositions of NFKD, except for Hangul."""
-    return unicode_tables.decompositions() | data.texts("normalization/compatibility")
+def _with_newer(old: dict[Any, str], newer: Callable[[str], dict[Any, str]], name: str, unicode: str) -> dict[Any, str]:
+    return old if unicode == HF_UNICODE_VERSION else old | newer(f"text/{name}")
 
 
 @functools.cache
-def compositions() -> dict[tuple[str, str], str]:
+def decompositions(unicode: str = HF_UNICODE_VERSION, compatible: bool = False) -> dict[int, str]:
+    """Returns the full decompositions, except for Hangul: those of NFKD if `compatible`, else those of NFD."""
+    canonical = _with_newer(unicode_tables.decompositions(), data.texts, "canonical", unicode)
+    if not compatible:
+        return canonical
+    return _with_newer(canonical | data.texts("normalization/compatibility"), data.texts, "compatibility", unicode)
+
+
+@functools.cache
+def compositions(unicode: str = HF_UNICODE_VERSION) -> dict[tuple[str, str], str]:
     """Returns pair of characters -> the character that they compose into, except for Hangul."""
-    return data.compositions("normalization/compositions")
+    return _with_newer(data.compositions("normalization/compositions"), data.compositions, "compositions", unicode)
 
 
-def decompose(char: str, compatible: bool) -> str:
-    """Returns the full decomposition of one character."""
-    found = compatibility().get(ord(char)) if compatible else None
-    return unicode_tables.decompose(ord(char)) if found is None else found
+@functools.cache
+def combining(unicode: str = HF_UNICODE_VERSION) -> npt.NDArray[np.uint8]:
+    """Returns the canonical combining classes, uint8[0x110000]."""
+    if unicode == HF_UNICODE_VERSION:
+        return unicode_tables.combining_classes()
+    # No character has a class in both tables.
+    return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
 
 
-@functools.lru_cache(maxsize=4)
-def normal_form(compatible: bool, composes: bool) -> NormalForm:
-    """Lowers a normal form of the Unicode version of HF tokenizers."""
-    canonical = unicode_tables.decompositions()
-    mapping = compatibility() if compatible else canonical
-    return lower_normal_form(mapping, canonical, unicode_tables.combining_classes(), compositions(), composes)
-
-
-def lower_normal_form(
-    mapping: Mapping[int, str],
-    canonical: Mapping[int, str],
-    combining: npt.NDArray[np.uint8],
-    composed: Mapping[tuple[str, str], str],
-    composes: bool,
-) -> NormalForm:
-    """Lowers a normal form of some version of Unicode; no argument includes Hangul.
-
-    Args:
-      mapping: the full decompositions of the form.
-      canonical: the full canonical decompositions.
-      combining: uint8[0x110000], canonical combining classes.
-      composed: pair of characters -> the character that they compose into.
-      composes: whether the form composes.
-    """
+@functools.cache
+def normal_form(form: str, unicode: str) -> NormalForm:
+    """Lowers a normal form: `NFC`, `NFD`, `NFKC` or `NFKD`."""
+    mapping, canonical = decompositions(unicode, "K" in form), decompositions(unicode)
+    classes, composed, composes = combining(unicode), compositions(unicode), form.endswith("C")
     kinds = np.zeros(N_CODE_POINTS, np.uint8)
-    kinds[combining > 0] = normal_forms.ORDERED
-    decompositions, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
+    kinds[classes > 0] = normal_forms.ORDERED
+    places, growth = np.zeros(N_CODE_POINTS, np.int32), np.zeros(N_CODE_POINTS, np.int8)
     parts: list[int] = []
     is_second = np.zeros(N_CODE_POINTS, np.bool_)
     composites = set(composed.values())
     is_second[[ord(second) for _, second in composed]] = True
     for code_point, text in mapping.items():
-        decompositions[code_point] = len(parts) << 5 | len(text)
+        places[code_point] = len(parts) << 5 | len(text)
         parts += map(ord, text)
         growth[code_point] = max(0, len(text.encode()) - len(chr(code_point).encode()))
         # A composite stays as it is, unless its first part combines with the character before, or its compatibility
         # decomposition is different.
         stays = composes and chr(code_point) in composites and text == canonical.get(code_point)
-        if not stays or combining[ord(text[0])] or is_second[ord(text[0])]:
+        if not stays or classes[ord(text[0])] or is_second[ord(text[0])]:
             kinds[code_point] = normal_forms.OTHER
     # Syllables without a trailing consonant have two jamos of three bytes, the others three.
     growth[HANGUL_FIRST : HANGUL_LAST + 1] = 6
@@ -230,7 +254,7 @@ def lower_normal_form(
         kinds[HANGUL_FIRST : HANGUL_LAST + 1] = normal_forms.OTHER
     steps = first_byte_steps((kinds == normal_forms.INERT) & (growth == 0))
     return NormalForm(
-        read_only(kinds), read_only(combining), read_only(decompositions), read_only(np.array(parts, np.int32)),
+        read_only(kinds), read_only(classes), read_only(places), read_only(np.array(parts, np.int32)),
         read_only(growth), composes, read_only(is_second), steps, byte_ranges(np.ones(128, np.bool_), steps),
         read_only(pairs),
     )  # fmt: skip
@@ -274,17 +298,20 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
             f"precompiled_charsmap: a trie of {n_units} units does not fit into {len(precompiled_charsmap)} bytes; "
             "expected a little-endian uint32 of the trie's size in bytes, the trie, and the texts"
         )
-    texts = precompiled_charsmap[4 + 4 * n_units :]
+    pool = precompiled_charsmap[4 + 4 * n_units :] or b"\0"
     try:
-        texts.decode()
+        pool.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"precompiled_charsmap: the texts after the trie are not UTF-8: {error}") from None
-    if (longest := max(map(len, texts.split(b"\0")))) > _MAX_MAPPED:
+    if (longest := max(map(len, pool.split(b"\0")))) > _MAX_MAPPED:
         raise ValueError(f"precompiled_charsmap: a text has {longest} bytes, allowed are {_MAX_MAPPED}")
     units = np.frombuffer(precompiled_charsmap, "<u4", n_units, 4).astype(np.uint32)
-    pool = np.frombuffer(texts or b"\0", np.uint8)
+    ends = np.append(np.flatnonzero(np.frombuffer(pool, np.uint8) == 0), len(pool))
+    starts = np.arange(len(pool))
+    stops = ends[np.searchsorted(ends, starts)]
+    texts = Texts(np.frombuffer(pool + bytes(SPARE_BYTES), np.uint8), read_only(starts), read_only(stops))
     places = np.zeros(N_CODE_POINTS, np.int32)
-    precompiled.texts_of_characters(read_only(units), pool, np.empty(4, np.uint8), places)
+    precompiled.texts_of_characters(read_only(units), texts, np.empty(4, np.uint8), places)
     kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
     steps = first_byte_steps((places == 0) & (graphemes() == precompiled.ANY))
-    return CharsMap(read_only(units), pool, read_only(places), graphemes(), byte_ranges(kept, steps), steps)
+    return CharsMap(read_only(units), texts, read_only(places), graphemes(), byte_ranges(kept, steps), steps)

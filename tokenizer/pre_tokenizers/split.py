@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import edit_kernels
 from tokenizer.pre_tokenizers import patterns, segment_kernels
 from tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
 from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
 from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
-from tokenizer.ragged import read_only
+from tokenizer.ragged import gathered, read_only
 from tokenizer.words import Words
 
 Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
@@ -144,9 +143,7 @@ def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> P
 
 def _distinct(words: Words) -> tuple[list[bytes], npt.NDArray[np.int64]]:
     """Returns the distinct words, and the number of the distinct word of each word."""
-    n_bytes = int((words.stops - words.starts).sum())
-    values, offsets = np.empty(n_bytes, np.uint8), np.empty(words.n_words + 1, np.int64)
-    edit_kernels.gather(words.values, words.starts, words.stops, values, offsets)
+    values, offsets = gathered(words.values, words.starts, words.stops)
     column = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), words.n_words, [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     )

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TextStep`, the interface: a column of text in, a column of text out, and a report of what changed."""
+"""What text steps report, and what they share: sets of characters, counts, rows of which some are replaced."""
 
-import abc
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
@@ -10,28 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.normalizers.base import MergedWords
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text.kernels import candidates as candidate_kernels
 from tokenizer.text.kernels import reports as report_kernels
-
-
-class Edit(NamedTuple):
-    """A replacement in one text: `text[start:stop]` becomes `new`. An insertion has `start == stop`."""
-
-    start: int
-    stop: int
-    new: str
-
-
-@dataclasses.dataclass(frozen=True)
-class MergedWords:
-    """Different words that a step has made the same."""
-
-    word: str
-    """The word that they became."""
-    sources: Mapping[str, int]
-    """The words before, and how often each occurred."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,67 +83,6 @@ def add_merged(first: tuple[MergedWords, ...], second: tuple[MergedWords, ...]) 
     return tuple(MergedWords(*item) for item in listed), sum(n for _, n in ordered[MAX_MERGED_SOURCES:])
 
 
-class Edges(NamedTuple):
-    """Where documents begin and end, when rows are parts of documents."""
-
-    begins: npt.NDArray[np.bool_]
-    """bool[n_rows]: whether the row begins where its document begins."""
-    ends: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of_whole(cls, n_rows: int) -> Self:
-        """Returns the edges of rows that are documents."""
-        every = np.ones(n_rows, np.bool_)
-        return cls(every, every)
-
-
-class Applied(NamedTuple):
-    """The result of a step on rows."""
-
-    rows: Ragged
-    """The new rows; the same object as the input if nothing changed."""
-    n_chars_changed: int
-    rejected: tuple[int, ...] = ()
-    """Rows that the step gave up on; they are empty now."""
-    merged: tuple[MergedWords, ...] = ()
-    n_merged_not_listed: int = 0
-
-
-class TextStep(abc.ABC):
-    """Text to text, one step of a chain. Steps are frozen dataclasses; their fields are the options in a config."""
-
-    name: str
-    """Its name in a config."""
-
-    @abc.abstractmethod
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text: the slow twin of `apply_rows`, in plain Python.
-
-        Edits are in order and do not overlap. An edit that would replace a text by itself is left out.
-
-        Args:
-          text: a document, or a part of one.
-          begins, ends: whether the text begins where its document begins, and ends where that ends.
-        """
-
-    @abc.abstractmethod
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows of valid UTF-8, values uint8[n]."""
-
-    def active(self) -> npt.NDArray[np.bool_] | None:
-        """Returns characters, bool[0x110000], such that texts with none of them never change; None if not known."""
-        return None
-
-    def to_config(self) -> str | dict[str, Any]:
-        """Returns the step as a config writes it, without options at their defaults."""
-        options = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if getattr(self, field.name) != field.default
-        }
-        return {self.name: options} if options else self.name
-
-
 class CharacterSet(NamedTuple):
     """A set of characters, with the tables to find them fast."""
 
@@ -185,16 +106,6 @@ class CharacterSet(NamedTuple):
         return found
 
 
-def replaced(text: str, edits: list[Edit]) -> str:
-    """Returns a text after edits."""
-    parts: list[str] = []
-    at = 0
-    for start, stop, new in edits:
-        parts += text[at:start], new
-        at = stop
-    return "".join([*parts, text[at:]])
-
-
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Returns the end of a message, which asks whether the most similar allowed name was meant; or an empty one."""
     near = difflib.get_close_matches(name, list(allowed), n=1)
@@ -207,11 +118,6 @@ def check_encodable(name: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{name} must be text, but holds the lone surrogate {text[error.start]!r}") from None
-
-
-def n_changed(edits: list[Edit]) -> int:
-    """Returns how many characters edits replace or remove."""
-    return sum(stop - start or len(new) for start, stop, new in edits)
 
 
 def row_characters(rows: Ragged) -> npt.NDArray[np.int64]:
@@ -227,19 +133,3 @@ def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
     if before is not after:
         report_kernels.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
     return changed
-
-
-def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
-    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
-    parts: list[bytes | memoryview] = []
-    view = memoryview(rows.values)  # type: ignore[arg-type]
-    at = int(rows.offsets[0])
-    lengths = np.diff(rows.offsets)
-    for row, data in new.items():
-        parts += view[at : int(rows.offsets[row])], data
-        at = int(rows.offsets[row + 1])
-        lengths[row] = len(data)
-    parts.append(view[at : int(rows.offsets[-1])])
-    offsets = np.zeros(rows.n_rows + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)

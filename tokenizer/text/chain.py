@@ -11,23 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import edit_kernels, recycled
 from tokenizer.aligned import AlignedText
 from tokenizer.errors import check_list
-from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_column
+from tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
+from tokenizer.normalizers.forms import NormalForm
+from tokenizer.ragged import Errors, Ragged, string_array, text_column
 from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import (
-    CharacterSet,
-    Edges,
-    Edit,
-    StepReport,
-    TextStep,
-    changed_rows,
-    join_rows,
-    nearest,
-    replaced,
-    row_characters,
-)
+from tokenizer.text.base import CharacterSet, StepReport, changed_rows, nearest, row_characters
 from tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -40,7 +30,6 @@ from tokenizer.text.characters import (
     ZeroWidth,
 )
 from tokenizer.text.emoji import Emoji
-from tokenizer.text.forms import NormalForm
 from tokenizer.text.mojibake import Ftfy, Mojibake
 from tokenizer.text.row_steps import HtmlEntities, Regex
 from tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
@@ -189,7 +178,7 @@ class TextChain:
           edges: where documents begin and end; None if every row is a document.
           documents: int64[n_documents + 1], the rows of each document, at least one each; None if every row is one.
         """
-        edges = edges or Edges.of_whole(rows.n_rows)
+        edges = edges or Edges.of(rows.n_rows)
         owners = np.arange(rows.n_rows)
         if documents is not None:
             owners = np.repeat(np.arange(documents.size - 1), np.diff(documents))
@@ -201,7 +190,7 @@ class TextChain:
             part, part_edges, part_owners, places = rows, edges, owners, np.arange(rows.n_rows)
             taken = None if active is None else np.flatnonzero(active.rows_with(rows))
             if taken is not None and 2 * taken.size <= rows.n_rows:
-                part = _taken(rows, taken)
+                part = rows.take(taken)
                 part_edges, part_owners = Edges(edges.begins[taken], edges.ends[taken]), owners[taken]
                 places = taken
             whole = part
@@ -226,26 +215,10 @@ class TextChain:
         return ChainResult(rows, reports, rejected, sizes)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
-        """Applies the chain to one text, with alignments. Slow.
-
-        The origin of a replacement is all the characters that it replaces; that of an insertion is the character
-        before.
-        """
+        """Applies the chain to one text, with alignments; see `normalizers.base.aligned`. Slow."""
         for step in self.steps:
-            text = _edited(text, step.edits(text.text, begins, ends))
+            text = aligned(text, step.edits(text.text, begins, ends))
         return text
-
-
-def _edited(text: AlignedText, edits: list[Edit]) -> AlignedText:
-    starts: list[int] = []
-    stops: list[int] = []
-    at = 0
-    for start, stop, new in edits:
-        first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
-        starts += text.starts[at:start] + [text.starts[first]] * len(new)
-        stops += text.stops[at:start] + [text.stops[last]] * len(new)
-        at = stop
-    return AlignedText(replaced(text.text, edits), starts + text.starts[at:], stops + text.stops[at:])
 
 
 def _apply(
@@ -290,11 +263,3 @@ def _stretches(steps: tuple[TextStep, ...]) -> list[tuple[list[TextStep], Charac
 
 def _is_rare(active: npt.NDArray[np.bool_] | None) -> bool:
     return active is not None and not active[0x20:0x7F].any()
-
-
-def _taken(rows: Ragged, numbers: npt.NDArray[np.int64]) -> Ragged:
-    """Returns the rows with these numbers."""
-    starts, stops = rows.offsets[:-1][numbers], rows.offsets[1:][numbers]
-    out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(numbers.size + 1, np.int64)
-    edit_kernels.gather(rows.values, starts, stops, out, offsets)
-    return Ragged(read_only(out), offsets)

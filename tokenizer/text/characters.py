@@ -1,73 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that look at one character at a time: case, clean-up, typography, digits of other scripts."""
 
-import abc
 import dataclasses
-import functools
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.normalizers.kernels import character_maps
-from tokenizer.normalizers.tables import SPARE_BYTES, CharacterMap
-from tokenizer.normalizers.tables import character_map as lower_map
-from tokenizer.ragged import Ragged, read_only
+from tokenizer import normalizers
+from tokenizer.normalizers.base import Applied, Edges, Edit, join_rows, replaced
+from tokenizer.normalizers.characters import CharacterStep
+from tokenizer.ragged import Ragged
 from tokenizer.text import tables
-from tokenizer.text.base import Applied, CharacterSet, Edges, Edit, TextStep, join_rows, replaced
+from tokenizer.text.base import CharacterSet
 from tokenizer.unicode import data as unicode_data
-from tokenizer.unicode import tables as unicode_tables
 
 _SIGMA = "Σ"
 
 
-class CharacterStep(TextStep):
-    """A step that looks at one character at a time: each stays, is removed, or becomes others."""
-
-    @abc.abstractmethod
-    def changes(self) -> dict[int, str]:
-        """Returns code point -> replacement, of at most 31 bytes, for the characters that change."""
-
-    def active(self) -> npt.NDArray[np.bool_]:
-        """Returns the characters that change; see `TextStep`."""
-        return _character_map(self).replacements != 0
-
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
-        changes = _changes(self)
-        return [Edit(i, i + 1, changes[ord(c)]) for i, c in enumerate(text) if ord(c) in changes]
-
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
-        mapping = _character_map(self)
-        n_changed, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
-        if not n_changed:
-            return Applied(rows, 0)
-        out = recycled.empty(rows.n_values + added + SPARE_BYTES, np.uint8)
-        offsets = np.empty(rows.n_rows + 1, np.int64)
-        character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
-        return Applied(Ragged(read_only(out[: offsets[-1]]), offsets), int(n_changed))
-
-
-@functools.lru_cache(maxsize=64)
-def _changes(step: CharacterStep) -> dict[int, str]:
-    return step.changes()
-
-
-@functools.lru_cache(maxsize=64)
-def _character_map(step: CharacterStep) -> CharacterMap:
-    return lower_map(_changes(step))
-
-
 @dataclasses.dataclass(frozen=True)
-class Lowercase(CharacterStep):
+class Lowercase(normalizers.Lowercase):
     """Full lower-case mappings.
 
     Source: `str.lower`; without `final_sigma`, of one character at a time, as HF tokenizers lower-cases.
     """
-
-    name = "lowercase"
 
     final_sigma: bool = False
     """Whether a capital sigma at the end of a word becomes ς, not σ; Python's Unicode decides where a word ends."""
@@ -91,10 +46,6 @@ class Lowercase(CharacterStep):
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
             new[row] = replaced(text, self.edits(text)).encode()
         return applied._replace(rows=join_rows(applied.rows, new)) if new else applied
-
-    def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
-        return unicode_tables.lowercase()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,20 +3,19 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
-import regex
 
-from tokenizer import edit_kernels
 from tokenizer.kernels.classes import N_CODE_POINTS
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenizer.normalizers.tables import first_byte_steps
-from tokenizer.ragged import Ragged, read_only, string_array
+from tokenizer.ragged import Ragged, gathered, read_only, string_array
 from tokenizer.text import tables
-from tokenizer.text.base import Applied, Edges, Edit, TextStep
-from tokenizer.text.edits import apply_edits, found_edits
 from tokenizer.text.kernels import emoji as kernels
 
 Mode = Literal["isolate", "describe", "drop", "keep"]
@@ -45,26 +44,6 @@ def emoji_steps() -> npt.NDArray[np.uint8]:
     return first_byte_steps(~begins)
 
 
-def _class(bits: int) -> str:
-    return "".join(map(regex.escape, map(chr, np.flatnonzero(emoji_classes() & bits).tolist())))
-
-
-@functools.cache
-def emoji_pattern() -> "regex.Pattern[str]":
-    """Returns the definition of a unit, as a regular expression.
-
-    A flag; a keycap; or a pictograph that is an emoji by itself, or by U+FE0F or a skin tone after it, with everything
-    that is joined to it in one grapheme cluster.
-    """
-    flag, extend, pictograph = (_class(bits) for bits in (kernels.FLAG, kernels.EXTEND, kernels.PICTOGRAPH))
-    presented, modifier = _class(kernels.PRESENTED), _class(kernels.MODIFIER)
-    more = f"[{extend}\u200d]*"
-    return regex.compile(
-        f"[{flag}][{flag}]?{more}|[0-9#*]\ufe0f?\u20e3{more}"
-        f"|(?:[{presented}](?!\ufe0e)|[{pictograph}](?=[\ufe0f{modifier}]))(?:[{extend}]|\u200d[{pictograph}]?)*"
-    )
-
-
 def describe(unit: str) -> str:
     """Returns the names of an emoji's characters: `:names_of_its_characters:`.
 
@@ -87,8 +66,11 @@ def describe(unit: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Emoji(TextStep):
+class Emoji(EditingStep):
     """Isolates, describes or removes emoji; a family, a flag, an emoji with skin tone and a keycap are one each.
+
+    An emoji is a flag; a keycap; or a pictograph that is an emoji by itself, or by U+FE0F or a skin tone after it, with
+    everything that is joined to it in one grapheme cluster.
 
     `isolate` puts spaces around each, unless there is white space already; `describe` replaces them by `:names:`, see
     `describe`; `drop` removes them; `keep` does nothing. A pictograph followed by U+FE0E is no emoji, nor is one, like
@@ -103,36 +85,19 @@ class Emoji(TextStep):
         if self.mode not in ("isolate", "describe", "drop", "keep"):
             raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+        """Finds the edits of rows; see `EditingStep`."""
         if self.mode == "keep":
-            return []
-        units = [found.span() for found in emoji_pattern().finditer(text)]
-        if self.mode != "isolate":
-            return [Edit(a, b, describe(text[a:b]) if self.mode == "describe" else "") for a, b in units]
-        places = sorted({place for unit in units for place in unit} - {0, len(text)})
-        return [Edit(i, i, " ") for i in places if not tables.SPACES & set(text[i - 1 : i + 1])]
-
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
-        if self.mode == "keep":
-            return Applied(rows, 0)
-        if self.mode == "isolate":
-            return apply_edits(rows, find_emoji(rows, kernels.ISOLATE), ("", " "))
-        edits = find_emoji(rows, kernels.UNITS)
-        if self.mode == "drop" or not len(edits):
-            return apply_edits(rows, edits, ("",))
-        starts, stops = np.ascontiguousarray(edits[:, 0]), np.ascontiguousarray(edits[:, 1])
-        values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(edits) + 1, np.int64)
-        edit_kernels.gather(rows.values, starts, stops, values, offsets)
-        units = pc.dictionary_encode(string_array(values, offsets))
+            return np.empty((0, 3), np.int64), ()
+        edits = find_emoji(rows, kernels.ISOLATE if self.mode == "isolate" else kernels.UNITS)
+        if self.mode != "describe" or not len(edits):
+            return edits, ("", " ")
+        units = pc.dictionary_encode(string_array(*gathered(rows.values, edits[:, 0], edits[:, 1])))
         edits[:, 2] = units.indices.to_numpy()
-        return apply_edits(rows, edits, [describe(unit) for unit in units.dictionary.to_pylist()])
+        return edits, [describe(unit) for unit in units.dictionary.to_pylist()]
 
 
 def find_emoji(rows: Ragged, mode: int = kernels.UNITS) -> npt.NDArray[np.int64]:
     """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `text.kernels.emoji`."""
     spaces = tables.table_of(tables.SPACES)
-    return found_edits(
-        lambda edits: kernels.find_emoji(rows.values, rows.offsets, emoji_classes(), spaces, emoji_steps(), mode, edits)
-    )
+    return found_edits(kernels.find_emoji, rows, emoji_classes(), spaces, emoji_steps(), mode)

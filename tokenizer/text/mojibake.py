@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.kernels import normal_forms
+from tokenizer.normalizers import tables
+from tokenizer.normalizers.base import Edit, TextStep
+from tokenizer.normalizers.forms import NormalForm
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text import tables
-from tokenizer.text.base import CharacterSet, Edit
-from tokenizer.text.row_steps import RowStep
+from tokenizer.text.base import CharacterSet
 
 _MAX_SEGMENT = 1_000_000
 """The most characters that ftfy handles at once, its `max_decode_length`."""
@@ -69,7 +69,7 @@ def active_characters(fixes_all: bool) -> npt.NDArray[np.bool_]:
     active[list(_suspicious())] = True
     if fixes_all:
         active[list(_touched_alone())] = True
-        active |= tables.normal_form(False, True).kinds != normal_forms.INERT
+        active |= NormalForm("NFC").active()
     return read_only(active)
 
 
@@ -91,7 +91,7 @@ def _is_active(fixes_all: bool) -> Callable[[str], object]:
     return re.compile("[" + "".join(rf"\U{a:08x}-\U{b:08x}" for a, b in runs) + "]").search
 
 
-class _FtfyStep(RowStep):
+class _FtfyStep(TextStep):
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows that ftfy may change."""
         fixes_all = isinstance(self, Ftfy)
@@ -112,9 +112,9 @@ def _segments(text: str) -> Iterator[tuple[int, str]]:
 @functools.cache
 def _begins_with_mark() -> npt.NDArray[np.bool_]:
     """Returns the characters whose canonical decompositions begin with a mark that canonical ordering may move."""
-    classes = tables.combining()
+    classes = tables.combining(tables.UNICODE_VERSION)
     marks = classes != 0
-    for code_point, decomposed in tables.canonical().items():
+    for code_point, decomposed in tables.decompositions(tables.UNICODE_VERSION).items():
         marks[code_point] |= classes[ord(decomposed[0])] != 0
     return read_only(marks)
 

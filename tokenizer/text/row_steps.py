@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that run in Python: HTML entities, regular expressions. Rows that they cannot change are skipped."""
 
-import abc
 import dataclasses
 import functools
 import html
@@ -12,43 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+from tokenizer.normalizers.base import Edit, TextStep
 from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Applied, Edges, Edit, TextStep, check_encodable, join_rows, n_changed, replaced
-from tokenizer.text.kernels import candidates as candidate_kernels
-
-
-class RowStep(TextStep):
-    """A step that runs in Python, for the rows that may need it."""
-
-    @abc.abstractmethod
-    def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns, in order, the numbers of rows that the step may change; it changes no other."""
-
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
-        new: dict[int, bytes] = {}
-        rejected = []
-        n = 0
-        for row in self.candidates(rows):
-            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
-            try:
-                edits = self.edits(text, bool(edges.begins[row]), bool(edges.ends[row]))
-            except TimeoutError:
-                new[row] = b""
-                rejected.append(row)
-                continue
-            if edits:
-                new[row] = replaced(text, edits).encode()
-                n += n_changed(edits)
-        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
-
-
-def rows_with(rows: Ragged, first: int, second: npt.NDArray[np.bool_]) -> list[int]:
-    """Returns the rows in which a byte `first` is followed by one of the set `second`, bool[256]."""
-    found = np.zeros(rows.n_rows, np.bool_)
-    candidate_kernels.find_pairs(rows.values, rows.offsets, first, read_only(second), found)
-    return np.flatnonzero(found).tolist()
-
+from tokenizer.text.base import check_encodable
+from tokenizer.text.kernels import candidates
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7
@@ -70,11 +36,11 @@ def _begins_reference() -> npt.NDArray[np.bool_]:
     """Returns the bytes that may follow `&`, bool[256]: names of entities begin with an ASCII letter."""
     table = np.zeros(256, np.bool_)
     table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
-    return table
+    return read_only(table)
 
 
 @dataclasses.dataclass(frozen=True)
-class HtmlEntities(RowStep):
+class HtmlEntities(TextStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
 
     Source: `html.unescape`, the same on every text that it can read.
@@ -89,7 +55,9 @@ class HtmlEntities(RowStep):
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows with something like a reference."""
-        return rows_with(rows, ord("&"), _begins_reference())
+        found = np.zeros(rows.n_rows, np.bool_)
+        candidates.find_pairs(rows.values, rows.offsets, ord("&"), _begins_reference(), found)
+        return np.flatnonzero(found).tolist()
 
 
 MAX_PATTERN_CHARS = 10_000
@@ -157,7 +125,7 @@ _ESCAPE = re.compile(r"(\\(?:([1-9][0-9]?)|g<(\w+)>|.?))", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
-class Regex(RowStep):
+class Regex(TextStep):
     r"""Removes or replaces the matches of a regular expression.
 
     A document on which the expression takes too long is rejected: it is null in the result, and counted.
@@ -195,7 +163,3 @@ class Regex(RowStep):
             if new != match[0]:
                 edits.append(Edit(match.start(), match.end(), new))
         return edits
-
-    def candidates(self, rows: Ragged) -> Iterable[int]:
-        """Returns the rows that are not empty."""
-        return np.flatnonzero(np.diff(rows.offsets)).tolist()

@@ -3,18 +3,19 @@
 
 import dataclasses
 import functools
-import re
 import string
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenizer.normalizers.kernels import matches
 from tokenizer.normalizers.tables import first_byte_steps
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Edges, Edit
-from tokenizer.text.edits import EditingStep
-from tokenizer.text.kernels import runs as kernels
+from tokenizer.text.kernels import segments
 
 
 @functools.cache
@@ -53,14 +54,9 @@ class RepeatedPunctuation(EditingStep):
         if not 1 <= self.most <= 1000:
             raise ValueError(f"most must be from 1 to 1000, got {self.most!r}")
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
-        runs = (run.span() for run in re.finditer(r"(.)\1*", text, re.DOTALL) if punctuation()[ord(run[1])])
-        return [Edit(start + self.most, stop, "") for start, stop in runs if stop - start > self.most]
-
-    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
-        return kernels.find_repeated(rows.values, rows.offsets, punctuation(), self.most, False, edits)
+        return found_edits(matches.find_repeated, rows, punctuation(), self.most, False), ("",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,22 +64,11 @@ class IsolateDigits(EditingStep):
     """Puts spaces around digits, unless there is white space or the end of a row."""
 
     name = "isolate_digits"
-    texts = ("", " ")
 
     runs: bool = False
     """Whether to put them around runs of digits, not around each digit."""
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
-        edits = []
-        for i in range(1, len(text)):
-            pair = text[i - 1 : i + 1]
-            n_digits = sum(bool(digits()[ord(c)]) for c in pair)
-            if (n_digits == 1 or (n_digits == 2 and not self.runs)) and not tables.SPACES & set(pair):
-                edits.append(Edit(i, i, " "))
-        return edits
-
-    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
         spaces = tables.table_of(tables.SPACES)
-        return kernels.find_isolated(rows.values, rows.offsets, digits(), spaces, digit_steps(), not self.runs, edits)
+        return found_edits(segments.find_isolated, rows, digits(), spaces, digit_steps(), not self.runs), ("", " ")

@@ -3,15 +3,16 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenizer.ragged import Ragged, read_only
 from tokenizer.text import tables
-from tokenizer.text.base import Edges, Edit
-from tokenizer.text.edits import EditingStep
 from tokenizer.text.kernels import segments as kernels
 from tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
 from tokenizer.unicode import data
@@ -66,7 +67,6 @@ class Segment(EditingStep):
     """
 
     name = "segment"
-    texts = ("", " ")
 
     mode: str = "all"
 
@@ -74,24 +74,7 @@ class Segment(EditingStep):
         if self.mode not in _MODES:
             raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
-        kinds, joins, leads = segment_tables(self.mode)
-        edits = []
-        kind_before = OTHER
-        for i, c in enumerate(text):
-            before = text[i - 1] if i else " "
-            kind = int(kinds[ord(c)])
-            if joins[ord(c)] and before not in tables.SPACES:
-                kind = kind_before
-            elif before not in tables.SPACES and c not in tables.SPACES and not leads[ord(before)]:
-                units = kind >= HAN or kind_before >= HAN
-                if units or kind != kind_before:
-                    edits.append(Edit(i, i, " "))
-            kind_before = kind
-        return edits
-
-    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
         spaces = tables.table_of(tables.SPACES)
-        return kernels.find_segments(rows.values, rows.offsets, *segment_tables(self.mode), spaces, edits)
+        return found_edits(kernels.find_segments, rows, *segment_tables(self.mode), spaces), ("", " ")

@@ -12,12 +12,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import added_token_kernels, edit_kernels, recycled
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import Edges, check_encodable, nearest
+from tokenizer import added_token_kernels
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.edit_lists import places_in_text
+from tokenizer.ragged import Ragged, gathered, text_rows
+from tokenizer.text.base import check_encodable, nearest
 from tokenizer.text.kernels import spans as span_kernels
 from tokenizer.text.row_steps import compile_pattern, find_matches
-from tokenizer.text.span_finders import LEAST, NAMED, definition, find_literal
+from tokenizer.text.span_finders import LEAST, NAMED, find_literal
 
 Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
 
@@ -34,7 +36,7 @@ class SpanRule:
     token: str
     """The token, which no other rule may have."""
     find: Named | None = None
-    """A pattern by name; see `span_finders.definition`."""
+    """A pattern by name; see `span_finders.NAMED`."""
     regex: str | None = None
     """A regular expression of the package `regex`, version 1; empty matches are skipped."""
     literal: str | None = None
@@ -138,31 +140,28 @@ class SpanFinder:
             raise ValueError(f"token {twice[0]!r} belongs to two spans; each must have its own")
 
     def find_text(self, text: str) -> list[tuple[int, int, int]]:
-        """Returns the spans of one text as (start, stop, number of the rule), in characters; the slow twin of `cut`.
+        """Returns the spans of one text as (start, stop, number of the rule), in characters.
 
         Raises:
           TimeoutError: if an expression takes too long.
         """
-        found = []
-        for number, rule in enumerate(self.rules):
-            if rule.regex is not None:
-                spans = [match.span() for match in find_matches(rule.regex, text, rule.seconds)]
-            elif rule.literal is not None:
-                spans, at = [], text.find(rule.literal)
-                while at >= 0:
-                    spans.append((at, at + len(rule.literal)))
-                    at = text.find(rule.literal, spans[-1][1])
-            else:
-                spans = [match.span() for match in definition(rule.find or "", rule.n_least).finditer(text)]
-            found += [(start, number, stop) for start, stop in spans]
-        taken: list[tuple[int, int, int]] = []
-        for start, number, stop in sorted(found):
-            if not taken or start >= taken[-1][1]:
-                taken.append((start, stop, number))
-        return taken
+        spans, rejected = self._find(text_rows([text]))
+        if rejected[0]:
+            raise TimeoutError(f"a span's expression takes too long on this text of {len(text)} characters")
+        places = places_in_text(text, spans[:, :2])
+        return [(start, stop, k) for (start, stop), k in zip(places, spans[:, 2].tolist(), strict=True)]
 
     def cut(self, rows: Ragged) -> CutText | None:
         """Cuts rows of valid UTF-8 at their spans; returns None if there is none and nothing is rejected."""
+        spans, rejected = self._find(rows)
+        if not len(spans) and not rejected.any():
+            return None
+        in_rows = np.searchsorted(rows.offsets, spans[:, 0], side="right") - 1
+        kept = ~rejected[in_rows]
+        return self._cut(rows, spans[kept], in_rows[kept], rejected)
+
+    def _find(self, rows: Ragged) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Returns the spans of rows, int64[n, 3], start, stop, rule; and bool[n_rows], rows that took too long."""
         found, rejected = [np.empty((0, 3), np.int64)], np.zeros(rows.n_rows, np.bool_)
         for number, rule in enumerate(self.rules):
             if rule.regex is not None:
@@ -174,15 +173,10 @@ class SpanFinder:
             spans[:, 2] = number
             found.append(spans)
         spans = np.concatenate(found)
-        if not len(spans) and not rejected.any():
-            return None
         spans = spans[np.lexsort((spans[:, 2], spans[:, 0]))]
         taken = np.empty(len(spans), np.bool_)
         span_kernels.select_leftmost(spans, taken)
-        spans = spans[taken]
-        in_rows = np.searchsorted(rows.offsets, spans[:, 0], side="right") - 1
-        kept = ~rejected[in_rows]
-        return self._cut(rows, spans[kept], in_rows[kept], rejected)
+        return spans[taken], rejected
 
     def _cut(
         self,
@@ -209,9 +203,7 @@ class SpanFinder:
         rules, starts, stops = rules[:n_parts], offsets[:n_parts].copy(), offsets[1 : n_parts + 1].copy()
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         stops[is_empty] = starts[is_empty]
-        values, part_offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(n_parts + 1, np.int64)
-        edit_kernels.gather(rows.values, starts, stops, values, part_offsets)
-        parts = Ragged(read_only(values), part_offsets)
+        parts = gathered(rows.values, starts, stops)
         return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)
 
     @staticmethod

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The character tables of text steps, in one version of Unicode, whatever the Python version.
-
-`UNICODE_VERSION` says which. Unicode never changes the normal forms and case folding of a character, so Python's
-`unicodedata`, of an older version, gives the same results on all characters that it knows.
-"""
+"""The character sets of text steps, in one version of Unicode, `UNICODE_VERSION`, whatever the Python version."""
 
 import functools
 
@@ -11,8 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.tables import NormalForm
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode import tables as unicode_tables
@@ -40,34 +34,6 @@ def table_of(characters: frozenset[str]) -> npt.NDArray[np.bool_]:
     member = np.zeros(N_CODE_POINTS, np.bool_)
     member[[ord(c) for c in characters]] = True
     return read_only(member)
-
-
-@functools.cache
-def canonical() -> dict[int, str]:
-    """Returns the full canonical decompositions, except for Hangul."""
-    return unicode_tables.decompositions() | data.texts("text/canonical")
-
-
-@functools.cache
-def combining() -> npt.NDArray[np.uint8]:
-    """Returns the canonical combining classes, uint8[0x110000]."""
-    # No character has a class in both tables.
-    return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
-
-
-@functools.lru_cache(maxsize=4)
-def normal_form(compatible: bool, composes: bool) -> NormalForm:
-    """Lowers one of the four normal forms."""
-    mapping = canonical()
-    if compatible:
-        mapping = tables.compatibility() | canonical_additions() | data.texts("text/compatibility")
-    composed = tables.compositions() | data.compositions("text/compositions")
-    return tables.lower_normal_form(mapping, canonical(), combining(), composed, composes)
-
-
-def canonical_additions() -> dict[int, str]:
-    """Returns the canonical decompositions that are newer than the Unicode version of HF tokenizers."""
-    return data.texts("text/canonical")
 
 
 @functools.cache

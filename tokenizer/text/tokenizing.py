@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import decoders, edit_kernels
+from tokenizer import decoders
 from tokenizer.added_tokens import Segments
 from tokenizer.aligned import AlignedText
 from tokenizer.core import Tokenizer
@@ -17,8 +17,9 @@ from tokenizer.counting import Tally
 from tokenizer.encoding import Encoding
 from tokenizer.errors import check_list
 from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.ragged import Errors, Ragged, string_array, text_column, text_rows
-from tokenizer.text.base import StepReport, TextStep
+from tokenizer.normalizers.base import TextStep
+from tokenizer.ragged import Errors, Ragged, gathered, string_array, text_column, text_rows
+from tokenizer.text.base import StepReport
 from tokenizer.text.chain import ChainResult, TextChain, parse_steps
 from tokenizer.text.spans import CutText, SpanFinder, SpanRule
 
@@ -172,9 +173,7 @@ class TextTokenizer:
             return pa.array([[]] * prepared.rows.n_rows, pa.large_list(pa.large_string()))
         cut = prepared.cut
         rules = cut.rules[cut.rules >= 0]
-        starts, stops = np.ascontiguousarray(cut.sources[:, 0]), np.ascontiguousarray(cut.sources[:, 1])
-        values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(len(starts) + 1, np.int64)
-        edit_kernels.gather(cut.values, starts, stops, values, offsets)
+        values, offsets = gathered(cut.values, cut.sources[:, 0], cut.sources[:, 1])
         is_dropped = ~np.array([rule.keep_source for rule in self.finder.rules], np.bool_)[rules]
         n_before = np.concatenate(([0], np.cumsum(cut.rules >= 0)))[cut.documents]
         return pa.LargeListArray.from_arrays(pa.array(n_before), string_array(values, offsets, pa.array(is_dropped)))

@@ -3,21 +3,20 @@
 
 import dataclasses
 import functools
-import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.tables import first_byte_steps
+from tokenizer.normalizers.base import Edges
+from tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenizer.normalizers.kernels import whitespace as kernels
+from tokenizer.normalizers.tables import Runs
 from tokenizer.ragged import Ragged
 from tokenizer.text import tables
-from tokenizer.text.base import Edges, Edit
-from tokenizer.text.edits import EditingStep
-from tokenizer.text.kernels import whitespace as kernels
 
 Newlines = Literal["space", "keep", "paragraphs"]
-_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Whitespace(EditingStep):
     """
 
     name = "whitespace"
-    texts = ("", " ", "\n", "\n\n")
 
     collapse: bool = True
     """Whether to collapse runs; without it only `strip` has an effect."""
@@ -44,46 +42,14 @@ class Whitespace(EditingStep):
         if self.newlines not in ("space", "keep", "paragraphs"):
             raise ValueError(f"newlines must be space, keep or paragraphs, got {self.newlines!r}")
 
-    @property
-    def _spaces(self) -> frozenset[str]:
-        return tables.PYTHON_SPACES if self.python else tables.SPACES
-
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
-        edits: list[Edit] = []
-        for run in re.finditer(f"[{''.join(sorted(self._spaces))}]+", text):
-            start, stop = run.span()
-            if self.strip and ((begins and start == 0) or (ends and stop == len(text))):
-                edits.append(Edit(start, stop, ""))
-            elif self.collapse:
-                edits += self._collapsed(start, run[0])
-        return edits
-
-    def _collapsed(self, start: int, run: str) -> list[Edit]:
-        breaks = [] if self.newlines == "space" else list(_BREAK.finditer(run))
-        if not breaks:
-            return [Edit(start, start + len(run), " ")] if run != " " else []
-        if self.newlines == "paragraphs" and len(breaks) > 2:
-            return [Edit(start, start + len(run), "\n\n")]
-        edits, at = [], 0
-        for found in breaks:
-            # If a carriage return and a line feed follow each other, only the line feed stays.
-            begin = found.end() - 1
-            edits += [Edit(start + at, start + begin, "")] if at < begin else []
-            edits += [Edit(start + begin, start + begin + 1, "\n")] if run[begin] != "\n" else []
-            at = found.end()
-        return [*edits, Edit(start + at, start + len(run), "")] if at < len(run) else edits
-
-    def find_edits(self, rows: Ragged, edges: Edges, edits: npt.NDArray[np.int64]) -> int:
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
-        table, steps = _tables(self._spaces)
+        runs = _runs(tables.PYTHON_SPACES if self.python else tables.SPACES)
         breaks = {"space": kernels.AS_SPACE, "keep": kernels.KEEP, "paragraphs": kernels.PARAGRAPHS}[self.newlines]
-        return kernels.find_whitespace(
-            rows.values, rows.offsets, edges.begins, edges.ends, table, steps, self.collapse, breaks, self.strip, edits
-        )
+        options = runs, self.collapse, breaks, self.strip
+        return found_edits(kernels.find_whitespace, rows, *edges, *options), ("", " ", "\n", "\n\n")
 
 
 @functools.cache
-def _tables(spaces: frozenset[str]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
-    table = tables.table_of(spaces)
-    return table, first_byte_steps(~table, with_ascii=True)
+def _runs(spaces: frozenset[str]) -> Runs:
+    return Runs.of(tables.table_of(spaces), " ", spares_usual=True)

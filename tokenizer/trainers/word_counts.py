@@ -10,11 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer import edit_kernels
 from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
 from tokenizer.counting import checked_word_counts
 from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
-from tokenizer.ragged import Ragged, read_only
+from tokenizer.ragged import Ragged, gathered
 from tokenizer.words import Words
 
 MAX_TOTAL = 2**63 - 1
@@ -136,9 +135,8 @@ def _cut(words: CountedWords, cut_at: Sequence[str]) -> CountedWords:
     starts, stops = segments.rows.offsets[:-1], segments.rows.offsets[1:]
     is_part = (segments.tokens < 0) & (starts < stops)
     starts, stops = starts[is_part], stops[is_part]
-    values, offsets = np.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
-    edit_kernels.gather(words.values, starts, stops, values, offsets)
-    return CountedWords(read_only(values), offsets, np.repeat(words.counts, np.diff(segments.row_segments))[is_part])
+    counts = np.repeat(words.counts, np.diff(segments.row_segments))[is_part]
+    return CountedWords(*gathered(words.values, starts, stops), counts)
 
 
 def _check_sums(words: CountedWords, unit: str) -> None:

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from tokenizer import Tokenizer, added_tokens, decoders, normalizers
 from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
+from tokenizer.aligned import AlignedText
 from tokenizer.errors import TextGrowthError
 from tokenizer.models import BPE, Unigram, WordLevel
 from tokenizer.post_processors import MAX_AROUND, SpecialToken, TemplatePiece, TemplateProcessing
 from tokenizer.ragged import text_rows
+from tokenizer.text import TextChain, parse_steps
 
 WORDS: dict[str, Any] = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
 LETTERS: dict[str, Any] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["\u2581", -2]]}
@@ -166,6 +168,15 @@ def test_a_text_grows_too_much_whatever_is_beside_it(normalizer: Any, good: str,
         tokenizer.encode(bad)
     for texts in ([good], [good, long], [long]):
         assert [tokenizer.encode(text).ids for text in texts] == tokenizer.encode_arrow(texts).to_pylist()
+
+
+def test_a_text_step_makes_too_much_of_a_text() -> None:
+    chain = TextChain(parse_steps([{"regex": {"pattern": "a", "replace": "b" * 30}}]))
+    assert chain.apply(["a" * 9, None])[0].to_pylist() == ["b" * 270, None]
+    with pytest.raises(TextGrowthError, match="make 2970 bytes of 99; at most 16 times as many"):
+        chain.apply(["x" * 10_000, "a" * 99])
+    with pytest.raises(TextGrowthError, match="make 2970 bytes of 99"):
+        chain.apply_aligned(AlignedText.original("a" * 99))
 
 
 def test_what_real_normalizers_make_of_a_text_is_allowed() -> None:

@@ -24,6 +24,7 @@ import pipeline
 import tokenizer
 from tokenizer.compiling.kernel import Kernel, kernel, kernel_part
 from tokenizer.kernels import scanning
+from tokenizer.normalizers.kernels import matches
 
 ROOT = Path(__file__).parents[3]
 LACKING = {
@@ -67,7 +68,7 @@ def _all() -> tuple[dict[str, Kernel], dict[str, type]]:
                 tuples[value.__name__] = value
     for made in (
         scanning.encode_kernel("gpt2", "bpe"), scanning.encode_found_kernel("bpe"), scanning.count_kernel("gpt2"),
-        scanning.split_kernel("gpt2"),
+        scanning.split_kernel("gpt2"), matches.find_runs,
     ):  # fmt: skip
         kernels[f"{made.__module__}.{made.__name__}"] = made
     return kernels, tuples

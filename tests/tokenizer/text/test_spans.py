@@ -127,7 +127,7 @@ def test_steps_see_what_lies_between_spans_and_only_documents_are_stripped(text:
         if at < start or (start == 0 and rule < 0):
             piece = text[at:start]
             for step in tok.chain.steps:
-                from tokenizer.text.base import replaced
+                from tokenizer.normalizers.base import replaced
 
                 piece = replaced(piece, step.edits(piece, at == 0, start == len(text)))
             expected.append(piece)

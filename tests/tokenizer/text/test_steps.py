@@ -14,12 +14,13 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.text_steps import emoji_pattern
 from tests.strategies import FEWER, text_columns, texts
 from tokenizer.aligned import AlignedText
+from tokenizer.normalizers.base import Edges, n_changed, replaced
 from tokenizer.ragged import text_rows
 from tokenizer.text import TextChain, TextStep, parse_steps, tables
-from tokenizer.text.base import Edges, n_changed, replaced
-from tokenizer.text.emoji import describe, emoji_pattern
+from tokenizer.text.emoji import describe
 from tokenizer.text.row_steps import n_elements
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]

@@ -5,14 +5,14 @@ The map is a double-array trie from UTF-8 to places in a pool of texts that end 
 bytes becomes, as a whole, the text of its *shortest* prefix in the trie. If no prefix is there, and in longer
 graphemes, the same is done for each character by itself.
 
-Its slow twin is `tokenizer.normalizers.precompiled.Precompiled.normalize_aligned`;
-`tests/tokenizer/normalizers/test_columns.py` compares them.
+Its slow twin is in `tests/reference/precompiled.py`; `tests/tokenizer/normalizers/test_precompiled.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8, write_utf8
+from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
+from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, next_character, write_utf8
+from tokenizer.normalizers.kernels.edit_lists import add_edit, finder
 
 ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7
 PICTOGRAPH, CONSONANT, HANGUL_L, HANGUL_V, HANGUL_T, HANGUL_LV, HANGUL_LVT = 8, 9, 10, 11, 12, 13, 14
@@ -27,7 +27,7 @@ SHORT_GRAPHEME = 6
 
 
 @kernel_part
-def _shortest_prefix(units, pool, data, start, stop):
+def _shortest_prefix(units, texts, data, start, stop):
     """Returns where in the pool the text of the shortest prefix of `data[start:stop]` begins, -1 if there is none."""
     unit = np.int64(units[0])
     node = (unit >> 10) << ((unit & 512) >> 6)
@@ -47,38 +47,27 @@ def _shortest_prefix(units, pool, data, start, stop):
                 return -1
             value = np.int64(units[node]) & 0x7FFFFFFF
             # Any other place means a broken map, which must not break the text too.
-            return value if value < pool.size and pool[value] & 0xC0 != 0x80 else -1
+            return value if value < texts.starts.size and texts.pool[value] & 0xC0 != 0x80 else -1
     return -1
 
 
 @kernel
-def texts_of_characters(units, pool, encoded, places):
+def texts_of_characters(units, texts, encoded, places):
     """Looks up every character.
 
     Args:
-      units: uint32[n], the trie; pool: uint8[n].
+      units: uint32[n], the trie; texts: edit_lists.Texts, one for each place in their pool.
       encoded: uint8[4], for work.
       places: int32[0x110000], filled: one more than where the text of each character begins in the pool; 0 for none.
     """
     for code_point in range(1, places.size):
         if code_point < 0xD800 or code_point > 0xDFFF:
-            places[code_point] = 1 + _shortest_prefix(units, pool, encoded, 0, write_utf8(code_point, encoded, 0))
-
-
-@kernel_part
-def _emit(pool, place, writing, out, o):
-    """Writes the text at a place in the pool, or only counts it."""
-    while place < pool.size and pool[place] != 0:
-        if writing:
-            out[o] = pool[place]
-        o += 1
-        place += 1
-    return o
+            places[code_point] = 1 + _shortest_prefix(units, texts, encoded, 0, write_utf8(code_point, encoded, 0))
 
 
 @kernel_part
 def _is_joined(before, after, conjunct, pictograph):
-    """Whether two neighbours are in one grapheme; see `normalize` for the last two."""
+    """Whether two neighbours are in one grapheme; see `find_mapped` for the last two."""
     a = before & CATEGORY
     b = after & CATEGORY
     if a == CR and b == LF:
@@ -121,91 +110,55 @@ def _pictograph_after(state, graphemes):
     return 1 if state == 1 and category == EXTEND else 0
 
 
-@kernel
-def normalize(data, offsets, tables, writing, out, out_offsets):
-    """Normalizes rows; returns (whether the map applies anywhere, number of bytes of the result).
+@finder
+def find_mapped(data, i, end, row, tables, edits, n):
+    """Finds graphemes and characters that the map changes, with their places in the pool.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
       tables: normalizers.tables.CharsMap.
-      writing: whether to write, or only to count; then `out` and `out_offsets` are not touched.
-      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
-    changed = False
-    o = 0
-    if writing:
-        out_offsets[0] = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
+    (mapping,) = tables
+    while i < end:
+        # A grapheme begins at `i`.
+        if i + 8 <= end:
+            eight = load_u64(data, i)
+            low = eight & LOW_BITS
+            plain = (low + mapping.ranges.ascii_from) & ~(low + mapping.ranges.ascii_past) & ~eight
+            n_plain = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last byte may begin a longer grapheme
+            if n_plain > 0:
+                i += n_plain
+                continue
+            step = np.int64(mapping.steps[data[i]])
+            # The next character joins nothing if it is such a character too, or ASCII.
+            if step > 0 and (data[i + step] < 128 or mapping.steps[data[i + step]] > 0):
+                i += step
+                continue
+        start = i
+        first, i = next_character(data, i)
+        after_first = i
+        here = mapping.graphemes[first]
+        conjunct = _conjunct_after(0, here)
+        pictograph = _pictograph_after(0, here)
         while i < end:
-            # A grapheme begins at `i`.
-            if i + 8 <= end:
-                eight = load_u64(data, i)
-                low = eight & LOW_BITS
-                plain = (low + tables.ranges.ascii_from) & ~(low + tables.ranges.ascii_past) & ~eight & HIGH_BITS
-                n = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last byte may begin a longer grapheme
-                if n > 0:
-                    if writing:
-                        store_u64(out, o, eight)
-                    i += n
-                    o += n
-                    continue
-                step = np.int64(tables.steps[data[i]])
-                # The next character joins nothing if it is such a character too, or ASCII.
-                if step > 0 and (data[i + step] < 128 or tables.steps[data[i + step]] > 0):
-                    if writing:
-                        store_u64(out, o, eight)
-                    i += step
-                    o += step
-                    continue
+            code_point, following = next_character(data, i)
+            graphemes = mapping.graphemes[code_point]
+            if not _is_joined(here, graphemes, conjunct, pictograph):
+                break
+            here = graphemes
+            conjunct = _conjunct_after(conjunct, graphemes)
+            pictograph = _pictograph_after(pictograph, graphemes)
+            i = following
+        stop = i
+        if after_first < stop and stop - start < SHORT_GRAPHEME:
+            place = _shortest_prefix(mapping.units, mapping.texts, data, start, stop)
+            if place >= 0:
+                n = add_edit(edits, n, start, stop, place)
+                continue
+        i = start
+        while i < stop:
             start = i
-            if data[i] < 128:
-                first = np.int64(data[i])
-                i += 1
-            else:
-                first, i = decode_utf8(data, i)
-            after_first = i
-            here = tables.graphemes[first]
-            conjunct = _conjunct_after(0, here)
-            pictograph = _pictograph_after(0, here)
-            while i < end:
-                if data[i] < 128:
-                    code_point = np.int64(data[i])
-                    following = i + 1
-                else:
-                    code_point, following = decode_utf8(data, i)
-                graphemes = tables.graphemes[code_point]
-                if not _is_joined(here, graphemes, conjunct, pictograph):
-                    break
-                here = graphemes
-                conjunct = _conjunct_after(conjunct, graphemes)
-                pictograph = _pictograph_after(pictograph, graphemes)
-                i = following
-            stop = i
-            if after_first < stop and stop - start < SHORT_GRAPHEME:
-                place = _shortest_prefix(tables.units, tables.pool, data, start, stop)
-                if place >= 0:
-                    changed = True
-                    o = _emit(tables.pool, place, writing, out, o)
-                    continue
-            i = start
-            while i < stop:
-                start = i
-                if data[i] < 128:
-                    code_point = np.int64(data[i])
-                    i += 1
-                else:
-                    code_point, i = decode_utf8(data, i)
-                place = np.int64(tables.places[code_point]) - 1
-                if place >= 0:
-                    changed = True
-                    o = _emit(tables.pool, place, writing, out, o)
-                else:
-                    if writing:
-                        for q in range(start, i):
-                            out[o + q - start] = data[q]
-                    o += i - start
-        if writing:
-            out_offsets[row + 1] = o
-    return changed, o
+            code_point, i = next_character(data, i)
+            place = np.int64(mapping.places[code_point]) - 1
+            if place >= 0:
+                n = add_edit(edits, n, start, i, place)
+    return n

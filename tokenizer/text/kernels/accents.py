@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds accents, and the words that lose them.
 
-Its slow twin is `tokenizer.text.accents.StripAccents.edits`; `tests/tokenizer/text/test_steps.py` compares them.
+Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
 """
 
 import numpy as np
 
 from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
-from tokenizer.text.kernels.edit_lists import add_edit
+from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 MARK, LATIN = 1, 2
 """Kinds of characters: a mark, which is removed if its base loses accents; a base of the Latin script."""
@@ -16,48 +16,39 @@ MARK, LATIN = 1, 2
 _PRIME = np.uint64(0x100000001B3)
 
 
-@kernel
-def find_accents(data, offsets, kinds, texts, steps, only_latin, edits):
+@finder
+def find_accents(data, i, end, row, tables, edits, n):
     """Finds characters with accents, and accents.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      kinds: uint8[0x110000], MARK, LATIN or neither.
-      texts: int32[0x110000], number of the text that replaces a character, 0 if it stays; text 0 is empty.
-      steps: uint8[256]: bytes of a character, by its first byte, if all that begin so stay and are not Latin; else 0.
-      only_latin: whether marks stay after bases of other scripts.
-      edits: int64[room, 3], filled with the first `room` edits.
-
-    Returns:
-      The number of edits, which may be more than `room`.
+      tables: uint8[0x110000], MARK, LATIN or neither; int32[0x110000], number of the text that replaces a character, 0
+        if it stays, and text 0 is empty; uint8[256]: bytes of a character, by its first byte, if all that begin so stay
+        and are not Latin, else 0; whether marks stay after bases of other scripts.
     """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        after_latin = not only_latin
-        while i < end:
-            if data[i] < 128:
-                i = past_ascii(data, i, end)
-                while i < end and data[i] < 128:
-                    i += 1
-                last = data[i - 1] | 0x20
-                after_latin = not only_latin or 0x61 <= last <= 0x7A
-                continue
-            step = np.int64(steps[data[i]])
-            if step > 0:
-                i += step
-                after_latin = not only_latin
-                continue
-            start = i
-            code_point, i = decode_utf8(data, i)
-            if kinds[code_point] == MARK:
-                if after_latin:
-                    n = add_edit(edits, n, start, i, 0)
-                continue
-            after_latin = not only_latin or kinds[code_point] == LATIN
-            if texts[code_point] > 0:
-                n = add_edit(edits, n, start, i, texts[code_point])
+    kinds, texts, steps, only_latin = tables
+    after_latin = not only_latin
+    while i < end:
+        if data[i] < 128:
+            i = past_ascii(data, i, end)
+            while i < end and data[i] < 128:
+                i += 1
+            last = data[i - 1] | 0x20
+            after_latin = not only_latin or 0x61 <= last <= 0x7A
+            continue
+        step = np.int64(steps[data[i]])
+        if step > 0:
+            i += step
+            after_latin = not only_latin
+            continue
+        start = i
+        code_point, i = decode_utf8(data, i)
+        if kinds[code_point] == MARK:
+            if after_latin:
+                n = add_edit(edits, n, start, i, NOTHING)
+            continue
+        after_latin = not only_latin or kinds[code_point] == LATIN
+        if texts[code_point] > 0:
+            n = add_edit(edits, n, start, i, texts[code_point])
     return n
 
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds emoji as whole grapheme clusters: families, flags, skin tones, keycaps.
 
-Its slow twin is `tokenizer.text.emoji.Emoji.edits`; `tests/tokenizer/text/test_steps.py` compares them.
+Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel_part
+from tokenizer.kernels.text_parts import is_member_before
 from tokenizer.kernels.utf8 import decode_utf8, past_ascii
-from tokenizer.text.kernels.edit_lists import add_edit
-from tokenizer.text.kernels.runs import is_member_before
+from tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits for the roles of a character: an extended pictograph; an emoji by itself; a regional indicator; joined to the
@@ -17,7 +17,6 @@ character before it; U+200D; U+FE0F; U+FE0E; a skin tone."""
 
 UNITS, ISOLATE = 0, 1
 """The result of `find_emoji`: the units themselves, or the places where a space must be inserted."""
-SPACE = 1
 _KEYCAP = 0x20E3
 
 
@@ -64,62 +63,53 @@ def unit_end(data, i, end, classes):
     return -1
 
 
-@kernel
-def find_emoji(data, offsets, classes, is_space, steps, mode, edits):
+@finder
+def find_emoji(data, i, end, row, tables, edits, n):
     """Finds emoji.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      classes: uint8[0x110000], the bits above; is_space: bool[0x110000], next to which no space is needed.
-      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so begins or ends an emoji; else
-        0.
-      mode: UNITS or ISOLATE.
-      edits: int64[room, 3], filled with the first `room` edits.
-
-    Returns:
-      The number of edits, which may be more than `room`.
+      tables: uint8[0x110000], the bits above; bool[0x110000], characters next to which no space is needed; uint8[256]:
+        bytes of a character, by its first byte, if none that begins so begins or ends an emoji, else 0; UNITS or
+        ISOLATE.
     """
-    n = 0
-    for row in range(offsets.size - 1):
-        first = offsets[row]
-        end = offsets[row + 1]
-        i = first
-        last = first  # where the last unit ended
-        inserted = np.int64(-1)
-        while i < end:
-            if data[i] < 128:
-                i = past_ascii(data, i, end)
-                while i < end and data[i] < 128:
-                    i += 1
-                continue
-            step = np.int64(steps[data[i]])
-            if step > 0:
-                i += step
-                continue
+    classes, is_space, steps, mode = tables
+    first = i
+    last = first  # where the last unit ended
+    inserted = np.int64(-1)
+    while i < end:
+        if data[i] < 128:
+            i = past_ascii(data, i, end)
+            while i < end and data[i] < 128:
+                i += 1
+            continue
+        step = np.int64(steps[data[i]])
+        if step > 0:
+            i += step
+            continue
+        start = i
+        # A keycap is recognized by the characters after its digit.
+        stop = np.int64(-1)
+        if i > last and _is_keycap_base(data[i - 1]):
+            stop = unit_end(data, i - 1, end, classes)
+            start = i - 1
+        if stop < 0:
             start = i
-            # A keycap is recognized by the characters after its digit.
-            stop = np.int64(-1)
-            if i > last and _is_keycap_base(data[i - 1]):
-                stop = unit_end(data, i - 1, end, classes)
-                start = i - 1
-            if stop < 0:
-                start = i
-                stop = unit_end(data, i, end, classes)
-            if stop < 0:
-                _, i = decode_utf8(data, i)
-                continue
-            if mode == UNITS:
-                n = add_edit(edits, n, start, stop, 0)
-            else:
-                if start > first and start != inserted and not is_member_before(data, start, is_space):
-                    n = add_edit(edits, n, start, start, SPACE)
-                if stop < end:
-                    code_point = np.int64(data[stop])
-                    if code_point >= 128:
-                        code_point, _ = decode_utf8(data, stop)
-                    if not is_space[code_point]:
-                        n = add_edit(edits, n, stop, stop, SPACE)
-                        inserted = stop
-            last = stop
-            i = stop
+            stop = unit_end(data, i, end, classes)
+        if stop < 0:
+            _, i = decode_utf8(data, i)
+            continue
+        if mode == UNITS:
+            n = add_edit(edits, n, start, stop, NOTHING)
+        else:
+            if start > first and start != inserted and not is_member_before(data, start, is_space):
+                n = add_edit(edits, n, start, start, SPACE)
+            if stop < end:
+                code_point = np.int64(data[stop])
+                if code_point >= 128:
+                    code_point, _ = decode_utf8(data, stop)
+                if not is_space[code_point]:
+                    n = add_edit(edits, n, stop, stop, SPACE)
+                    inserted = stop
+        last = stop
+        i = stop
     return n

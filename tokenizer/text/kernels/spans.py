@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds spans in rows: numbers, URLs, e-mail addresses, runs of white space, literals; and selects among them.
 
-Its slow twin is in `tests/tokenizer/text/test_spans.py`.
+Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
 """
 
 import numpy as np
@@ -9,49 +9,41 @@ import numpy as np
 from tokenizer.compiling.kernel import kernel, kernel_part
 from tokenizer.kernels.text_parts import find_byte, run_end, to_digit
 from tokenizer.kernels.utf8 import next_character
-from tokenizer.text.kernels.edit_lists import add_edit
+from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
 """Bits for where a byte may occur: in the local part of an address, in a label of its domain; an ASCII letter; in a
 URL; at the end of a URL."""
 
 
-@kernel
-def find_numbers(data, offsets, digits, steps, edits):
+@finder
+def find_numbers(data, i, end, row, tables, edits, n):
     """Finds numbers: decimal digits, with a point or comma between some of them.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      digits: bool[0x110000], including those of ASCII.
-      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is a digit; else 0.
-      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
-
-    Returns:
-      The number of spans, which may be more than `room`.
+      tables: bool[0x110000], the digits, including those of ASCII; uint8[256]: bytes of a character, by its first byte,
+        if none that begins so is a digit, else 0.
     """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i < end:
-            i = to_digit(data, i, end)
-            if i == end:
+    digits, steps = tables
+    while i < end:
+        i = to_digit(data, i, end)
+        if i == end:
+            break
+        step = np.int64(steps[data[i]])
+        if step > 0:
+            i += step
+            continue
+        start = i
+        i = run_end(data, i, end, digits)
+        if i == start:
+            _, i = next_character(data, i)
+            continue
+        while i < end and (data[i] == 0x2E or data[i] == 0x2C):
+            stop = run_end(data, i + 1, end, digits)
+            if stop == i + 1:
                 break
-            step = np.int64(steps[data[i]])
-            if step > 0:
-                i += step
-                continue
-            start = i
-            i = run_end(data, i, end, digits)
-            if i == start:
-                _, i = next_character(data, i)
-                continue
-            while i < end and (data[i] == 0x2E or data[i] == 0x2C):
-                stop = run_end(data, i + 1, end, digits)
-                if stop == i + 1:
-                    break
-                i = stop
-            n = add_edit(edits, n, start, i, 0)
+            i = stop
+        n = add_edit(edits, n, start, i, NOTHING)
     return n
 
 
@@ -77,159 +69,72 @@ def _past_scheme(data, i, end):
     return i + 3 if i + 3 <= end and data[i] == 0x3A and data[i + 1] == 0x2F and data[i + 2] == 0x2F else -1
 
 
-@kernel
-def find_urls(data, offsets, bytes_are, edits):
+@finder
+def find_urls(data, i, end, row, tables, edits, n):
     """Finds URLs.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      bytes_are: uint8[256], bits above.
-      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
-
-    Returns:
-      The number of spans, which may be more than `room`.
+      tables: uint8[256], bits above.
     """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i < end:
-            first = data[i] | 0x20
-            if first != 0x68 and first != 0x77 and first != 0x66:
-                i += 1
-                continue
-            body = np.int64(_past_scheme(data, i, end))
-            if body < 0:
-                i += 1
-                continue
-            stop = body
-            while stop < end and bytes_are[data[stop]] & URL:
-                stop += 1
-            while stop > body and bytes_are[data[stop - 1]] & URL_END == 0:
-                stop -= 1
-            if stop == body:
-                i += 1
-                continue
-            n = add_edit(edits, n, i, stop, 0)
-            i = stop
+    (bytes_are,) = tables
+    while i < end:
+        first = data[i] | 0x20
+        if first != 0x68 and first != 0x77 and first != 0x66:
+            i += 1
+            continue
+        body = np.int64(_past_scheme(data, i, end))
+        if body < 0:
+            i += 1
+            continue
+        stop = body
+        while stop < end and bytes_are[data[stop]] & URL:
+            stop += 1
+        while stop > body and bytes_are[data[stop - 1]] & URL_END == 0:
+            stop -= 1
+        if stop == body:
+            i += 1
+            continue
+        n = add_edit(edits, n, i, stop, NOTHING)
+        i = stop
     return n
 
 
-@kernel
-def find_emails(data, offsets, bytes_are, edits):
+@finder
+def find_emails(data, i, end, row, tables, edits, n):
     """Finds e-mail addresses.
 
     Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      bytes_are: uint8[256], bits above.
-      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
-
-    Returns:
-      The number of spans, which may be more than `room`.
+      tables: uint8[256], bits above.
     """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        last = i  # where the last address ended
-        while True:
-            i = find_byte(data, i, end, 0x40)
-            if i == end:
-                break
-            start = i
-            while start > last and bytes_are[data[start - 1]] & LOCAL:
-                start -= 1
-            best = np.int64(-1)
-            j = i + 1
-            while start < i and j < end:
-                label = j
-                while j < end and bytes_are[data[j]] & DOMAIN:
-                    j += 1
-                if j == label or j >= end or data[j] != 0x2E:
-                    break
+    (bytes_are,) = tables
+    last = i  # where the last address ended
+    while True:
+        i = find_byte(data, i, end, 0x40)
+        if i == end:
+            break
+        start = i
+        while start > last and bytes_are[data[start - 1]] & LOCAL:
+            start -= 1
+        best = np.int64(-1)
+        j = i + 1
+        while start < i and j < end:
+            label = j
+            while j < end and bytes_are[data[j]] & DOMAIN:
                 j += 1
-                stop = j
-                while stop < end and bytes_are[data[stop]] & LETTER:
-                    stop += 1
-                if stop >= j + 2:
-                    best = stop
-            if best >= 0:
-                n = add_edit(edits, n, start, best, 0)
-                last = best
-                i = best
-            else:
-                i += 1
-    return n
-
-
-@kernel
-def find_runs(data, offsets, members, steps, least, edits):
-    """Finds runs of at least `least` characters of a set.
-
-    Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      members: bool[0x110000].
-      steps: uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too; else 0.
-      least: the least number of characters.
-      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
-
-    Returns:
-      The number of spans, which may be more than `room`.
-    """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i < end:
-            step = np.int64(steps[data[i]])
-            if step > 0:
-                i += step
-                continue
-            start = i
-            count = 0
-            following = i
-            while i < end:
-                code_point, following = next_character(data, i)
-                if not members[code_point]:
-                    break
-                count += 1
-                i = following
-            if count >= least:
-                n = add_edit(edits, n, start, i, 0)
-            i = max(i, following)
-    return n
-
-
-@kernel
-def find_literal(data, offsets, literal, edits):
-    """Finds the occurrences of a text from the left, without overlaps.
-
-    Time is at worst bytes times the length of the literal.
-
-    Args:
-      data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      literal: uint8[1 or more].
-      edits: int64[room, 3], filled with the first `room`: start, stop, 0.
-
-    Returns:
-      The number of spans, which may be more than `room`.
-    """
-    n = 0
-    for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i + literal.size <= end:
-            i = find_byte(data, i, end, literal[0])
-            if i + literal.size > end:
+            if j == label or j >= end or data[j] != 0x2E:
                 break
-            k = 0
-            while k < literal.size and data[i + k] == literal[k]:
-                k += 1
-            if k == literal.size:
-                n = add_edit(edits, n, i, i + k, 0)
-                i += k
-            else:
-                i += 1
+            j += 1
+            stop = j
+            while stop < end and bytes_are[data[stop]] & LETTER:
+                stop += 1
+            if stop >= j + 2:
+                best = stop
+        if best >= 0:
+            n = add_edit(edits, n, start, best, NOTHING)
+            last = best
+            i = best
+        else:
+            i += 1
     return n
 
 

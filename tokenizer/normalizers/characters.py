@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalizers that look at one character at a time: their base class, and HF's."""
+
+import abc
+import dataclasses
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import recycled
+from tokenizer.aligned import AlignedText
+from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
+from tokenizer.normalizers import tables
+from tokenizer.normalizers.base import (
+    Applied,
+    Edges,
+    Edit,
+    Normalizer,
+    TextStep,
+    aligned,
+    edits_of_characters,
+    rows_of,
+)
+from tokenizer.normalizers.kernels import character_maps
+from tokenizer.ragged import Ragged, read_only
+from tokenizer.unicode import data as unicode_data
+from tokenizer.unicode import tables as unicode_tables
+
+
+class CharacterStep(TextStep):
+    """A step that looks at one character at a time: each stays, is removed, or becomes others."""
+
+    @abc.abstractmethod
+    def changes(self) -> dict[int, str]:
+        """Returns code point -> replacement, of at most 31 bytes, for the characters that change."""
+
+    def active(self) -> npt.NDArray[np.bool_]:
+        """Returns the characters that change; see `TextStep`."""
+        return _character_map(self).replacements != 0
+
+    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
+        """Returns the edits of one text; see `TextStep`."""
+        changes = _changes(self)
+        return edits_of_characters(text, lambda c: changes.get(ord(c), c))
+
+    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+        """Applies the step to rows; see `TextStep`."""
+        mapping = _character_map(self)
+        n_changed, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
+        if not n_changed:
+            return Applied(rows, 0)
+        out = recycled.empty(rows.n_values + added + tables.SPARE_BYTES, np.uint8)
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
+        return Applied(rows_of(out, offsets), int(n_changed))
+
+
+@functools.lru_cache(maxsize=64)
+def _changes(step: CharacterStep) -> dict[int, str]:
+    return step.changes()
+
+
+@functools.lru_cache(maxsize=64)
+def _character_map(step: CharacterStep) -> tables.CharacterMap:
+    return tables.character_map(_changes(step))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowercase(CharacterStep):
+    """Full lower-case mappings, whatever the context: a final sigma is lower-cased like any other."""
+
+    name = "lowercase"
+
+    def changes(self) -> dict[int, str]:
+        """Returns the characters that change; see `CharacterStep`."""
+        return unicode_tables.lowercase()
+
+
+@dataclasses.dataclass(frozen=True)
+class StripAccents(CharacterStep):
+    """Removes combining marks of all kinds (Mn, Mc and Me), without decomposing anything."""
+
+    name = "StripAccents"
+
+    def changes(self) -> dict[int, str]:
+        """Returns the characters that change; see `CharacterStep`."""
+        marks = unicode_data.members("normalization/combining_marks")
+        return dict.fromkeys(np.flatnonzero(marks).tolist(), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Nmt(CharacterStep):
+    """SentencePiece's clean-up for machine translation: removes control characters; odd white space becomes a space."""
+
+    name = "Nmt"
+
+    def changes(self) -> dict[int, str]:
+        """Returns the characters that change; see `CharacterStep`."""
+        removed = [*range(0x01, 0x09), 0x0B, *range(0x0E, 0x20), 0x7F, 0x8F, 0x9F]
+        spaces = [0x09, 0x0A, 0x0C, 0x0D, 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD]
+        return dict.fromkeys(removed, "") | dict.fromkeys(spaces, " ")
+
+
+@functools.cache
+def _two_bytes() -> npt.NDArray[np.uint64]:
+    return read_only(LETTERS.astype(np.uint64) @ np.array([1, 256], np.uint64))
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteLevel(Normalizer):
+    """Turns every byte of the UTF-8 into a character of GPT-2's byte alphabet."""
+
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        """Normalizes a column of valid UTF-8; see `Normalizer`."""
+        out = recycled.empty(2 * rows.n_values + tables.SPARE_BYTES, np.uint8)  # no character has more than two bytes
+        offsets = np.empty(rows.n_rows + 1, np.int64)
+        character_maps.map_bytes(rows.values, rows.offsets, _two_bytes(), out, offsets)
+        # If the result has the same length, all bytes are spelled as themselves.
+        return rows if offsets[-1] == rows.n_values else rows_of(out, offsets)
+
+    def normalize_aligned(self, text: AlignedText) -> AlignedText:
+        """Normalizes one text, with alignments; see `Normalizer`."""
+        edits = edits_of_characters(text.text, lambda c: "".join(BYTE_ALPHABET[b] for b in c.encode()))
+        return aligned(text, edits)
