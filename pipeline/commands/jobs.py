@@ -185,8 +185,7 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
 
     output, name = plan.config.output.path, filenames.CLOCK
     try:
-        file = plan.config.tokenizer.file
-        clock.gather(output, len(plan.splits), began, stages, time.time() - began, file)
+        clock.gather(output, len(plan.splits), began, stages, time.time() - began, plan.config.given())
         if plan.config.output.report:
             from pipeline.books.partitions import folders_of
             from pipeline.reporting import page

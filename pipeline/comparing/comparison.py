@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.comparing import from_counts, from_text, loading, page, probes, sweep
 from pipeline.comparing.reading import Corpus
 from pipeline.counting import counts
-from pipeline.reporting import blocks
+from pipeline.reporting import html
 
 _SPEED_BYTES = 8_000_000
 """Bytes of text on which speed is measured."""
@@ -18,7 +18,7 @@ class Comparison(dict[str, Any]):
     """A comparison as plain JSON; a notebook shows it as the page that `tokenmill compare` writes."""
 
     def _repr_html_(self) -> str:
-        return blocks.framed(page.page(self))
+        return html.framed(page.page(self))
 
 
 def compare(

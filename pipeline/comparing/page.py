@@ -3,21 +3,20 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from rich.table import Column, Table
 from rich.text import Text
 
 from pipeline.comparing.measure import ALL, KINDS
-from pipeline.comparing.views import TOP, said, views
-from pipeline.reporting import blocks, charts
+from pipeline.comparing.views import TOP, name_cell, said, views
+from pipeline.reporting import html
 
-_DEFINITIONS = (
-    "These are diagnostics: they say how text is cut, not how well a model learns from it. Tokens per word and the "
-    "Gini coefficient are those of TokEval; words kept whole and parity follow TokLens."
-)
 _TEXTS = ("", "tokenizer", "word", "source", "document")
 """Heads of columns whose cells may be wrapped; numbers may not."""
+
+
+MANY_UNKNOWN = 0.01
+"""From this share of unknown tokens on, a page warns of it: they make a tokenizer look better than it is."""
 
 
 def tables(report: Mapping[str, Any]) -> Iterator[Any]:
@@ -36,24 +35,42 @@ def tables(report: Mapping[str, Any]) -> Iterator[Any]:
 
 def page(report: Mapping[str, Any]) -> str:
     """Returns a comparison as HTML."""
-    drawn = {f"By {kind}": figures for kind in KINDS if (figures := _figures(report, kind))}
-    sections = [
-        blocks.section(view.title, view.said, *drawn.get(view.title, ()), blocks.table(view.heads, view.rows))
-        for view in views(report)
-    ]
-    by = report[ALL]["by"].items()
-    headline = blocks.headline((label, f"{charts.number(each['bytes_per_token'])} bytes/token") for label, each in by)
-    title = "Comparison of tokenizers"
-    return blocks.document(title, f"{said(report)} {_DEFINITIONS}", sections, headline)
+    labels, by = [each["label"] for each in report["tokenizers"]], report[ALL]["by"]
+    known = [each["bytes_per_token"] or 0 for each in by.values() if (each["unknown"] or 0) < MANY_UNKNOWN]
+    return html.render(
+        "comparing/comparison.html.jinja",
+        labels=labels,
+        by=by,
+        best=max(known, default=None),
+        MANY_UNKNOWN=MANY_UNKNOWN,
+        said=said(report),
+        told=_told(report, labels),
+        charts={
+            kind: [[name_cell(row["name"]), *(each["bytes_per_token"] for each in row["by"].values())] for row in rows]
+            for kind in KINDS
+            if len(rows := report.get(kind, ())[:TOP]) > 1
+        },
+        views=list(views(report)),
+    )
 
 
-def _figures(report: Mapping[str, Any], kind: str) -> list[Element]:
-    first, *others = (each["label"] for each in report["tokenizers"])
-    measure = "bytes_per_token_difference"
-    figures = []
-    for label in others:
-        rows = [row for row in report.get(kind, ())[:TOP] if row["by"][label][measure] is not None]
-        if rows:
-            names, values = [row["name"] for row in rows], [row["by"][label][measure] for row in rows]
-            figures.append(charts.bars(f"Bytes per token of {label}, less those of {first}.", names, values, "bytes"))
-    return figures
+def _told(report: Mapping[str, Any], labels: list[str]) -> Iterator[str]:
+    """Yields how many tokens each tokenizer makes, relative to the first, and of which language it costs most."""
+    groups = next((report[kind] for kind in KINDS[1:] if len(report.get(kind, ())) > 1), ())
+    first = labels[0]
+    for label in labels[1:] if report[ALL]["by"][first]["tokens"] else ():
+        ratios = [
+            (row["by"][label]["tokens"] / row["by"][first]["tokens"], name_cell(row["name"]))
+            for row in groups
+            if row["by"][first]["tokens"]
+        ]
+        line = f"{label} makes {_more(report[ALL]['by'][label]['tokens'] / report[ALL]['by'][first]['tokens'])} tokens "
+        line += f"than {first}"
+        if ratios:
+            (least, where), (most, elsewhere) = min(ratios), max(ratios)
+            line += f": from {_more(least)} in {where} to {_more(most)} in {elsewhere}"
+        yield f"{line}."
+
+
+def _more(ratio: float) -> str:
+    return f"{100 * abs(ratio - 1):.0f} % {'more' if ratio > 1 else 'fewer'}"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.comparing.measure import ALL, KINDS
-from pipeline.reporting.blocks import percent
-from pipeline.reporting.charts import number
+from pipeline.reporting.html import number, percent
 from pipeline.running.display import megabytes
 from tokenizer.token_runs import printable
 
@@ -39,7 +38,7 @@ class View:
     rows: Sequence[Sequence[str]]
 
 
-def _told(text: str) -> str:
+def name_cell(text: str) -> str:
     """Returns a name or a word from a corpus, which may hold anything and be of any length, for a cell."""
     text = printable(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
@@ -78,7 +77,7 @@ def _groups(report: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, A
     names = [name for name in _MEASURES if any(name in row["by"][label] for row in shown for label in labels)]
     cells = []
     for row in shown:
-        group = (_told(row["name"]), megabytes(row["bytes"]))
+        group = (name_cell(row["name"]), megabytes(row["bytes"]))
         for label, measures in row["by"].items():
             cells.append([*group, label, *(_cell(measures, name) for name in names)])
             group = ("", "")
@@ -135,7 +134,7 @@ def _words(report: Mapping[str, Any]) -> Iterator[View]:
         for name, more in (("gained", "fewer"), ("lost", "more")):
             words, first = changes[name], _labels(report)[0]
             rows = [
-                [_told(each["word"]), *_numbers(each, "count", "tokens_before", "tokens_after", "tokens")]
+                [name_cell(each["word"]), *_numbers(each, "count", "tokens_before", "tokens_after", "tokens")]
                 for each in words[:TOP]
             ]
             about = f"Words of which {label} makes {more} tokens than {first}, those that matter most first."
@@ -161,7 +160,7 @@ def _made(report: Mapping[str, Any]) -> Iterator[View]:
 def _failures(on: Mapping[str, Any]) -> View:
     counts = ", ".join(f"{n:,} of {label}" for label, n in on["failed"].items())
     heads = ["tokenizer", "source", "document", "reason"]
-    rows = [[_told(each[name]) for name in heads] for each in on["failed_documents"]]
+    rows = [[name_cell(each[name]) for name in heads] for each in on["failed_documents"]]
     about = f"Documents on which a tokenizer failed count for none: {counts}. The first ones are listed."
     return View("Failures", about, heads, rows)
 

@@ -19,7 +19,7 @@ from pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, Outp
 from pipeline.config.sections import Section, attribute_docstrings, mistake
 from pipeline.config.text import Spans, Steps, TextOptions
 from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import CountsConfig
+from pipeline.config.training import OPTIONS, CountsConfig
 
 JobName = Literal["run", "count", "train", "tokenize"]
 """The jobs that take a config."""
@@ -38,6 +38,16 @@ class Config(Section):
     """Stretches of raw text, such as URLs, that become one token each; they are found before any step runs."""
     languages: LanguagesConfig | None = None
     """Language identification: rules for text by language, filters, and columns of shards; null: off."""
+
+    def given(self) -> dict[str, Any]:
+        """Returns this as plain JSON, as someone would write it: with its paths, without what is a default anyway."""
+        found = self.model_dump(mode="json", exclude_defaults=True)
+        if (train := self.tokenizer.train) is not None:  # whose defaults are those of the model
+            defaults = {name: field.default for name, field in type(train).model_fields.items()}
+            defaults.update(OPTIONS[train.model])
+            options = train.model_dump(mode="json").items()
+            found["tokenizer"]["train"] = {name: value for name, value in options if value != defaults[name]}
+        return found
 
     @model_validator(mode="after")
     def _check_labels(self) -> Self:

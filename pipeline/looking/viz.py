@@ -4,16 +4,14 @@
 import codecs
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree.ElementTree import Element
 
 from rich.text import Text
 
 from pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES
-from pipeline.reporting import blocks
-from pipeline.reporting.elements import element
+from pipeline.reporting import html
 from tokenizer import Encoding, Tokenizer
 from tokenizer.token_runs import TokenRun
 
@@ -51,6 +49,16 @@ class View:
             "bytes_per_token": round(self.n_bytes / n_tokens, 3) if n_tokens else None,
             "unknown": None if unknown is None else n_unknown,
         }
+
+    def said(self) -> str:
+        """Returns the numbers as a sentence."""
+        facts = self.facts()
+        unknown = "" if not facts["unknown"] else f", {facts['unknown']:,} unknown"
+        return f"{facts['tokens']:,} tokens, {facts['bytes_per_token']} bytes per token{unknown}"
+
+    def tokens(self) -> Iterator[tuple[TokenRun, dict[str, Any]]]:
+        """Returns the tokens shown, each with what there is to say of it."""
+        return zip(self.runs, self.places(), strict=True)
 
     def places(self) -> list[dict[str, Any]]:
         """Returns what there is to say of each token shown: id, kind, bytes, characters of the text, word."""
@@ -114,7 +122,7 @@ def to_json(views: Sequence[View]) -> list[dict[str, Any]]:
 
 def render(view: View, *, with_ids: bool = False) -> Text:
     """Returns a view for a terminal; a line of the text is a line."""
-    text = Text().append(f"{view.name}  {_said(view)}\n", style="bold")
+    text = Text().append(f"{view.name}  {view.said()}\n", style="bold")
     for i, run in enumerate(view.runs):
         text.append(run.text or "∅", style=STYLES.get(run.kind, COLOURS[i % 2]))
         text.append(f":{run.id}" if with_ids else "", style="dim")
@@ -123,39 +131,9 @@ def render(view: View, *, with_ids: bool = False) -> Text:
     return text.append(f" … {view.n_left_out:,} more" if view.n_left_out else "", style="dim")
 
 
-def _said(view: View) -> str:
-    facts = view.facts()
-    unknown = "" if not facts["unknown"] else f", {facts['unknown']:,} unknown"
-    return f"{facts['tokens']:,} tokens, {facts['bytes_per_token']} bytes per token{unknown}"
-
-
 def draw(views: Sequence[View], is_cut: bool) -> str:
     """Returns a page that opens offline: the numbers of all tokenizers, and the text as each cuts it, side by side."""
-    facts = [list(view.facts().values()) for view in views]
-    rows = [[name, *("-" if n is None else f"{n:,}" for n in numbers)] for name, *numbers in facts]
-    heads = ["tokenizer", "vocabulary", "tokens", "bytes per token", "unknown tokens"]
-    sides = (element("article", element("h3", view.name), element("p", _said(view)), _tokens(view)) for view in views)
-    legend = "A line stands in front of each token. Point at one for its id, bytes, characters and word. Underlined: " \
-        "part of a character. In a red frame: unknown. In italics: special."  # fmt: skip
-    cut = f"Only the first {MOST_BYTES:,} bytes of the text are looked at." if is_cut else ""
-    return blocks.document(
-        "One text, several tokenizers" if len(views) > 1 else "A text in tokens",
-        f"{views[0].n_bytes:,} bytes of text. {cut}".strip(),
-        [
-            blocks.section("Numbers", "Fewer tokens, more bytes in each.", blocks.table(heads, rows)),
-            blocks.section("Tokens", legend, element("div", *sides, class_="sides")),
-        ],
-    )
-
-
-def _tokens(view: View) -> Element:
-    children: list[Element | str] = []
-    for i, (run, place) in enumerate(zip(view.runs, view.places(), strict=True)):
-        first, last = place["characters"]
-        title = f"token {i}: id {run.id}, {run.kind}, bytes {place['bytes'] or 'none'}"
-        title += f", characters {first} to {last}, word {place['word']}" if place["word"] is not None else ""
-        children.append(element("span", run.text or "∅", class_=f"token {run.kind}", title=title, role="listitem"))
-        children.append(element("br") if run.data.endswith(b"\n") else element("wbr"))
-    return element(
-        "div", element("p", *children, class_="tokens", role="list"), blocks.left_out(view.n_left_out, "tokens")
+    facts = [view.facts() for view in views]
+    return html.render(
+        "looking/viz.html.jinja", views=views, facts=facts, is_cut=is_cut, MOST_BYTES=MOST_BYTES, newline=b"\n"
     )

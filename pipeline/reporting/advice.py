@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first section of a report: what is unusual about a job, with the cause and what to do, a sentence each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from pipeline.books.reject_limits import DAMAGE
 from pipeline.running.display import duration
 from tokenizer.languages import UNKNOWN
 
@@ -13,7 +14,9 @@ LEAST_SHARE = 0.01
 LEAST_DOCUMENTS = 20
 """With fewer sampled documents round trips are not judged: one unknown character spoils that of a long document."""
 LEAST_PREMIUM = 1.5
-"""A language is mentioned from this premium on: its tokens per character, relative to the reference language."""
+"""A language or source is mentioned if its tokens per character are so many times those of the cheapest one."""
+MUCH = 0.1
+"""From this share on, what is usual or was asked for is mentioned, such as filtered and split documents."""
 SLOW, LEAST_SECONDS = 3.0, 10.0
 """A split is slow if it takes so many times as long as usual for its size, and at least so many seconds."""
 
@@ -24,8 +27,13 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
     Args:
       facts: as `facts.gather` returns them.
     """
-    found = (_rejected(facts), _unknown(facts), _cut(facts), _way_back(facts), _premium(facts), _slow(facts))
+    rules = (_nothing, _rejected, _damaged, _unknown, _cut, _way_back, _premium, _pieces, _split, _padding, _filtered)
+    found = (rule(facts) for rule in (*rules, _resized, _language_unknown, _slow))
     return [line for line in found if line is not None]
+
+
+def _nothing(facts: Mapping[str, Any]) -> str | None:
+    return None if facts["headline"]["documents"] else "There is no document in the output."
 
 
 def _rejected(facts: Mapping[str, Any]) -> str | None:
@@ -36,9 +44,11 @@ def _rejected(facts: Mapping[str, Any]) -> str | None:
     if share < LEAST_SHARE:
         return None
     counts = ", ".join(f"{each['count']:,} as {reason}" for reason, each in reasons.items())
+    worst = max(facts["sources"]["rows"], key=itemgetter("rejected"), default=None)
+    where = f", most of them in {worst['name']}" if worst and 2 * worst["rejected"] > n_records else ""
     return (
-        f"{_percent(share)} of {of} were rejected, {n_records:,} of {records:,} records: {counts}. Examples are below; "
-        "tokenmill replay CONFIG tokenizes them once the cause is fixed."
+        f"{_percent(share)} of {of} were rejected, {n_records:,} of {records:,} records{where}: {counts}. "
+        "Examples are below; tokenmill replay CONFIG tokenizes them once the cause is fixed."
     )
 
 
@@ -88,18 +98,81 @@ def _way_back(facts: Mapping[str, Any]) -> str | None:
     )
 
 
+def _damaged(facts: Mapping[str, Any]) -> str | None:
+    n = sum(each["count"] for reason, each in facts["rejected"].items() if reason in DAMAGE)
+    return f"{_some(n, 'input file')} could not be read to the end: what comes after the damage is lost." if n else None
+
+
 def _premium(facts: Mapping[str, Any]) -> str | None:
-    languages = facts["languages"]
-    rows = [row for row in languages["rows"] if row["premium"] and row["language"] != UNKNOWN] if languages else []
-    n_tokens = sum(row["tokens"] for row in rows)
-    large = [row for row in rows if _share(row["tokens"], n_tokens) >= LEAST_SHARE]
-    dearest = max(large, key=lambda row: row["premium"], default=None)
-    if dearest is None or dearest["premium"] < LEAST_PREMIUM:
+    """Compares languages, or sources if languages are not known or cost the same."""
+    languages = (facts["languages"] or {"rows": ()})["rows"]
+    costs = [(row["language"], row["tokens"], row["tokens_per_character"]) for row in languages]
+    per_token = ((row["name"], row["tokens"], row["characters_per_token"]) for row in facts["sources"]["rows"])
+    found = _dearest([cost for cost in costs if cost[0] != UNKNOWN])
+    return found or _dearest([(name, n, each and 1 / each) for name, n, each in per_token])
+
+
+def _dearest(costs: Sequence[tuple[str, int, float | None]]) -> str | None:
+    """Returns a sentence if one of some groups is dear; each is a name, tokens, and tokens per character."""
+    n_tokens = sum(n for _, n, _ in costs)
+    large = [(each, name) for name, n, each in costs if each and _share(n, n_tokens) >= LEAST_SHARE]
+    (least, cheapest), (most, dearest) = (min(large), max(large)) if large else ((1.0, ""), (1.0, ""))
+    if most < LEAST_PREMIUM * least:
+        return None
+    return f"A character takes {most / least:.1f} times as many tokens in {dearest} as in {cheapest}."
+
+
+def _pieces(facts: Mapping[str, Any]) -> str | None:
+    share = facts["stats"]["vocabulary"]["pieces"]["share_of_tokens"] or 0.0
+    if share < MUCH:
         return None
     return (
-        f"A character takes {dearest['premium']:.1f} times as many tokens in {dearest['language']} as in "
-        f"{languages['reference']}."
+        f"{_percent(share)} of the tokens are pieces of characters: the vocabulary lacks much of a script of "
+        "this text. Take a tokenizer that knows it, or train one on this text."
     )
+
+
+def _split(facts: Mapping[str, Any]) -> str | None:
+    packing, windows = facts["stats"].get("packing"), facts["stats"].get("windows")
+    n = (packing or windows or {"split_documents": 0})["split_documents"]
+    share = _share(n, facts["headline"]["documents"])
+    if share < MUCH:
+        return None
+    if windows:
+        return f"{_percent(share)} of the documents, {n:,}, have several windows, because of truncation.max_length."
+    concatenated = facts["config"]["output"]["packing"]["strategy"] == "concatenate"
+    fewer = "A larger packing.length" + (", or strategy: best_fit," if concatenated else "") + " splits fewer."
+    return f"{_percent(share)} of the documents, {n:,}, are split over several sequences. {fewer}"
+
+
+def _padding(facts: Mapping[str, Any]) -> str | None:
+    share = (facts["stats"].get("packing") or {"share_of_padding": 0.0})["share_of_padding"] or 0.0
+    return None if share < MUCH else f"{_percent(share)} of the positions in packed sequences are padding."
+
+
+def _filtered(facts: Mapping[str, Any]) -> str | None:
+    n, n_records = facts["headline"]["filtered"], facts["headline"]["records"]
+    share = _share(n, n_records)
+    rules = ", ".join(f"{n:,} by {rule}" for rule, n in facts["filtered"].items())
+    return None if share < MUCH else f"{_percent(share)} of the records were filtered, {n:,} of {n_records:,}: {rules}."
+
+
+def _resized(facts: Mapping[str, Any]) -> str | None:
+    steps = (facts["stats"].get("text") or {"steps": ()})["steps"]
+    resized = [(step["step"], each) for step in steps for each in step["resized"] if abs(each["share"] or 0.0) >= MUCH]
+    if not resized:
+        return None
+    name, each = max(resized, key=lambda pair: abs(pair[1]["share"]))
+    of = f" of {each['language']}" if each["language"] else ""
+    changes = "adds" if each["share"] > 0 else "removes"
+    return f"The text step {name} {changes} {_percent(abs(each['share']))} of the characters{of}."
+
+
+def _language_unknown(facts: Mapping[str, Any]) -> str | None:
+    rows = (facts["languages"] or {"rows": ()})["rows"]
+    n = sum(row["documents"] for row in rows if row["language"] == UNKNOWN)
+    share = _share(n, facts["headline"]["documents"])
+    return None if share < MUCH else f"The language of {_percent(share)} of the documents was not found."
 
 
 def _slow(facts: Mapping[str, Any]) -> str | None:
@@ -121,3 +194,7 @@ def _share(n: float, total: float) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def _some(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' if n != 1 else ''}"

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from pipeline.output import hub_config
-from pipeline.reporting.charts import number
+from pipeline.reporting.html import number
 from pipeline.running.display import megabytes
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

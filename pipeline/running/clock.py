@@ -27,7 +27,7 @@ from pipeline.books import json_files
 from pipeline.books.json_files import Count, Seconds
 from pipeline.splits import Split
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 BINS = 30
 """The number of points of the throughput over time."""
@@ -89,7 +89,7 @@ def gather(
     started: float,
     stages: Sequence[tuple[str, float]],
     seconds: float,
-    tokenizer: str | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes `clock.json` of a finished job, and removes the files of its splits.
 
@@ -102,7 +102,7 @@ def gather(
         not in the throughput, since the pauses between runs are unknown.
       stages: the stages of the job in order, and how many seconds each took.
       seconds: how long the job took.
-      tokenizer: the file that it was read from: no digest covers where that was.
+      config: the config of the job as plain JSON, without defaults, but with its paths, which no digest covers.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -127,7 +127,7 @@ def gather(
         "format_version": FORMAT_VERSION,
         "started": when,
         "seconds": seconds,
-        "tokenizer": tokenizer,
+        "config": config,
         "stages": [{"stage": name, "seconds": each} for name, each in stages],
         "hosts": len({host for host, _ in workers}),
         "workers": len(workers),
@@ -199,7 +199,7 @@ class _Clock(_Shape):
 
     started: str
     seconds: Seconds
-    tokenizer: str | None
+    config: dict[str, Any] | None
     stages: list[_Stage]
     hosts: Count
     workers: Count

@@ -56,6 +56,31 @@ def test_paths_are_kept_as_written(write):
     assert config.output.path == "out"
 
 
+WRITTEN = [
+    *((path.name, path.read_text(encoding="utf-8")) for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))),
+    ("a default of the model, by name", "{input: {paths: [a]}, tokenizer: {train: {model: bpe, min_frequency: 2}}}"),
+    ("null where the model has a default", "{input: {paths: [a]}, tokenizer: {train: {unk_token: null}}}"),
+    ("every default", "{input: {paths: [a]}, tokenizer: {train: {}}, languages: {}}"),
+    ("rules", "{input: {paths: [a]}, tokenizer: {train: {}}, languages: {rules: {zh: [nfkc]}, keep: [zh]}}"),
+]
+
+
+@pytest.mark.parametrize("text", [text for _, text in WRITTEN], ids=[name for name, _ in WRITTEN])
+def test_a_config_as_given_is_the_same_config_without_defaults(write, text):
+    config = load_config(write(text), ["output.path=out"])
+    given = config.given()
+    assert Config.model_validate(given) == config
+    assert Config.model_validate(json.loads(json.dumps(given))).given() == given
+    if "null" not in text:
+        assert "None" not in str(given)
+
+
+def test_what_is_a_default_is_not_given(write):
+    text = MINIMAL.replace("file: vocab.txt, lowercase: true, oov: contain", "train: {limit_alphabet: 1000}")
+    given = load_config(write(text)).given()
+    assert given == {"input": {"paths": ["corpus/*.jsonl"]}, "tokenizer": {"train": {}}, "output": {"path": "out"}}
+
+
 PATH_KEYS = ("input.paths", "tokenizer.file", "tokenizer.files", "tokenizer.train.counts", "output.path")
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a job: its numbers add up and are those of the files, and a document cannot get out of its text."""
 
+import html
 import json
 from collections import Counter
 from html.parser import HTMLParser
@@ -10,6 +11,9 @@ import pytest
 import yaml
 
 from pipeline import cli, filenames
+from pipeline.config.input import LIMITS
+from pipeline.config.job import Config
+from pipeline.config.sections import EXPAND
 from pipeline.reporting import card, facts, page
 from pipeline.reporting.stats_file import StatsFile
 from tests.plain_job import PlainJob
@@ -35,7 +39,9 @@ def job(request, tmp_path, tiny_vocab_file):
     PlainJob(tmp_path, TEXTS, tiny_vocab_file, name="unused")
     first = min((tmp_path / "corpus").glob("*.jsonl"))
     first.write_text(first.read_text(encoding="utf-8") + '\nno json <img src="x">\n{"text": null}', encoding="utf-8")
-    return PlainJob(tmp_path, [], tiny_vocab_file, **json.loads(json.dumps(SHAPES[request.param]))).run()
+    made = PlainJob(tmp_path, [], tiny_vocab_file, **json.loads(json.dumps(SHAPES[request.param]))).run()
+    made.shape = request.param
+    return made
 
 
 def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
@@ -126,6 +132,52 @@ def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
     assert "\u202e" not in text
     assert len(text) < 2_000_000
     assert 'class="sum wrong"' not in text
+
+
+def shown_config(text):
+    return yaml.safe_load(html.unescape(text.partition("<pre>")[2].partition("</pre>")[0]))
+
+
+def test_the_config_of_a_page_runs(job):
+    """It is what someone would write: without defaults, with the paths, which `clock.json` has."""
+    run = {**CLOCK, "config": job.config.given()}
+    text = page.render(facts.gather(str(job.output)) | {"clock": run})
+    shown = shown_config(text)
+    assert Config.model_validate(shown, context=EXPAND) == job.config
+    assert {*shown} <= {"input", "tokenizer", "output", *SHAPES[job.shape]}
+    assert f"<h1>{job.output.name}</h1>" in text
+    assert f"tokenizer {job.config.tokenizer.file}, digest" in text
+
+
+def test_without_a_clock_the_config_of_a_page_lacks_paths_alone(job):
+    text = page.render(facts.gather(str(job.output)))
+    shown = shown_config(text)
+    assert "The paths are not in it" in text
+    assert (shown["input"]["paths"], shown["output"]["path"]) == (["..."], "...")
+    ours, expected = (
+        config.model_dump(exclude={"input": {"paths", *LIMITS}, "tokenizer": {"file"}, "output": {"path"}})
+        for config in (Config.model_validate(shown), job.config)
+    )
+    assert ours == expected
+    assert {*shown} <= {"input", "output", *SHAPES[job.shape]}
+
+
+CLOCK = {
+    "started": "2026-01-01T00:00:00+00:00", "seconds": 5.0, "stages": [], "hosts": 0, "workers": 0,
+    "splits": {"planned": 1, "timed": 0, "earlier": 0}, "cpu_seconds": 0.0, "seconds_of_splits": {}, "throughput": [],
+    "slowest": [],
+}  # fmt: skip
+
+
+def test_the_picture_has_all_text_and_all_tokens(job):
+    found = facts.gather(str(job.output))
+    picture = page._picture(found)
+    *_, last = picture["bands"]
+    assert last["to"][0] + picture["lost"] == pytest.approx(100)
+    assert last["to"][1] == pytest.approx(100)
+    in_bytes = found["flow"][0]
+    assert picture["lost"] == pytest.approx(100 * (1 - in_bytes["parts"]["bytes of documents"] / in_bytes["total"]))
+    assert sum(band["text_tokens"] for band in picture["bands"]) == found["stats"]["tokens_made"]["text"]
 
 
 def test_a_flow_that_does_not_add_up_is_told(job):

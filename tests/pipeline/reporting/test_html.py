@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages from templates: whatever text is put in comes out as that text, and as nothing else."""
+
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.reporting import html
+
+
+class Reader(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.attributes = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+PRINTABLE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cf", "Cn"])) | st.sampled_from(
+    [
+        "<script>alert(1)</script>",
+        "</title><img src=x onerror=alert(1)>",
+        "&lt;",
+        "]]>",
+        "<!--",
+        "' onclick='x",
+        '" a="',
+    ]
+)
+
+
+def made(source, **values):
+    return html.environment().from_string(source).render(values)
+
+
+TABLE = "{% from 'reporting/parts.html.jinja' import table %}{{ table(heads, rows, code=[1]) }}"
+
+
+@given(PRINTABLE, PRINTABLE)
+def test_text_stays_text(text, attribute):
+    read = Reader(made('<p title="{{ attribute }}">{{ text }}<b>{{ text }}</b>{{ text|whole }}</p>', **locals()))
+    assert read.tags == ["p", "b"]
+    assert read.attributes == [("title", attribute)]
+    assert "".join(read.texts) == text * 3
+
+
+@given(PRINTABLE, PRINTABLE)
+def test_a_table_keeps_its_shape_and_its_texts(text, head):
+    read = Reader(made(TABLE, heads=(head, "b"), rows=[(text, text)]))
+    assert read.tags[:4] == ["div", "table", "thead", "tr"]
+    assert read.tags[6:] == ["tbody", "tr", "td", "td", "code"]
+    assert "".join("".join(read.texts).split()) == "".join((head + "b" + text * 2).split())
+
+
+def test_what_no_page_may_hold_is_written_as_an_escape():
+    for written in (made("{{ text }}", text=HOSTILE), made("{{ text|whole }}", text=HOSTILE)):
+        assert written == "a\\x00b\\u202ec\\xd800d\\xfffee\\x85"
+
+
+HOSTILE = "a\x00b\u202ec\ud800d\ufffee\u0085"
+
+
+def test_values_look_the_same_everywhere():
+    assert made("{{ a }} {{ b }} {{ c }} {{ d }} {{ e }}", a=1234567, b=1.0, c=3.14159, d=None, e=98765.4) == (
+        "1,234,567 1 3.142 - 98,765"
+    )
+    assert made("{{ text }}", text="x" * 301) == "x" * 300 + "..."
+    assert made("{{ text|whole }}", text="x" * 301) == "x" * 301
+
+
+def test_columns_of_numbers_are_aligned_to_the_right_and_bars_have_one_scale():
+    rows = [("a", 1, "3 %", "x", 2.0), ("b", None, "-", "y", 0.5)]
+    read = Reader(made(TABLE.replace("code=[1]", "bars=[4]"), heads="nmpqr", rows=rows))
+    classes = [value for name, value in read.attributes if name == "class"]
+    assert classes == ["scroll", "n", "n", "n", "n", "n", "n bar", "n", "n", "n bar"]
+    assert [value for name, value in read.attributes if name == "style"] == ["--share:1", "--share:0.25"]
