@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first section of a report: what is unusual about a job, with the cause and what to do, a sentence each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.books.reject_limits import DAMAGE
 from pipeline.running.display import duration
 from tokenizer.languages import UNKNOWN
@@ -17,6 +18,7 @@ LEAST_PREMIUM = 1.5
 """A language or source is mentioned if its tokens per character are so many times those of the cheapest one."""
 MUCH = 0.1
 """From this share on, what is usual or was asked for is mentioned, such as filtered and split documents."""
+_NONE: Mapping[str, Any] = {"rows": ()}
 SLOW, LEAST_SECONDS = 3.0, 10.0
 """A split is slow if it takes so many times as long as usual for its size, and at least so many seconds."""
 
@@ -27,13 +29,43 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
     Args:
       facts: as `facts.gather` returns them.
     """
-    rules = (_nothing, _rejected, _damaged, _unknown, _cut, _way_back, _premium, _pieces, _split, _padding, _filtered)
-    found = (rule(facts) for rule in (*rules, _resized, _language_unknown, _slow))
-    return [line for line in found if line is not None]
+    told = [line.replace("{}", _percent(share)) for share, least, line in _shares(facts) if share >= least]
+    found = (rule(facts) for rule in (_rejected, _unknown, _way_back, _premium, _resized, _slow))
+    rejected, unknown, *others = found
+    return [line for line in (rejected, unknown, *told, *others) if line is not None]
 
 
-def _nothing(facts: Mapping[str, Any]) -> str | None:
-    return None if facts["headline"]["documents"] else "There is no document in the output."
+def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
+    """Yields shares of a whole, from where on each is unusual, and what is said then, with `{}` for the share."""
+    headline, stats = facts["headline"], facts["stats"]
+    packing, windows = stats.get("packing"), stats.get("windows")
+    n_documents, n_records, made = headline["documents"], headline["records"], stats["tokens_made"]
+    yield not n_documents, 1, "There is no document in the output."
+    n = sum(each["count"] for reason, each in facts["rejected"].items() if reason in DAMAGE)
+    files = f"{n:,} input file{'s' if n != 1 else ''}"
+    yield n, 1, f"{files} could not be read to the end: what comes after the damage is lost."
+    cut = "{} of the tokens of the texts were cut off by tokenizer.truncation: "
+    cut += "a larger max_length, or a stride, which makes windows, keeps them."
+    yield _share(made["cut"], made["text"]), LEAST_SHARE, cut
+    rules = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PARTITION}
+    n, n_here = sum(rules.values()), n_records - facts["filtered"].get(OTHER_PARTITION, 0)
+    by_rule = ", ".join(f"{n:,} by {rule}" for rule, n in rules.items())
+    yield _share(n, n_here), MUCH, f"{{}} of the records were filtered, {n:,} of {n_here:,}: {by_rule}."
+    pieces = "{} of the tokens are pieces of characters: the vocabulary lacks much of a script of this text. "
+    pieces += "Take a tokenizer that knows it, or train one on this text."
+    yield stats["vocabulary"]["pieces"]["share_of_tokens"] or 0.0, MUCH, pieces
+    n = sum(row["documents"] for row in (facts["languages"] or _NONE)["rows"] if row["language"] == UNKNOWN)
+    yield _share(n, n_documents), MUCH, "The language of {} of the documents was not found."
+    if windows:
+        n = windows["split_documents"]
+        several = f"{{}} of the documents, {n:,}, have several windows, because of truncation.max_length."
+        yield _share(n, n_documents), MUCH, several
+    if packing:
+        n, strategy = packing["split_documents"], facts["config"]["output"]["packing"]["strategy"]
+        fewer = "A larger packing.length" + (", or strategy: best_fit," if strategy == "concatenate" else "")
+        several = f"{{}} of the documents, {n:,}, are split over several sequences. {fewer} splits fewer."
+        yield _share(n, n_documents), MUCH, several
+        yield packing["share_of_padding"] or 0.0, MUCH, "{} of the positions in packed sequences are padding."
 
 
 def _rejected(facts: Mapping[str, Any]) -> str | None:
@@ -57,7 +89,7 @@ def _unknown(facts: Mapping[str, Any]) -> str | None:
     share = oov["share_of_tokens"] or 0.0
     if share < LEAST_SHARE:
         return None
-    rows = (facts["languages"] or {"rows": ()})["rows"]
+    rows = (facts["languages"] or _NONE)["rows"]
     worst = max(rows, key=lambda row: row["oov_tokens"], default=None)
     where = ""
     if worst is not None and worst["oov_tokens"]:
@@ -75,17 +107,6 @@ def _unknown(facts: Mapping[str, Any]) -> str | None:
     return f"{_percent(share)} of the tokens are unknown{where}. {added}"
 
 
-def _cut(facts: Mapping[str, Any]) -> str | None:
-    made = facts["stats"]["tokens_made"]
-    share = _share(made["cut"], made["text"])
-    if share < LEAST_SHARE:
-        return None
-    return (
-        f"{_percent(share)} of the tokens of the texts were cut off by tokenizer.truncation: a larger max_length, "
-        "or a stride, which makes windows, keeps them."
-    )
-
-
 def _way_back(facts: Mapping[str, Any]) -> str | None:
     sample = facts["stats"]["sample"]
     n_lost = sample["documents"] - sample["documents_round_trip_but_for_spaces"]
@@ -98,14 +119,9 @@ def _way_back(facts: Mapping[str, Any]) -> str | None:
     )
 
 
-def _damaged(facts: Mapping[str, Any]) -> str | None:
-    n = sum(each["count"] for reason, each in facts["rejected"].items() if reason in DAMAGE)
-    return f"{_some(n, 'input file')} could not be read to the end: what comes after the damage is lost." if n else None
-
-
 def _premium(facts: Mapping[str, Any]) -> str | None:
     """Compares languages, or sources if languages are not known or cost the same."""
-    languages = (facts["languages"] or {"rows": ()})["rows"]
+    languages = (facts["languages"] or _NONE)["rows"]
     costs = [(row["language"], row["tokens"], row["tokens_per_character"]) for row in languages]
     per_token = ((row["name"], row["tokens"], row["characters_per_token"]) for row in facts["sources"]["rows"])
     found = _dearest([cost for cost in costs if cost[0] != UNKNOWN])
@@ -122,41 +138,6 @@ def _dearest(costs: Sequence[tuple[str, int, float | None]]) -> str | None:
     return f"A character takes {most / least:.1f} times as many tokens in {dearest} as in {cheapest}."
 
 
-def _pieces(facts: Mapping[str, Any]) -> str | None:
-    share = facts["stats"]["vocabulary"]["pieces"]["share_of_tokens"] or 0.0
-    if share < MUCH:
-        return None
-    return (
-        f"{_percent(share)} of the tokens are pieces of characters: the vocabulary lacks much of a script of "
-        "this text. Take a tokenizer that knows it, or train one on this text."
-    )
-
-
-def _split(facts: Mapping[str, Any]) -> str | None:
-    packing, windows = facts["stats"].get("packing"), facts["stats"].get("windows")
-    n = (packing or windows or {"split_documents": 0})["split_documents"]
-    share = _share(n, facts["headline"]["documents"])
-    if share < MUCH:
-        return None
-    if windows:
-        return f"{_percent(share)} of the documents, {n:,}, have several windows, because of truncation.max_length."
-    concatenated = facts["config"]["output"]["packing"]["strategy"] == "concatenate"
-    fewer = "A larger packing.length" + (", or strategy: best_fit," if concatenated else "") + " splits fewer."
-    return f"{_percent(share)} of the documents, {n:,}, are split over several sequences. {fewer}"
-
-
-def _padding(facts: Mapping[str, Any]) -> str | None:
-    share = (facts["stats"].get("packing") or {"share_of_padding": 0.0})["share_of_padding"] or 0.0
-    return None if share < MUCH else f"{_percent(share)} of the positions in packed sequences are padding."
-
-
-def _filtered(facts: Mapping[str, Any]) -> str | None:
-    n, n_records = facts["headline"]["filtered"], facts["headline"]["records"]
-    share = _share(n, n_records)
-    rules = ", ".join(f"{n:,} by {rule}" for rule, n in facts["filtered"].items())
-    return None if share < MUCH else f"{_percent(share)} of the records were filtered, {n:,} of {n_records:,}: {rules}."
-
-
 def _resized(facts: Mapping[str, Any]) -> str | None:
     steps = (facts["stats"].get("text") or {"steps": ()})["steps"]
     resized = [(step["step"], each) for step in steps for each in step["resized"] if abs(each["share"] or 0.0) >= MUCH]
@@ -166,13 +147,6 @@ def _resized(facts: Mapping[str, Any]) -> str | None:
     of = f" of {each['language']}" if each["language"] else ""
     changes = "adds" if each["share"] > 0 else "removes"
     return f"The text step {name} {changes} {_percent(abs(each['share']))} of the characters{of}."
-
-
-def _language_unknown(facts: Mapping[str, Any]) -> str | None:
-    rows = (facts["languages"] or {"rows": ()})["rows"]
-    n = sum(row["documents"] for row in rows if row["language"] == UNKNOWN)
-    share = _share(n, facts["headline"]["documents"])
-    return None if share < MUCH else f"The language of {_percent(share)} of the documents was not found."
 
 
 def _slow(facts: Mapping[str, Any]) -> str | None:
@@ -194,7 +168,3 @@ def _share(n: float, total: float) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _some(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' if n != 1 else ''}"

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from pipeline import filenames, storage
+from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.config.job import Config
 from pipeline.reporting import html
 from pipeline.reporting.facts import gather
@@ -61,10 +62,13 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
     run = (facts["clock"] or {}).get("config")
     config = run or _without_defaults(facts["config"])
     place = output or (run["output"]["path"] if run else "")
-    languages = facts["languages"]
+    headline, languages = facts["headline"], facts["languages"]
+    filtered = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PARTITION}
     return html.render(
         "reporting/report.html.jinja",
-        **facts,
+        **{**facts, "filtered": filtered},
+        n_lost=headline["rejected"] + sum(filtered.values()),
+        n_records=headline["records"] - facts["filtered"].get(OTHER_PARTITION, 0),
         name=place.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or f"A job {facts['job']}",
         has_paths=bool(run),
         given=yaml.safe_dump(_shortened(config), allow_unicode=True, sort_keys=False),
@@ -95,16 +99,17 @@ def _cost(row: Mapping[str, Any]) -> dict[str, Any]:
 def _picture(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns text and tokens of each language, or each source, in percent of all; None if there is but one part.
 
-    What was rejected, filtered or skipped is a part of the text, in bytes.
+    What was rejected or filtered is a part of the text, in bytes; what another folder has or a sample lacks is not.
     """
-    stats, in_bytes = facts["stats"], facts["flow"][0]
+    stats, in_bytes = facts["stats"], facts["flow"][0]["parts"]
     kind, cut = ("language", facts["languages"]) if facts["languages"] else ("source", facts["sources"])
     rows = sorted(map(_cost, cut["rows"]), key=lambda cost: -cost["characters"])[:_MOST_GROUPS]
     totals = (stats["characters"], stats["tokens_made"]["text"])
     names = ("characters", "text_tokens")
     others = {name: total - sum(row[name] for row in rows) for name, total in zip(names, totals, strict=True)}
     groups = [row for row in (*rows, {"name": "others", **others}) if row["characters"] > 0]
-    lost = 100 * (1 - in_bytes["parts"]["bytes of documents"] / in_bytes["total"]) if in_bytes["total"] else 0.0
+    gone = in_bytes["rejected bytes"] + (0 if OTHER_PARTITION in facts["filtered"] else in_bytes["filtered bytes"])
+    lost = 100 * gone / (gone + in_bytes["bytes of documents"] or 1)
     n_chars, n_tokens = (sum(row[name] for row in groups) for name in names)
     if len(groups) + (lost > 0) < 2 or not n_tokens:
         return None

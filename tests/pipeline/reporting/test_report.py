@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from pipeline import cli, filenames
+from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.config.sections import EXPAND
 from pipeline.reporting import card, facts, page
+from pipeline.reporting.advice import advise
 from pipeline.reporting.stats_file import StatsFile
 from tests.plain_job import PlainJob
 
@@ -175,9 +177,20 @@ def test_the_picture_has_all_text_and_all_tokens(job):
     *_, last = picture["bands"]
     assert last["to"][0] + picture["lost"] == pytest.approx(100)
     assert last["to"][1] == pytest.approx(100)
-    in_bytes = found["flow"][0]
-    assert picture["lost"] == pytest.approx(100 * (1 - in_bytes["parts"]["bytes of documents"] / in_bytes["total"]))
+    in_bytes = found["flow"][0]["parts"]
+    gone = in_bytes["rejected bytes"] + in_bytes["filtered bytes"]
+    assert picture["lost"] == pytest.approx(100 * gone / (gone + in_bytes["bytes of documents"]))
     assert sum(band["text_tokens"] for band in picture["bands"]) == found["stats"]["tokens_made"]["text"]
+
+
+def test_what_another_folder_has_is_not_lost(job):
+    found = facts.gather(str(job.output))
+    found["headline"] |= {"records": found["headline"]["records"] + 1000, "filtered": 1000}
+    found["filtered"] = {OTHER_PARTITION: 1000}
+    found["flow"][0]["parts"]["filtered bytes"] = 10**6
+    assert page._picture(found)["lost"] < 50
+    assert not [line for line in advise(found) if "filtered" in line]
+    assert f"<dd>2<small>of {len(TEXTS) + 2}" in page.render(found)
 
 
 def test_a_flow_that_does_not_add_up_is_told(job):
