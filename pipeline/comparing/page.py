@@ -55,22 +55,16 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def _told(report: Mapping[str, Any], labels: list[str]) -> Iterator[str]:
-    """Yields how many tokens each tokenizer makes, relative to the first, and of which language it costs most."""
+    """Yields how many tokens each tokenizer makes, compared with the first one, and for which group fewest and most."""
     groups = next((report[kind] for kind in KINDS[1:] if len(report.get(kind, ())) > 1), ())
     first = labels[0]
-    for label in labels[1:] if report[ALL]["by"][first]["tokens"] else ():
-        ratios = [
-            (row["by"][label]["tokens"] / row["by"][first]["tokens"], name_cell(row["name"]))
-            for row in groups
+    for label in labels[1:]:
+        whole, *parts = [
+            (100 * (row["by"][label]["tokens"] / row["by"][first]["tokens"] - 1), name_cell(row["name"]))
+            for row in (report[ALL], *groups)
             if row["by"][first]["tokens"]
-        ]
-        line = f"{label} makes {_more(report[ALL]['by'][label]['tokens'] / report[ALL]['by'][first]['tokens'])} tokens "
-        line += f"than {first}"
-        if ratios:
-            (least, where), (most, elsewhere) = min(ratios), max(ratios)
-            line += f": from {_more(least)} in {where} to {_more(most)} in {elsewhere}"
+        ] or [(0.0, "")]
+        line = f"{label} makes {abs(whole[0]):.0f} % {'more' if whole[0] > 0 else 'fewer'} tokens than {first}"
+        if parts:
+            line += ": from {:+.0f} % in {} to {:+.0f} % in {}".format(*min(parts), *max(parts))
         yield f"{line}."
-
-
-def _more(ratio: float) -> str:
-    return f"{100 * abs(ratio - 1):.0f} % {'more' if ratio > 1 else 'fewer'}"

@@ -199,7 +199,7 @@ class _Clock(_Shape):
 
     started: str
     seconds: Seconds
-    config: dict[str, Any] | None
+    config: dict[str, Any] | None = None
     stages: list[_Stage]
     hosts: Count
     workers: Count

@@ -125,6 +125,23 @@ def test_a_comparison_shows_itself_in_a_notebook_small_and_escaped(tmp_path, tin
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_a_page_says_who_makes_fewer_tokens_and_who_knows_too_little(tmp_path, tiny_vocab_file):
+    (tmp_path / "text.jsonl").write_text('{"text": "mill mill the mill", "lang": "en"}\n{"text": "玫瑰", "lang": "zh"}')
+    for name, words in (("letters", ["m", "##i", "##l", "t", "##h", "##e", "玫", "瑰"]), ("none", ["a"])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(["[UNK]", *words]), encoding="utf-8")
+    paths = [str(tmp_path / f"{name}.txt") for name in ("letters", "none")]
+    found = compare(paths, on=str(tmp_path / "text.jsonl"), lang_field="lang")
+    tokens = [found["all"]["by"][f"{name}.txt"]["tokens"] for name in ("letters", "none")]
+    assert tokens == [3 * 4 + 3 + 2, 6]
+    drawn = page.page(found)
+    assert "none.txt makes 65 % fewer tokens than letters.txt: from -73 % in en to +0 % in zh." in drawn
+    assert "An unknown token counts as one" in drawn
+    assert drawn.count('class="best"') == drawn.count('class="bad"') == 1
+    assert drawn.index('class="best"') < drawn.index("<dt>letters.txt") < drawn.index('class="bad"')
+    found["all"]["by"]["none.txt"]["unknown"] = 0.001
+    assert "An unknown token counts as one" not in page.page(found)
+
+
 def test_text_without_a_word_that_can_be_changed_is_compared(typed, tmp_path):
     (tmp_path / "zh.txt").write_text("玫瑰花 朵\n", encoding="utf-8")
     code, out, _ = typed("--on", str(tmp_path / "zh.txt"), "--json")

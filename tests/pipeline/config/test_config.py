@@ -56,8 +56,9 @@ def test_paths_are_kept_as_written(write):
     assert config.output.path == "out"
 
 
+CONFIGS = Path(__file__).parents[3] / "configs"
 WRITTEN = [
-    *((path.name, path.read_text(encoding="utf-8")) for path in sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))),
+    *((path.name, path.read_text(encoding="utf-8")) for path in sorted(CONFIGS.glob("*.yaml"))),
     ("a default of the model", "{input: {paths: [a]}, tokenizer: {train: {model: bpe, min_frequency: 2}}}"),
     ("null where the model has a default", "{input: {paths: [a]}, tokenizer: {train: {unk_token: null}}}"),
     ("every default", "{input: {paths: [a]}, tokenizer: {train: {}}, languages: {}}"),
