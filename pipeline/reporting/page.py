@@ -16,7 +16,8 @@ from pipeline.reporting import html
 from pipeline.reporting.facts import gather
 from tokenizer.languages import UNKNOWN
 
-_MOST_ITEMS = 100
+_MOST_ITEMS, _LONGEST = 100, 2000
+"""What is shown of a list or mapping of a config, and of a text, such as a pattern."""
 _MOST_TOKENS = operator.itemgetter("tokens")
 _MOST_GROUPS = 7
 """Languages or sources that the picture tells apart; the rest is one."""
@@ -134,7 +135,7 @@ def _without_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def _shortened(value: Any) -> Any:
     """Returns a part of a config with long lists, mappings and texts cut: it may name each of a million files."""
     if isinstance(value, str):
-        return html.shortened(value)
+        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."
     if not isinstance(value, (Mapping, list)):
         return value
     more = f"{len(value) - _MOST_ITEMS:,} more" if len(value) > _MOST_ITEMS else None

@@ -151,6 +151,14 @@ def test_the_config_of_a_page_runs(job):
     assert f"tokenizer {job.config.tokenizer.file}, digest" in text
 
 
+def test_a_long_pattern_is_in_the_config(job):
+    pattern = "x|" * 700
+    run = {**CLOCK, "config": {**job.config.given(), "tokenizer": {"pattern": pattern}}}
+    assert shown_config(page.render(facts.gather(str(job.output)) | {"clock": run}))["tokenizer"] == {
+        "pattern": pattern
+    }
+
+
 def test_without_a_clock_the_config_of_a_page_lacks_paths_alone(job):
     text = page.render(facts.gather(str(job.output)))
     shown = shown_config(text)
