@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import hostile
+from benchmarks import forks
 
 SECONDS = 60.0
 """All commands over one folder that take longer count as a hang."""
@@ -152,8 +152,8 @@ def commands(
 
 
 def run(numbers: range, folder: Path) -> Iterator[tuple[int, str, float]]:
-    """Yields, for every folder, its number, "fine: kind" or a problem, and seconds; see `hostile.run`."""
-    return hostile.in_forks(numbers, folder, lambda number, _: run_one(number, folder), SECONDS)
+    """Yields, for every folder, its number, "fine: kind" or a problem, and seconds; see `forks.in_forks`."""
+    return forks.in_forks(numbers, folder, lambda number, _: run_one(number, folder), SECONDS)
 
 
 def run_one(number: int, folder: Path) -> str:
