@@ -17,9 +17,9 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.reference import model_kernels as kernels  # noqa: E402
 from tokenizer import Tokenizer  # noqa: E402
 from tokenizer.formats import sentencepiece  # noqa: E402
-from tokenizer.kernels import unigram as kernels  # noqa: E402
 from tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
 from tokenizer.ragged import read_only  # noqa: E402
 

@@ -13,7 +13,7 @@ from tokenizer.counting import Tally
 from tokenizer.engines.tables import TablePool, run_loop
 from tokenizer.errors import UnknownCharacterError
 from tokenizer.kernel_memory import new_scratch
-from tokenizer.kernels import scanning, words_bpe, words_unigram, words_wordlevel, words_wordpiece
+from tokenizer.kernels import scanning
 from tokenizer.kernels.spelled_bytes import Reading
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.bpe import new_bpe_scratch
@@ -29,12 +29,10 @@ _NO_LETTERS = read_only(LETTERS[:0])
 
 @dataclasses.dataclass(frozen=True)
 class ModelRunner:
-    """The tables of a model and its compiled loops, see `kernels.word_loops`."""
+    """The tables of a model, and what its kernels need."""
 
     tables: Any
     unk_id: int
-    kernels: Any
-    """Module with `align` and `count_swallowed`."""
     model_name: str
     """One of `scanning.MODELS`."""
     new_scratch: Callable[[int], Any]
@@ -102,8 +100,8 @@ class ModelRunner:
         n = int((words.stops - words.starts).sum()) * self.max_ids_per_byte + 16
         out, ends, numbers = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
         word_bytes = words.max_word + 16
-        k = self.kernels.align(
-            words, self.tables, self.new_scratch(word_bytes), new_scratch(word_bytes, self.max_ids_per_byte),
+        k = scanning.align_kernel(self.model_name)(
+            words, self.spans_model, self.new_scratch(word_bytes), new_scratch(word_bytes, self.max_ids_per_byte),
             out, ends, numbers,
         )  # fmt: skip
         if not self.knows_all and out[:k].min(initial=0) < 0:
@@ -117,8 +115,8 @@ class ModelRunner:
     def count_swallowed(self, words: Words, counts: npt.NDArray[np.int64], characters: npt.NDArray[np.int64]) -> None:
         """Adds the characters that the unknown token swallows in words that occurred `counts` times to `characters`."""
         n = words.max_word * self.max_ids_per_byte + 16
-        self.kernels.count_swallowed(
-            words, read_only(counts), self.tables, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
+        scanning.swallowed_kernel(self.model_name)(
+            words, read_only(counts), self.spans_model, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
             self.unk_id, characters,
         )  # fmt: skip
 
@@ -130,18 +128,15 @@ def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:
     """
     tables = model.tables
     if isinstance(model, BPE):
-        return ModelRunner(
-            tables, tables.unk_id, words_bpe, "bpe", lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte
-        )
+        return ModelRunner(tables, tables.unk_id, "bpe", lambda n: new_bpe_scratch(n, tables), tables.max_ids_per_byte)
     if isinstance(model, WordPiece | WordLevel):
-        is_wordpiece = isinstance(model, WordPiece)
-        kernels, name = (words_wordpiece, "wordpiece") if is_wordpiece else (words_wordlevel, "wordlevel")
+        name = "wordpiece" if isinstance(model, WordPiece) else "wordlevel"
         new_scratch = _reading(lambda n: _NO_SCRATCH, reads_bytes)
-        return ModelRunner(tables, tables.unk_id, kernels, name, new_scratch, 1 + reads_bytes)
+        return ModelRunner(tables, tables.unk_id, name, new_scratch, 1 + reads_bytes)
     if isinstance(model, Unigram):
         new_scratch = _reading(new_unigram_scratch, reads_bytes)
         knows_all = model.unk_id is not None
-        return ModelRunner(tables, tables.unk_id, words_unigram, "unigram", new_scratch, 1 + reads_bytes, knows_all)
+        return ModelRunner(tables, tables.unk_id, "unigram", new_scratch, 1 + reads_bytes, knows_all)
     raise TypeError(f"model must be a WordPiece, BPE, Unigram or WordLevel, got {type(model).__name__}")
 
 

@@ -6,7 +6,7 @@ Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/mo
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenizer.compiling.kernel import kernel_part
 from tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_dropping, merge_scanning
 from tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
 from tokenizer.kernels.whole_words import put_word, whole_word
@@ -75,19 +75,3 @@ def bpe_word_dropout(data, at, w, model, scratch, out, o, ends, key):
     link(0, n, scratch)
     merge_dropping(n, model, scratch, key)
     return _emit(n, scratch, out, o, ends), unknown
-
-
-@kernel
-def tokenize_words(data, starts, stops, model, scratch, out, ends, out_offsets):
-    """Tokenizes words one after the other, without a cache: for tests and for measuring.
-
-    Args:
-      data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words].
-      model: BPETables; scratch: BPEScratch, for work.
-      out: int32 with room for all; ends: int64 with room for the longest word; out_offsets: int64[n_words + 1], filled.
-    """
-    o = 0
-    out_offsets[0] = 0
-    for t in range(starts.size):
-        o, _ = bpe_word(data, starts[t], stops[t] - starts[t], model, scratch, out, o, ends)
-        out_offsets[t + 1] = o

@@ -32,15 +32,14 @@ from tokenizer.kernels import (
     scanner_words,
     spans,
     words_bpe,
-    words_unigram,
-    words_wordlevel,
-    words_wordpiece,
+    words_spelled,
 )
 from tokenizer.kernels.ascii_blocks import no_starts
 from tokenizer.kernels.automata import next_automata, next_referred, referred_starts
 from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end, tally_has_room
 from tokenizer.kernels.scanners_parts import skip_spaces
 from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
+from tokenizer.kernels.word_loops import align_words, count_swallowed
 
 
 class ScannerParts(NamedTuple):
@@ -91,15 +90,17 @@ class ModelParts(NamedTuple):
 
     miss: Any
     """A kernel, see `misses.miss_by`."""
-    cut: Any
+    tokenize: Any
+    """See `word_loops`."""
+    cut: Any = None
     """`cut(data, at, stop, model, tallying)`, see `spans.scanned_spans`; None if words are not cut."""
 
 
 MODELS = {
-    "bpe": ModelParts(words_bpe.miss, words_bpe.next_cut),
-    "unigram": ModelParts(words_unigram.miss, None),
-    "wordlevel": ModelParts(words_wordlevel.miss, None),
-    "wordpiece": ModelParts(words_wordpiece.miss, None),
+    "bpe": ModelParts(words_bpe.miss, words_bpe.tokenize, words_bpe.next_cut),
+    "unigram": ModelParts(words_spelled.miss_unigram, words_spelled.tokenize_unigram),
+    "wordlevel": ModelParts(words_spelled.miss_wordlevel, words_spelled.tokenize_wordlevel),
+    "wordpiece": ModelParts(words_spelled.miss_wordpiece, words_spelled.tokenize_wordpiece),
 }
 
 
@@ -212,6 +213,30 @@ def encode_found_kernel(model: str, *, flagged: bool = False) -> Any:
         )  # fmt: skip
 
     return made_kernel(f"encode_found_{model}{'_flagged' * flagged}", encode, encode_rows, miss, spans.found_spans, cut)
+
+
+@functools.cache
+def align_kernel(model: str) -> Any:
+    """Makes the kernel `align(words, model, model_scratch, scratch, out, ends, numbers)`, see `word_loops`."""
+    tokenize = MODELS[model].tokenize
+
+    def align(words, model, model_scratch, scratch, out, ends, numbers):
+        """See `word_loops.align_words`."""
+        return align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
+
+    return made_kernel(f"align_{model}", align, align_words, tokenize)
+
+
+@functools.cache
+def swallowed_kernel(model: str) -> Any:
+    """Makes the kernel that counts the characters that unknown tokens swallow, see `word_loops.count_swallowed`."""
+    tokenize = MODELS[model].tokenize
+
+    def count(words, counts, model, model_scratch, scratch, out, unk_id, characters):
+        """See `word_loops.count_swallowed`."""
+        count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+
+    return made_kernel(f"count_swallowed_{model}", count, count_swallowed, tokenize)
 
 
 @functools.cache

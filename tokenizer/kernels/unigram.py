@@ -342,20 +342,3 @@ def sample_one(word, model, alpha, key, scratch, out, ends):
 def random_number(key, counter):
     """Returns `random_unit` to Python."""
     return random_unit(key, counter)
-
-
-@kernel
-def encode_words(values, starts, stops, model, scratch, ends, out, out_offsets):
-    """Tokenizes words one after the other, each from scratch: no cache.
-
-    Args:
-      values: uint8[n]; starts, stops: int64[n_words] into it.
-      model: UnigramTables; scratch: UnigramScratch; ends: int64[n]; for the longest word, for work.
-      out: int32 with room for one id per byte of all words, filled; out_offsets: int64[n_words + 1], filled.
-    """
-    o = 0
-    out_offsets[0] = 0
-    for k in range(starts.size):
-        if stops[k] > starts[k]:
-            o, _ = unigram_word(values[starts[k] : stops[k]], stops[k] - starts[k], model, scratch, out, o, ends)
-        out_offsets[k + 1] = o

@@ -62,19 +62,7 @@ def put_word(token, w, out, o, ends):
 
 
 @kernel_part
-def wordlevel_word(data, at, w, model, out, o, ends):
-    """Writes the id of the word `data[at:at + w]` to `out[o]`; model: `WordLevelTables`, the rest as in `bpe_word`."""
-    token = whole_word(data, at, w, model.slots, model.pool)
+def wordlevel_word(word, w, model, scratch, out, o, ends):
+    """Writes the id of the word of w bytes to `out[o]`; model: `WordLevelTables`, the rest as in `bpe_word`."""
+    token = whole_word(word, 0, w, model.slots, model.pool)
     return put_word(model.unk_id if token < 0 else token, w, out, o, ends), token < 0
-
-
-@kernel
-def look_up_words(data, starts, stops, model, out, ends):
-    """Looks up words one after the other in a WordLevel vocabulary, without a cache: for tests.
-
-    Args:
-      data: uint8[n], readable 16 bytes beyond every word; starts, stops: int64[n_words]; model: WordLevelTables.
-      out: int32[n_words], filled; ends: int64[1], for work.
-    """
-    for t in range(starts.size):
-        wordlevel_word(data, starts[t], stops[t] - starts[t], model, out, t, ends)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops over words that have been found, for aligning and for counting; kernels are made of them and a model.
 
-A model is a `kernel_part` `tokenize(word, w, model, model_scratch, out, o, ends) -> (o, has_unknown)`, passed by name
-and inlined, so that every model has machine code of its own.
+A model is a `kernel_part` `tokenize(word, w, is_flagged, model, model_scratch, out, o, ends) -> (o, has_unknown)`,
+passed by name and inlined, so that every model has machine code of its own; is_flagged: whether it is only a part of a
+word, and not the last.
 """
 
 from tokenizer.compiling.kernel import kernel_part
@@ -27,7 +28,7 @@ def align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbe
         for q in range(w):
             scratch.word[q] = values[starts[k] + q]
         before = o
-        o, _ = tokenize(scratch.word, w, model, model_scratch, out, o, scratch.ends)
+        o, _ = tokenize(scratch.word, w, False, model, model_scratch, out, o, scratch.ends)
         for t in range(before, o):
             ends[t] = scratch.ends[t - before]
             numbers[t] = k
@@ -50,7 +51,7 @@ def count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out,
         w = stops[k] - starts[k]
         for q in range(w):
             scratch.word[q] = values[starts[k] + q]
-        n_tokens, _ = tokenize(scratch.word, w, model, model_scratch, out, 0, scratch.ends)
+        n_tokens, _ = tokenize(scratch.word, w, False, model, model_scratch, out, 0, scratch.ends)
         begin = 0
         counted = 0
         for t in range(n_tokens):

@@ -7,7 +7,6 @@ Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/mod
 import numpy as np
 
 from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels import word_loops
 from tokenizer.kernels.bpe import bpe_word
 from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
 from tokenizer.kernels.bpe_pairs import may_join
@@ -21,12 +20,6 @@ _LONGEST_UNCUT = 6
 
 _THREE_BYTES = 0xE1
 """The least first byte of characters of three bytes or more, except those of India's scripts, which use spaces."""
-
-
-@kernel_part
-def tokenize(word, w, model, model_scratch, out, o, ends):
-    """Tokenizes one word; see `word_loops`."""
-    return bpe_word(word, 0, w, model, model_scratch, out, o, ends)
 
 
 @kernel_part
@@ -115,7 +108,11 @@ def next_cut(data, at, stop, models, tallying):
 
 
 @kernel_part
-def _tokenize_span(word, w, is_inner, models, model_scratch, out, o, ends):
+def tokenize(word, w, is_inner, models, model_scratch, out, o, ends):
+    """Tokenizes one word, or a part of one; see `word_loops`.
+
+    models: a pair: the model without its suffix, for all parts of a word but the last, and the whole.
+    """
     inner, model = models
     if is_inner:
         return bpe_word(word, 0, w, inner, model_scratch, out, o, ends)
@@ -124,17 +121,5 @@ def _tokenize_span(word, w, is_inner, models, model_scratch, out, o, ends):
 
 @kernel
 def miss(arguments, k, o):
-    """See `misses.miss_by`; the model is a pair: one without its suffix, for all parts but the last, and the whole."""
-    return miss_by(_tokenize_span, arguments, k, o)
-
-
-@kernel
-def align(words, model, model_scratch, scratch, out, ends, numbers):
-    """See `word_loops.align_words`."""
-    return word_loops.align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
-
-
-@kernel
-def count_swallowed(words, counts, model, model_scratch, scratch, out, unk_id, characters):
-    """See `word_loops.count_swallowed`."""
-    word_loops.count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+    """See `misses.miss_by`; the model is a pair, as in `tokenize`."""
+    return miss_by(tokenize, arguments, k, o)

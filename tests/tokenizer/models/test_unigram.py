@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference import model_kernels as kernels
 from tokenizer import Tokenizer
 from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import unigram as kernels
 from tokenizer.models.unigram import PieceType, Unigram, new_unigram_scratch
 from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
 from tokenizer.ragged import read_only

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer.kernels.whole_words import look_up_words
+from tests.reference.model_kernels import look_up_words
 from tokenizer.models.wordlevel import WordLevel
 from tokenizer.ragged import read_only
 

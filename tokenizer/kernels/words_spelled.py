@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WordPiece, WordLevel and Unigram over words that have been found already, which they may read as spelled bytes.
+
+Its slow twins are `tokenizer.reference.wordpiece`, `tokenizer.models.wordlevel.WordLevel.tokenize`,
+`tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/test_encode.py` compares them.
+"""
+
+from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenizer.kernels.misses import miss_by
+from tokenizer.kernels.spelled_bytes import read_word
+from tokenizer.kernels.unigram import unigram_word
+from tokenizer.kernels.whole_words import wordlevel_word
+from tokenizer.kernels.wordpiece import wordpiece
+
+
+@kernel_part
+def _wordpiece(text, n, model, scratch, out, o, ends):
+    return wordpiece(text, n, model, out, o, ends)
+
+
+@kernel_part
+def tokenize_wordpiece(word, w, is_flagged, model, reading, out, o, ends):
+    """Tokenizes one word; see `word_loops`. reading: spelled_bytes.Reading."""
+    return read_word(_wordpiece, word, w, model, reading, out, o, ends)
+
+
+@kernel_part
+def tokenize_wordlevel(word, w, is_flagged, model, reading, out, o, ends):
+    """Tokenizes one word; see `word_loops`. reading: spelled_bytes.Reading."""
+    return read_word(wordlevel_word, word, w, model, reading, out, o, ends)
+
+
+@kernel_part
+def tokenize_unigram(word, w, is_flagged, model, reading, out, o, ends):
+    """Tokenizes one word; see `word_loops`. reading: spelled_bytes.Reading."""
+    return read_word(unigram_word, word, w, model, reading, out, o, ends)
+
+
+@kernel
+def miss_wordpiece(arguments, k, o):
+    """See `misses.miss_by`."""
+    return miss_by(tokenize_wordpiece, arguments, k, o)
+
+
+@kernel
+def miss_wordlevel(arguments, k, o):
+    """See `misses.miss_by`."""
+    return miss_by(tokenize_wordlevel, arguments, k, o)
+
+
+@kernel
+def miss_unigram(arguments, k, o):
+    """See `misses.miss_by`."""
+    return miss_by(tokenize_unigram, arguments, k, o)
