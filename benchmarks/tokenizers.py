@@ -57,7 +57,7 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
         made |= _sentencepiece_subjects(vocab, texts)
         made["clip"] = lambda: _json_subject("CLIP", Tokenizer.from_file(vocab / _CLIP).to_str())
         for short, (name, steps) in _BEHIND.items():
-            made[short] = lambda name=name, steps=steps: _json_subject(name, _behind(load_gpt2(vocab), steps))
+            made[short] = lambda name=name, steps=steps: _json_subject(name, behind(load_gpt2(vocab), steps))
         for short, (name, behind, changed) in _BERT_BEHIND.items():
             made[short] = lambda name=name, behind=behind, changed=changed: _json_subject(
                 f"{name} behind {behind}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
@@ -140,7 +140,7 @@ def _json_subject(name: str, text: str, *, other_rules: bool = False) -> Subject
     return Subject(name, tok, encoders.for_tokenizer_json(tok.to_str(), other_rules=other_rules))
 
 
-def _behind(tok: Tokenizer, steps: list[dict[str, Any]]) -> str:
+def behind(tok: Tokenizer, steps: list[dict[str, Any]]) -> str:
     """Returns the `tokenizer.json` of a byte-level model behind other steps."""
     if all(step["type"] != "ByteLevel" for step in steps):
         steps = [*steps, _BYTE_LEVEL | {"use_regex": False}]

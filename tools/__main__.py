@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "small", "text", "train")
 """The benchmarks that run when none is named."""
-OTHERS = ("commits", "compare", "compositions", "first-run", "hostile", "kills", "scale")
+OTHERS = ("commits", "compare", "compositions", "first-run", "hostile", "kills", "parquet", "scale", "scanners")
 _KEPT_SECONDS = 14 * 24 * 3600
 
 
