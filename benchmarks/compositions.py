@@ -35,7 +35,7 @@ from tokenizer.kernels import encode_loop
 from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenizer.normalizers.charsmaps import folding_charsmap
-from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, PATTERNS
+from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
 from tokenizer.pre_tokenizers.spelled_bytes import unspell
 
 SCRIPTS = (
@@ -48,6 +48,12 @@ BETWEEN = (
     "\xa0", "<|endoftext|>", "12 ",
 )  # fmt: skip
 BYTE_TOKENS = [f"<0x{b:02X}>" for b in range(256)]
+DEEPSEEK = (
+    r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"| ?[\p{P}\p{S}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+",
+)  # fmt: skip
 PATTERNS_OF_OUR_OWN = (r"\p{L}+|\d|\s+", r"\w+|[^\w\s]+", r"[aeiou]", "...", r"\s+", r"(?=[A-Z])|中")
 BEHAVIORS = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
 
@@ -162,8 +168,8 @@ def _pre_tokenizer(chance: random.Random) -> pt.PreTokenizer | None:
     if chance.random() < 0.15:
         return None
     if chance.random() < 0.05:
-        return pt.Sequence(tuple(pt.Split(pattern, "isolated", is_regex=True) for pattern in DEEPSEEK_PATTERNS))
-    patterns = (*PATTERNS, *PATTERNS_OF_OUR_OWN)
+        return pt.Sequence(tuple(pt.Split(pattern, "isolated", is_regex=True) for pattern in DEEPSEEK))
+    patterns = (*PATTERNS, *TIKTOKEN_PATTERNS.values(), *PATTERNS_OF_OUR_OWN)
     makers: list[Callable[[], pt.PreTokenizer]] = [
         lambda: pt.Split(chance.choice(patterns), "isolated", is_regex=True),
         lambda: pt.Split(chance.choice(patterns), "removed", invert=True, is_regex=True),

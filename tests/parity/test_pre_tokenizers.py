@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,14 +21,7 @@ from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, 
 from tokenizer.models.bpe import BYTE_ALPHABET
 from tokenizer.pre_tokenizers import patterns, tables
 from tokenizer.pre_tokenizers.pattern_automata import find_automaton
-from tokenizer.pre_tokenizers.scanner_patterns import (
-    BLOOM_PATTERN,
-    DEEPSEEK_PATTERNS,
-    OPENAI_CLIP_PATTERN,
-    PATTERNS,
-    SCANNERS,
-    scanner_name,
-)
+from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
 from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
 from tokenizer.ragged import text_rows
 from tokenizer.unicode import data as unicode_data
@@ -98,11 +90,8 @@ def scan(name: str, text: str) -> list[str]:
 
 
 def hf_matches(pattern: str) -> Callable[[str], list[str]]:
-    """What HF finds; for patterns that are meant so, with what lies between."""
-    if pattern == BLOOM_PATTERN:
-        splitter = theirs.Split(hf.Regex(pattern), "isolated")
-    else:
-        splitter = theirs.Split(hf.Regex(pattern), "removed", invert=True)
+    """What HF finds."""
+    splitter = theirs.Split(hf.Regex(pattern), "removed", invert=True)
     return lambda text: [word for word, _ in splitter.pre_tokenize_str(text)]
 
 
@@ -198,10 +187,10 @@ def test_scanners_equal_hf_and_regex(name: str, text: str) -> None:
     found = scan(name, text)
     assert found == hf_matches(pattern)(text)
     segments = patterns.find_segments(pattern, text)
-    assert found == [text[a:b] for a, b, is_match in segments if is_match or pattern == BLOOM_PATTERN]
+    assert found == [text[a:b] for a, b, is_match in segments if is_match]
 
 
-@pytest.mark.parametrize("name", TIKTOKEN_PATTERNS)
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_tiktoken", "o200k"])
 @given(text=st.one_of(tricky_texts(), texts(12)).filter(lambda text: len(text.encode()) <= 80))
 @example(text="a \n  ")
 @example(text="12345")
@@ -226,6 +215,7 @@ def test_named_patterns_mean_the_same_to_hf_as_to_tiktoken(name: str, scanner: s
 SMILES = r"(\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>|\*|\$|\%[0-9]{2}|[0-9])"
 AUTOMATA = {
     "like Kimi": NAMED["kimi_k2"].replace("{1,3}", "{1,2}"), "molecules": SMILES,
+    "Kimi": families._KIMI, "Tekken": families._TEKKEN, "BLOOM": families._BLOOM,
     "words": r"\b\w+\b|^\W|(?<=\s)\S$", "lines": r"^.+$|\n",
     "any case": r"(?i)the|[a-k]+|[0-9]",
     "lazy": r"<.+?>|\p{L}{2,4}?(?=\p{L})|\p{L}++", "ungreedy": r"(?:ab|a)(?:c|bcd)??\s*+|.{2}+",
@@ -241,7 +231,7 @@ def test_automata_equal_hf(name: str, text: str) -> None:
         assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)]
 
 
-@pytest.mark.parametrize("name", ["like Kimi", "words"])
+@pytest.mark.parametrize("name", ["like Kimi", "words", "Kimi", "Tekken", "BLOOM"])
 def test_automata_equal_hf_on_all_kinds_of_characters(name: str) -> None:
     mine, yours = regex_split(AUTOMATA[name], "isolated")
     for text in in_contexts(SOME_CHARACTERS):
@@ -256,26 +246,6 @@ def test_hf_reads_tiktokens_cl100k_in_its_own_way(text: str) -> None:
     assert scan("cl100k_ruby", text) == hf_matches(pattern)(text)
 
 
-@given(text=st.one_of(tricky_texts(), texts()))
-@example(text="<|ſtartoftext|>'ſ'S")
-def test_openais_clip_pattern(text: str) -> None:
-    # The package reads the properties of a newer Unicode; only characters on which it agrees are asked about.
-    text = "".join(c for c in text if bool(regex.match(r"\p{L}", c)) == bool(tables.pattern_classes()[ord(c)] & LETTER))
-    text = "".join(c for c in text if bool(regex.match(r"\p{N}", c)) == bool(tables.pattern_classes()[ord(c)] & NUMBER))
-    assert scan("clip_openai", text) == regex.findall(OPENAI_CLIP_PATTERN, text, regex.IGNORECASE)
-
-
-@pytest.mark.slow
-def test_openais_clip_pattern_on_every_code_point() -> None:
-    find = regex.compile(OPENAI_CLIP_PATTERN, regex.IGNORECASE).findall
-    classes = tables.pattern_classes()
-    newer = [(regex.compile(rf"\p{{{name}}}").match, bit) for name, bit in (("L", LETTER), ("N", NUMBER))]
-    asked = [c for c in strategies.TRIED if all(bool(match(c)) == bool(classes[ord(c)] & bit) for match, bit in newer)]
-    for context in ("{c} ", "a{c}b", "1{c}."):
-        text = "".join(context.replace("{c}", c) for c in asked)
-        assert scan("clip_openai", text) == find(text)
-
-
 # --- components
 
 
@@ -285,7 +255,7 @@ def regex_split(pattern: str, behavior: str, invert: bool = False) -> tuple[ours
 
 
 def deepseek_splits() -> tuple[ours.PreTokenizer, "theirs.PreTokenizer"]:
-    return sequence(*(regex_split(pattern, "isolated") for pattern in DEEPSEEK_PATTERNS))
+    return sequence(*(regex_split(pattern, "isolated") for pattern in families._DEEPSEEK))
 
 
 def sequence(
@@ -412,7 +382,8 @@ def test_real_text(shared_data: Path, corpus: str) -> None:
         while sum(map(len, rows)) < 50_000:
             rows.append(json.loads(next(lines))["text"][:5000])
     pairs = [regex_split(pattern, "removed", True) for pattern in {name: p for p, name in PATTERNS.items()}.values()]
-    for mine, yours in [*pairs, regex_split(BLOOM_PATTERN, "isolated"), deepseek_splits()]:
+    pairs += [regex_split(pattern, "isolated") for pattern in (families._BLOOM, families._KIMI, families._TEKKEN)]
+    for mine, yours in [*pairs, deepseek_splits()]:
         assert split(mine, *rows) == [[word for word, _ in yours.pre_tokenize_str(row)] for row in rows]
 
 

@@ -52,8 +52,7 @@ def test_scanners_drop_what_the_expression_means_by_white_space() -> None:
     for scanner in SCANNERS.values():
         if scanner.drops_spaces:
             dropped = np.flatnonzero((scanner.classes & SPACE) != 0)
-            more = {0x345} if scanner.name == "clip_openai" else set()
-            assert {*dropped.tolist()} == {*np.flatnonzero(spaces).tolist()} | more, scanner.name
+            assert {*dropped.tolist()} == {*np.flatnonzero(spaces).tolist()}, scanner.name
 
 
 @given(st.lists(st.text("aB  \t\n\u3000\u2003\x85É中<|x>", max_size=12), min_size=1, max_size=6), st.booleans())

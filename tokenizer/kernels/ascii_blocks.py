@@ -27,13 +27,12 @@ _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 (
-    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES,
-    STOPS, HIGH,
-) = range(13)  # fmt: skip
+    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES, HIGH,
+) = range(12)  # fmt: skip
 BYTES = {
     LETTERS: string.ascii_letters, UPPERS: string.ascii_uppercase, DIGITS: string.digits, SPACES: "\t\n\v\f\r ",
     BLANKS: " ", NEWLINES: "\n\r", APOSTROPHES: "'", SLASHES: "/", TABS: "\t", SIGNS: string.punctuation,
-    UNDERSCORES: "_", STOPS: "(|).,!?",
+    UNDERSCORES: "_",
 }  # fmt: skip
 """The characters of each mask but HIGH, which has the bytes that are not ASCII."""
 
@@ -63,7 +62,7 @@ def classify(typingctx, array, index):
         bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
         return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 13)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 12)(array, types.int64), codegen
 
 
 @kernel_part
@@ -134,11 +133,8 @@ def _white_space_starts(spaces, newlines, others):
 
 
 @kernel_part
-def word_starts(data, i, n_numbers, cased, slashes):
-    """Finds starts like `cl100k_starts` or, if `cased`, `o200k_starts`, without contractions; also masks for these.
-
-    `slashes`: whether slashes count as line ends after signs.
-    """
+def word_starts(data, i, n_numbers, cased):
+    """Finds starts like `cl100k_starts` or, if `cased`, `o200k_starts`, without contractions; also masks for these."""
     masks = classify(data, i)
     letters, digits, spaces, blanks = masks[LETTERS], masks[DIGITS], masks[SPACES], masks[BLANKS]
     newlines = masks[NEWLINES]
@@ -151,16 +147,14 @@ def word_starts(data, i, n_numbers, cased, slashes):
     if cased:
         upper = masks[UPPERS]
         starts |= upper & (letters & ~upper) << _ONE
-        if slashes:
-            known &= below(masks[SLASHES] & newlines << _ONE)
+        known &= below(masks[SLASHES] & newlines << _ONE)
     if n_numbers == 1:
         starts |= digits
     else:
         starts |= digits & ~(digits << _ONE)
         if n_numbers > 0:
             # Runs of more digits are left to the scanner, which counts them.
-            more = digits & digits >> _ONE & digits >> _TWO
-            known &= up_to(more & digits >> _THREE if n_numbers == 3 else more)
+            known &= up_to(digits & digits >> _ONE & digits >> _TWO & digits >> _THREE)
     return starts & known & known_bits(masks[HIGH]), first_others & masks[APOSTROPHES], letters, masks[APOSTROPHES]
 
 

@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 
 
 @kernel_part
-def next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
+def _next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, long_s):
     """Scans like `next_cl100k`, for its variants: `letters` are the bits of a letter, `n_numbers` the most digits.
 
     Args:
@@ -56,7 +56,7 @@ def next_like_cl100k(data, i, end, classes, letters, n_numbers, final_whole, lon
     if kind & SPACE == 0:
         stop = run_until(data, after, end, classes, letters | NUMBER | SPACE)
         return newlines_end(data, stop, end, False)
-    return spaces_end(data, i, end, classes, True, final_whole, 0)
+    return spaces_end(data, i, end, classes, True, final_whole)
 
 
 @kernel_part
@@ -66,13 +66,13 @@ def next_cl100k(data, i, end, classes):
     `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
     ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`.
     """
-    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, True)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 3, False, True)
 
 
 @kernel_part
 def next_cl100k_ascii(data, i, end, classes):
     r"""As `next_cl100k`, with `(?:'[sS]|'[tT]|'[rR][eE]|...)` in place of `(?i:'s|'t|'re|...)`: no U+017F."""
-    return next_like_cl100k(data, i, end, classes, LETTER, 3, False, False)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 3, False, False)
 
 
 @kernel_part
@@ -82,53 +82,53 @@ def next_cl100k_tiktoken(data, i, end, classes):
     `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|
     ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`.
     """
-    return next_like_cl100k(data, i, end, classes, LETTER, 3, True, True)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 3, True, True)
 
 
 @kernel_part
 def next_cl100k_ruby(data, i, end, classes):
     r"""What Oniguruma in HF makes of tiktoken's cl100k pattern, where `{1,3}+` is no possessive but `{1,}`."""
-    return next_like_cl100k(data, i, end, classes, LETTER, 1 << 62, True, True)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 1 << 62, True, True)
 
 
 @kernel_part
 def next_qwen2(data, i, end, classes):
     r"""As `next_cl100k`, with `\p{N}` in place of `\p{N}{1,3}`; Qwen2, Qwen2.5, Qwen3."""
-    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, True)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 1, False, True)
 
 
 @kernel_part
 def next_qwen2_ascii(data, i, end, classes):
     r"""As `next_qwen2`, with `(?:'[sS]|...)` in place of `(?i:'s|...)`."""
-    return next_like_cl100k(data, i, end, classes, LETTER, 1, False, False)
+    return _next_like_cl100k(data, i, end, classes, LETTER, 1, False, False)
 
 
 @kernel_part
 def next_qwen35(data, i, end, classes):
     r"""As `next_qwen2`, with `[\p{L}\p{M}]` in place of `\p{L}` except in `[^\r\n\p{L}\p{N}]?`; Qwen3.5."""
-    return next_like_cl100k(data, i, end, classes, LETTER | MARK, 1, False, True)
+    return _next_like_cl100k(data, i, end, classes, LETTER | MARK, 1, False, True)
 
 
 @kernel_part
-def like_cl100k_starts(data, i, n_numbers):
-    """See `ascii_blocks`, for `next_like_cl100k` with 1, 2 or 3 digits in a pre-token at most; 0: with any number."""
-    starts, first_apostrophes, letters, _ = word_starts(data, i, n_numbers, False, False)
+def _like_cl100k_starts(data, i, n_numbers):
+    """See `ascii_blocks`, for `_next_like_cl100k` with 1 or 3 digits in a pre-token at most; 0: with any number."""
+    starts, first_apostrophes, letters, _ = word_starts(data, i, n_numbers, False)
     return starts & up_to(first_apostrophes & letters >> _ONE) | _ONE
 
 
 @kernel_part
 def cl100k_starts(data, i):
     """See `ascii_blocks`, for `next_cl100k`, `next_cl100k_ascii` and `next_cl100k_tiktoken`."""
-    return like_cl100k_starts(data, i, 3)
+    return _like_cl100k_starts(data, i, 3)
 
 
 @kernel_part
 def cl100k_ruby_starts(data, i):
     """See `ascii_blocks`, for `next_cl100k_ruby`."""
-    return like_cl100k_starts(data, i, 0)
+    return _like_cl100k_starts(data, i, 0)
 
 
 @kernel_part
 def qwen2_starts(data, i):
     """See `ascii_blocks`, for `next_qwen2`, `next_qwen2_ascii` and `next_qwen35`."""
-    return like_cl100k_starts(data, i, 1)
+    return _like_cl100k_starts(data, i, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CLIP's pattern, as HF has it and in OpenAI's code."""
+"""CLIP's pattern, as HF's files have it."""
 
 import numpy as np
 
@@ -25,41 +25,7 @@ from tokenizer.kernels.scanners_parts import (
     run_until,
 )
 
-_START_OF_TEXT = tuple(b"<|startoftext|>")
-_END_OF_TEXT = tuple(b"<|endoftext|>")
-
 _ONE = np.uint64(1)
-
-
-@kernel_part
-def _literal_end(data, i, end, literal):
-    """Returns where `literal`, lower-case ASCII, ends if it is at i in any case (U+017F counts as `s`), else i."""
-    j = i
-    for q in range(len(literal)):
-        if j >= end:
-            return i
-        wanted = literal[q]
-        b = np.int64(data[j])
-        if b == wanted or (0x61 <= wanted <= 0x7A and b | 0x20 == wanted):
-            j += 1
-        elif wanted == 0x73 and b == 0xC5 and j + 1 < end and data[j + 1] == 0xBF:
-            j += 2
-        else:
-            return i
-    return j
-
-
-@kernel_part
-def _next_clip(data, i, end, classes, any_case):
-    stop = contraction_end(data, i, end, any_case, any_case)
-    if stop > i:
-        return stop
-    kind, after = character(data, i, classes)
-    if kind & LETTER:
-        return letters_end(data, i, end, classes, LETTER)
-    if kind & NUMBER:
-        return after
-    return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
 
 
 @kernel_part
@@ -68,19 +34,15 @@ def next_clip(data, i, end, classes):
 
     `'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`, matches kept, the rest dropped.
     """
-    return _next_clip(data, i, end, classes, False)
-
-
-@kernel_part
-def next_clip_openai(data, i, end, classes):
-    r"""CLIP as in OpenAI's code, whose pattern ignores case and has the two special tokens first."""
-    if data[i] == 0x3C:
-        stop = _literal_end(data, i, end, _START_OF_TEXT)
-        if stop == i:
-            stop = _literal_end(data, i, end, _END_OF_TEXT)
-        if stop > i:
-            return stop
-    return _next_clip(data, i, end, classes, True)
+    stop = contraction_end(data, i, end, False, False)
+    if stop > i:
+        return stop
+    kind, after = character(data, i, classes)
+    if kind & LETTER:
+        return letters_end(data, i, end, classes, LETTER)
+    if kind & NUMBER:
+        return after
+    return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
 
 
 @kernel_part

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2's pattern, and the same after `Digits`: StarCoder, Command R."""
+"""GPT-2's pattern."""
 
 import numpy as np
 
@@ -50,31 +50,7 @@ def next_gpt2(data, i, end, classes):
             return run_end(data, after, end, classes, NUMBER)
         if kind & SPACE == 0:
             return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
-    return spaces_end(data, i, end, classes, False, False, 0)
-
-
-@kernel_part
-def next_gpt2_digits(data, i, end, classes):
-    """`Digits(individual_digits=True)`, then `next_gpt2` on the text between the digits; StarCoder, Command R."""
-    stop = ascii_word(data, i, end)
-    if stop > i:
-        return stop
-    stop = contraction_end(data, i, end, False, False)
-    if stop > i:
-        return stop
-    kind, after = character(data, i, classes)
-    if kind & NUMBER:
-        return after
-    if data[i] == BLANK and after < end:
-        next_kind, next_after = character(data, after, classes)
-        if next_kind & (NUMBER | SPACE) == 0:
-            kind = next_kind
-            after = next_after
-    if kind & LETTER:
-        return letters_end(data, after, end, classes, LETTER)
-    if kind & SPACE == 0:
-        return run_until(data, after, end, classes, LETTER | NUMBER | SPACE)
-    return spaces_end(data, i, end, classes, False, False, NUMBER)
+    return spaces_end(data, i, end, classes, False, False)
 
 
 @kernel_part

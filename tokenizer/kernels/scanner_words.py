@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Plain words: between white space, `\w+|[^\w\s]+`, digits, and BERT's."""
+r"""Plain words: between white space, `\w+|[^\w\s]+`, and BERT's."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tokenizer.kernels.ascii_blocks import (
     known_bits,
     run_stops,
 )
-from tokenizer.kernels.scanners_parts import LETTER, NUMBER, SIGN, SPACE, character, run_end, run_until
+from tokenizer.kernels.scanners_parts import LETTER, SIGN, SPACE, character, run_end, run_until
 
 _ONE = np.uint64(1)
 
@@ -33,24 +33,6 @@ def next_unicode_words(data, i, end, classes):
     if kind & LETTER:
         return run_end(data, after, end, classes, LETTER)
     return run_until(data, after, end, classes, LETTER | SPACE)
-
-
-@kernel_part
-def next_digits(data, i, end, classes):
-    """`Digits`: a run of numbers, or of other characters."""
-    kind, after = character(data, i, classes)
-    if kind & NUMBER:
-        return run_end(data, after, end, classes, NUMBER)
-    return run_until(data, after, end, classes, NUMBER)
-
-
-@kernel_part
-def next_digit(data, i, end, classes):
-    """`Digits(individual_digits=True)`: one number, or a run of other characters."""
-    kind, after = character(data, i, classes)
-    if kind & NUMBER:
-        return after
-    return run_until(data, after, end, classes, NUMBER)
 
 
 @kernel_part

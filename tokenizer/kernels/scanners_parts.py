@@ -11,15 +11,15 @@ from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
 from tokenizer.kernels.ideographs import ideographs_end, is_ideograph
 from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
 
-LETTER, NUMBER, SPACE, UPPER, LOWER, MARK, SIGN, BLOCK = 1, 2, 4, 8, 16, 32, 64, 128
-r"""`\p{L}`; `\p{N}`; `\s`; `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`; `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`; `\p{M}`; `[\p{P}\p{S}]`;
-DeepSeek's `[一-龥぀-ゟ゠-ヿ]`, in its own table, see `scanner_deepseek`. For `next_unicode_words` LETTER is `\w`."""
+LETTER, NUMBER, SPACE, UPPER, LOWER, MARK, SIGN = 1, 2, 4, 8, 16, 32, 64
+r"""`\p{L}`; `\p{N}`; `\s`; `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`; `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`; `\p{M}`; `[\p{P}\p{S}]`.
+For `next_unicode_words` LETTER is `\w`."""
 
 NEWLINE, RETURN, BLANK, APOSTROPHE, SLASH = 0x0A, 0x0D, 0x20, 0x27, 0x2F
 _IDEOGRAPH = 0x5000
 WHITE_LEADS = np.zeros(256, np.bool_)
-WHITE_LEADS[[*range(0x80), 0xC2, 0xCD, 0xE1, 0xE2, 0xE3]] = True
-"""The bytes that white space of any table may begin with, including U+0345 of `clip_openai_classes`."""
+WHITE_LEADS[[*range(0x80), 0xC2, 0xE1, 0xE2, 0xE3]] = True
+"""The bytes that white space of any table may begin with."""
 _CASE_BITS = np.uint64(0x2020202020202020)
 _EIGHT_BLANKS = _CASE_BITS
 # Summands that carry into the high bit of every byte that is at least `a`, past `z`.
@@ -178,15 +178,14 @@ def contraction_end(data, i, end, any_case, long_s):
 
 
 @kernel_part
-def spaces_end(data, i, end, classes, newlines, final_whole, wall):
+def spaces_end(data, i, end, classes, newlines, final_whole):
     r"""Returns where the white space at i ends: `\s*[\r\n]+` if `newlines`, `\s+(?!\S)`, `\s+`, the first that matches.
 
-    With `final_whole`, `\s+$` comes before all of them. A character with a bit of `wall` ends the text. Instead of
-    backtracking, the run is read once, and its last character and its last newline are noted.
+    With `final_whole`, `\s+$` comes before all of them. Instead of backtracking,
+    the run is read once, and its last character and its last newline are noted.
     """
     last = i
     newline_end = i
-    kind = np.int64(0)
     j = i
     while j < end:
         if data[j] == BLANK and j + 8 <= data.size:
@@ -201,12 +200,11 @@ def spaces_end(data, i, end, classes, newlines, final_whole, wall):
             newline_end = after
         last = j
         j = after
-    is_final = j == end or kind & wall != 0
-    if final_whole and is_final:
+    if final_whole and j == end:
         return j
     if newlines and newline_end > i:
         return newline_end
-    if is_final or last == i:
+    if j == end or last == i:
         return j
     return last
 

@@ -22,12 +22,9 @@ from typing import Any, NamedTuple
 from tokenizer.compiling.kernel import kernel_part, made_kernel
 from tokenizer.compiling.references import refer
 from tokenizer.kernels import (
-    scanner_bloom,
     scanner_cl100k,
     scanner_clip,
-    scanner_deepseek,
     scanner_gpt2,
-    scanner_nanochat,
     scanner_o200k,
     scanner_words,
     spans,
@@ -49,13 +46,10 @@ class ScannerParts(NamedTuple):
     starts: Any = no_starts
     stops: Any = None
     """None if words follow one another directly; otherwise white space separates them."""
-    pattern: str = ""
-    """The pattern as files spell it, if `pre_tokenizers.scanner_patterns` has no more details of it."""
 
 
 SCANNERS = {
     "gpt2": ScannerParts(scanner_gpt2.next_gpt2, scanner_gpt2.gpt2_starts),
-    "gpt2_digits": ScannerParts(scanner_gpt2.next_gpt2_digits),
     "cl100k": ScannerParts(scanner_cl100k.next_cl100k, scanner_cl100k.cl100k_starts),
     "cl100k_ascii": ScannerParts(scanner_cl100k.next_cl100k_ascii, scanner_cl100k.cl100k_starts),
     "cl100k_tiktoken": ScannerParts(scanner_cl100k.next_cl100k_tiktoken, scanner_cl100k.cl100k_starts),
@@ -64,22 +58,12 @@ SCANNERS = {
     "qwen2_ascii": ScannerParts(scanner_cl100k.next_qwen2_ascii, scanner_cl100k.qwen2_starts),
     "qwen35": ScannerParts(scanner_cl100k.next_qwen35, scanner_cl100k.qwen2_starts),
     "o200k": ScannerParts(scanner_o200k.next_o200k, scanner_o200k.o200k_starts),
-    "tekken": ScannerParts(scanner_o200k.next_tekken, scanner_o200k.tekken_starts),
-    "kimi_k2": ScannerParts(scanner_o200k.next_kimi_k2, scanner_o200k.kimi_k2_starts),
-    "deepseek": ScannerParts(scanner_deepseek.next_deepseek),
-    "bloom": ScannerParts(scanner_bloom.next_bloom, scanner_bloom.bloom_starts),
     "clip": ScannerParts(scanner_clip.next_clip, scanner_clip.clip_starts, scanner_clip.clip_stops),
-    "clip_openai": ScannerParts(scanner_clip.next_clip_openai, no_starts, no_starts),
     "nonspace": ScannerParts(scanner_words.next_nonspace, scanner_words.nonspace_starts, scanner_words.nonspace_stops),
     "unicode_words": ScannerParts(
         scanner_words.next_unicode_words, scanner_words.unicode_words_starts, scanner_words.unicode_words_stops
     ),
     "bert": ScannerParts(scanner_words.next_bert, scanner_words.bert_starts, scanner_words.bert_stops),
-    "nanochat": ScannerParts(
-        scanner_nanochat.next_nanochat, scanner_nanochat.nanochat_starts, pattern=scanner_nanochat.PATTERN
-    ),
-    "digits": ScannerParts(scanner_words.next_digits),
-    "digit": ScannerParts(scanner_words.next_digit),
 }
 AUTOMATA = "automata"
 """The name of the scanner that runs `automata.Automata`; its `classes` are an `Automata`."""

@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from tokenizer.kernels.scanners_parts import SIGN
+from tokenizer.kernels.scanners_parts import NUMBER, SIGN
 from tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
 from tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
@@ -67,7 +67,8 @@ class Digits(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_scanner(pieces, SCANNERS["digit" if self.individual_digits else "digits"])
+        behavior = BEHAVIORS["isolated" if self.individual_digits else "contiguous"]
+        return run_delimiter(pieces, behavior, segment_kernels.segments_of_class, tables.numeric_classes(), NUMBER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,14 +50,7 @@ class Scanner:
 
 def _all() -> dict[str, Scanner]:
     classes = {
-        "bloom": tables.bloom_classes,
-        "clip_openai": tables.clip_openai_classes,
-        "deepseek": tables.deepseek_classes,
-        "kimi_k2": tables.kimi_k2_classes,
-        "gpt2_digits": tables.gpt2_digits_classes,
         "unicode_words": tables.word_classes,
-        "digits": tables.numeric_classes,
-        "digit": tables.numeric_classes,
         "bert": tables.bert_classes,
     }
     return {name: Scanner(name, classes.get(name, tables.pattern_classes)) for name in scanning.SCANNERS}
@@ -83,20 +76,15 @@ _OLDER_TIKTOKEN_CL100K = (
 )
 
 
-BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
-"""It leaves characters unmatched, so its scanner is only for isolated matches, not for keeping only the matches."""
-
-
 def _spellings() -> dict[str, str]:
     """Returns spelling -> name of its scanner, for all known spellings that mean the same in both dialects."""
-    found = {parts.pattern: name for name, parts in scanning.SCANNERS.items() if parts.pattern} | {
+    found = {
         GPT2_PATTERN: "gpt2",
         r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
         _OLDER_TIKTOKEN_CL100K: "cl100k",
         _OLDER_TIKTOKEN_CL100K.replace("{1,3}", ""): "qwen2",
-        BLOOM_PATTERN: "bloom",
         _TIKTOKEN_CL100K.replace("{1,3}+", "{1,3}"): "cl100k_tiktoken",
         _CLIP: "clip",
         _CLIP.replace(r"[\p{L}]", r"\p{L}").replace(r"[\p{N}]", r"\p{N}"): "clip",
@@ -107,14 +95,16 @@ def _spellings() -> dict[str, str]:
     marked = r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
     found[_ANY_CASE + marked + _SPACES] = "qwen35"
     for slash in ("/", r"\/"):
-        signs = rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n{slash}]*|" + _SPACES
-        for name, contraction, numbers in (("o200k", f"{_ANY_CASE}?", r"|\p{N}{1,3}"), ("tekken", "", r"|\p{N}")):
-            words = f"{_UPPER}*{_LOWER}+{contraction}|{_UPPER}+{_LOWER}*{contraction}"
-            found[words + numbers + signs] = name
-    upper, lower = (cased[:-1] + r"&&[^\p{Han}]]" for cased in (_UPPER, _LOWER))
-    words = rf"[\p{{Han}}]+|{upper}*{lower}+{_ANY_CASE}?|{upper}+{lower}*{_ANY_CASE}?"
-    found[words + r"|\p{N}{1,3}" + _SIGNS + _SPACES] = "kimi_k2"
+        found[_cased_words(f"{_ANY_CASE}?") + r"|\p{N}{1,3}" + _signs(slash)] = "o200k"
     return found
+
+
+def _cased_words(contraction: str, upper: str = _UPPER, lower: str = _LOWER) -> str:
+    return f"{upper}*{lower}+{contraction}|{upper}+{lower}*{contraction}"
+
+
+def _signs(slash: str) -> str:
+    return rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n{slash}]*|" + _SPACES
 
 
 def _named() -> dict[str, str]:
@@ -128,11 +118,15 @@ def _named() -> dict[str, str]:
         "o200k": "o200k_base o200k_harmony llama4",
         "cl100k": "llama3",
         "qwen2": "qwen",
-        "tekken": "tekken",
-        "kimi_k2": "kimi_k2",
     }
     first["cl100k"] = _ANY_CASE + _WORDS + r"|\p{N}{1,3}" + _SIGNS + _SPACES
-    return {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
+    found = {name: first[scanner] for scanner, names in scanners_of.items() for name in names.split()}
+    upper, lower = (cased[:-1] + r"&&[^\p{Han}]]" for cased in (_UPPER, _LOWER))
+    han = r"[\p{Han}]+|" + _cased_words(f"{_ANY_CASE}?", upper, lower)
+    return found | {
+        "tekken": _cased_words("") + r"|\p{N}" + _signs("/"),
+        "kimi_k2": han + r"|\p{N}{1,3}" + _SIGNS + _SPACES,
+    }
 
 
 PATTERNS = _spellings()
@@ -140,20 +134,6 @@ TIKTOKEN_PATTERNS = _named()
 """Name of an encoding -> its pattern; a `.tiktoken` file does not say its own."""
 _ONLY_HF = {_TIKTOKEN_CL100K: "cl100k_ruby"}
 _ONLY_TIKTOKEN = {_TIKTOKEN_CL100K: "cl100k_tiktoken"}
-OPENAI_CLIP_PATTERN = rf"<\|startoftext\|>|<\|endoftext\|>|{_CLIP}"
-"""The pattern in OpenAI's CLIP code, which ignores case: scanner `clip_openai`."""
-DEEPSEEK_PATTERNS = (
-    r"\p{N}{1,3}",
-    "[一-龥぀-ゟ゠-ヿ]+",
-    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
-    + _SPACES,
-)
-"""The patterns of the three `Split`s that together are scanner `deepseek`."""
-
-
-def spelled(pattern: str) -> str:
-    """Returns a pattern with its line ends written as escapes; files have them either way."""
-    return pattern.replace("\r", r"\r").replace("\n", r"\n")
 
 
 def scanner_name(pattern: str, dialect: Dialect = "hf") -> str | None:
@@ -163,6 +143,6 @@ def scanner_name(pattern: str, dialect: Dialect = "hf") -> str | None:
       pattern: the text of the pattern as in a `tokenizer.json` or in tiktoken.
       dialect: whose dialect it is in.
     """
-    pattern = spelled(pattern)
+    pattern = pattern.replace("\r", r"\r").replace("\n", r"\n")  # files have line ends either way
     only = _ONLY_HF if dialect == "hf" else _ONLY_TIKTOKEN
     return only.get(pattern) or PATTERNS.get(pattern)

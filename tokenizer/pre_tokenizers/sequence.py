@@ -7,11 +7,11 @@ import functools
 from tokenizer.aligned import AlignedText
 from tokenizer.kernels.scanning import AUTOMATA
 from tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
-from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Digits, Punctuation, Whitespace, WhitespaceSplit
+from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, Whitespace, WhitespaceSplit
 from tokenizer.pre_tokenizers.pattern_automata import build
 from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
-from tokenizer.pre_tokenizers.scanner_patterns import DEEPSEEK_PATTERNS, SCANNERS, Scanner, spelled
+from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner
 from tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
 from tokenizer.pre_tokenizers.split import Split
 
@@ -128,10 +128,6 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
         elif isinstance(steps[0], Split) and len(steps) == 2 and steps[0].scanner == "clip":
             # The `ByteLevel` cuts nothing more: each pre-token is one match of GPT-2's pattern.
             steps = steps[:-1]
-        elif len(steps) == 2 and steps[0] == Digits(individual_digits=True):
-            return SCANNERS["gpt2_digits"]
-    if len(steps) == 3 and _is_deepseek(steps):
-        return SCANNERS["deepseek"]
     one = _scanner_of_one(steps[0]) if len(steps) == 1 else None
     return one or _automata_of(tuple(_flat(pre_tokenizer)))
 
@@ -157,21 +153,12 @@ def _only_spells(step: ByteLevel) -> bool:
     return not step.use_regex and not step.add_prefix_space
 
 
-def _is_deepseek(steps: list[PreTokenizer]) -> bool:
-    return all(
-        isinstance(step, Split) and step.is_regex and step.behavior == "isolated" and spelled(step.pattern) == pattern
-        for step, pattern in zip(steps, DEEPSEEK_PATTERNS, strict=True)
-    )
-
-
 def _scanner_of_one(step: PreTokenizer) -> Scanner | None:
     name = None
     if isinstance(step, Split):
         name = step.scanner
     elif isinstance(step, ByteLevel):
         name = "gpt2" if step.use_regex and not step.add_prefix_space else None
-    elif isinstance(step, Digits):
-        name = "digit" if step.individual_digits else "digits"
     elif isinstance(step, WhitespaceSplit):
         name = "nonspace"
     elif isinstance(step, Whitespace):

@@ -53,8 +53,7 @@ class Split(PreTokenizer):
     def scanner(self) -> str | None:
         """The name of the scanner that does the same, None if there is none."""
         name = scanner_name(self.pattern) if self.is_regex else None
-        # Only the matches are kept here; BLOOM's scanner also keeps the text that its pattern does not match.
-        keeps_matches = self.behavior == "removed" and self.invert and name != "bloom"
+        keeps_matches = self.behavior == "removed" and self.invert
         covers = self.behavior == "isolated" and name not in _SPACE_DROPPING
         return name if keeps_matches or covers else None
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, STOPS, UNDERSCORES, UPPERS
+from tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, UNDERSCORES, UPPERS
 from tokenizer.kernels.ideographs import IDEOGRAPHS
-from tokenizer.kernels.scanners_parts import BLOCK, LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
+from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
 from tokenizer.ragged import read_only
 from tokenizer.unicode import data
 from tokenizer.unicode.tables import check_ascii
@@ -22,7 +22,6 @@ _LETTERS = ("Lu", "Ll", "Lt", "Lm", "Lo")
 _MARKS = ("Mn", "Mc", "Me")
 _NUMBERS = ("Nd", "Nl", "No")
 _SIGNS = ("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So")
-_DEEPSEEK_BLOCK = (0x3040, 0x30FF), (0x4E00, 0x9FA5)
 
 
 def _set(table: Classes, runs: Iterable[tuple[int, int]], bits: int) -> None:
@@ -80,54 +79,6 @@ def _of_categories(bits: dict[str, int]) -> Classes:
     lengths[1::2], values[1::2] = stops - firsts, of_runs
     lengths[::2] = np.append(firsts, _N_CODE_POINTS) - np.append(0, stops)
     return np.repeat(values, lengths)
-
-
-@functools.cache
-def clip_openai_classes() -> Classes:
-    """Returns `pattern_classes` for OpenAI's CLIP code, where case is ignored: U+0345, a mark, may be an iota.
-
-    So it is neither a letter nor a non-letter, and is dropped like white space.
-    """
-    table = pattern_classes().copy()
-    table[0x345] = SPACE
-    return checked(table)
-
-
-@functools.cache
-def deepseek_classes() -> Classes:
-    """Returns `pattern_classes` for DeepSeek: the block it isolates has BLOCK, and UPPER (words) or LOWER (signs)."""
-    table = pattern_classes() & np.uint8(255 - UPPER - LOWER)
-    for first, last in _DEEPSEEK_BLOCK:
-        block = table[first : last + 1]
-        words, signs = block & np.uint8(LETTER | MARK) != 0, block & np.uint8(SIGN) != 0
-        block[:] = BLOCK
-        block[words] |= np.uint8(UPPER)
-        block[signs] |= np.uint8(LOWER)
-    return checked(table)
-
-
-@functools.cache
-def kimi_k2_classes() -> Classes:
-    """Returns `pattern_classes` for Kimi K2: Han is BLOCK, and neither UPPER nor LOWER."""
-    table = pattern_classes().copy()
-    for first, last in script_runs("Han"):
-        table[first : last + 1] = table[first : last + 1] & np.uint8(255 - UPPER - LOWER) | np.uint8(BLOCK)
-    return checked(table)
-
-
-@functools.cache
-def bloom_classes() -> Classes:
-    """Returns SIGN for the characters that BLOOM's pattern excludes, and SPACE."""
-    return _single_bit([(ord(sign), ord(sign)) for sign in "(|).,!?…。，、।۔،"], SIGN, STOPS)
-
-
-@functools.cache
-def gpt2_digits_classes() -> Classes:
-    """Returns `pattern_classes`, where digits of `Digits`, which knows a newer Unicode, have no other bit."""
-    table = pattern_classes().copy()
-    for first, last in data.runs("patterns/numeric"):
-        table[first : last + 1] = NUMBER
-    return checked(table)
 
 
 @functools.cache
