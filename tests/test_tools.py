@@ -76,7 +76,10 @@ def test_each_command_starts_these_modules_from_the_root(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["bench", "speed"], "unknown benchmark 'speed'; there are beam, count, .*; commits, compare, first-run, "),
+        (
+            ["bench", "speed"],
+            "unknown benchmark 'speed'; there are beam, count, .*; commits, compare, compositions, first-run, ",
+        ),
         (["docs", "--fast"], "docs takes --check or nothing, got: --fast"),
         (["build"], "takes quickstart, test, bench, docs; got 'build'"),
         ([], "got ''"),

@@ -425,7 +425,7 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is of format 1, but this TokenMill reads 2; count again"):
         open_counts(str(tmp_path / "out"))
     report.write_text("{")
-    with pytest.raises(ValueError, match="is not JSON"):
+    with pytest.raises(ValueError, match="is not as TokenMill writes it"):
         open_counts(str(tmp_path / "out"))
     report.write_text(text)
     path = tmp_path / "out/counts/counts-00003-of-00016.parquet"

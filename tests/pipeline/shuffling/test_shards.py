@@ -80,7 +80,7 @@ def test_a_document_that_is_given_up_does_not_shift_the_keys_of_others(make_shuf
     text = next(read_split(job.splits[0], job.config.input)).documents["text"][17]
 
     def encode_or_give_up(self, texts, *rest):
-        if text in texts:
+        if text.as_buffer().to_pybytes() in texts.values.tobytes():
             raise MemoryError
         return encode(self, texts, *rest)
 

@@ -330,6 +330,7 @@ def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_v
     built, counted = job.run()
     assert sorted(job.files()) == sorted(
         [
+            ".huggingface.yaml",
             "_ledger/job.json",
             f"_ledger/{job.splits[0].id}.arrow",
             f"_ledger/{job.splits[0].id}.json",

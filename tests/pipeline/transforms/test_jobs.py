@@ -85,7 +85,7 @@ def test_tokenize(config, tmp_path):
     shards = [f"tokens-{i:05d}-of-00004.parquet" for i in range(4)]
     tables = [f"documents/documents-{i:05d}-of-00004.parquet" for i in range(4)]
     vocabulary = ["vocab/tokenizer.json", TOKEN_COUNTS]
-    assert final_names(config, tmp_path) == sorted([*shards, *tables, *RESULTS, *vocabulary])
+    assert final_names(config, tmp_path) == sorted([".huggingface.yaml", *shards, *tables, *RESULTS, *vocabulary])
     rows = [row for shard in shards for row in pq.read_table(tmp_path / "out" / shard).to_pylist()]
     assert [row["doc_id"] for row in rows] == [f"doc-{i}" for i in range(7)]
     assert rows[4]["input_ids"] == [20, 21, 22, 24, 1, 25, 23]
