@@ -369,6 +369,14 @@ def delete_tree(path: str) -> None:
         shutil.rmtree(path)
 
 
+def delete_empty_folders(path: str) -> None:
+    """Removes a directory, and those below it, where they hold no file; stores have no directories."""
+    if not is_remote(path):
+        for folder, _, _ in os.walk(path, topdown=False):
+            with contextlib.suppress(OSError):  # it is not empty
+                os.rmdir(folder)
+
+
 def join(base: str, *parts: str) -> str:
     """Returns the path of what lies in the folder `base`; whatever opens, writes or deletes by name calls this.
 

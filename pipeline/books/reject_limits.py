@@ -101,7 +101,7 @@ class LossyFiles:
         if not rejected:
             return
         shares = (
-            (sum(rejected.values()), read["n_records"], "records"),
+            (sum(rejected.values()), read.get("n_records", 0), "records"),
             (read.get("n_rejected_bytes", 0), read.get("n_bytes", 0), "bytes"),
         )
         is_damaged = not DAMAGE.isdisjoint(rejected)

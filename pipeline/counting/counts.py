@@ -362,8 +362,7 @@ def open_counts(path: str) -> CountsArtifact:
     output = _folder_of(path)
     if output is None:
         raise ValueError(f"{path!r} holds no finished word counts: there is no {REPORT_NAME} in it")
-    report = read_report(output)
-    artifact = CountsArtifact(output, report)
+    artifact = CountsArtifact(output, read_report(output, _OF_ANY))
     for file in artifact.files:
         if not storage.exists(storage.join(output, file.file)):
             raise ValueError(f"{output!r} holds incomplete counts: {file.file} is missing")
@@ -384,6 +383,9 @@ class _File(_Shape):
 
 class _Group(_Shape):
     labels: list[str]
+    n_documents: Count
+    n_text_bytes: Count
+    n_chars: Count
     n_words: Count
 
 
@@ -395,12 +397,15 @@ class _Pruned(_Shape):
 
 class _Totals(_Shape):
     n_documents: Count
-    n_records: Count
-    n_bytes: Count
     n_text_bytes: Count
     n_chars: Count
     n_words: Count
     n_distinct_words: Count
+
+
+class _TotalsOfJob(_Totals):
+    n_records: Count
+    n_bytes: Count
     rejected: dict[str, Count]
     filtered: dict[str, Count]
 
@@ -425,11 +430,15 @@ class _Report(_Shape):
     inputs: list[_Input] = []
 
 
-_REPORT = TypeAdapter(_Report)
+class _ReportOfJob(_Report):
+    totals: _TotalsOfJob
 
 
-def read_report(output: str) -> dict[str, Any]:
-    """Returns `counts.json` of a folder.
+_OF_ANY, _OF_JOB = TypeAdapter(_Report), TypeAdapter(_ReportOfJob)
+
+
+def read_report(output: str, shape: TypeAdapter[Any] = _OF_JOB) -> dict[str, Any]:
+    """Returns `counts.json` of a job's folder; sums of counts lack the numbers of what was read.
 
     Raises:
       ValueError: if it is of another format, or not as `write_report` writes it; OSError: if it cannot be read.
@@ -441,7 +450,7 @@ def read_report(output: str) -> dict[str, Any]:
             f"{REPORT_NAME} in {output!r} is of format {version!r}, but this TokenMill reads {FORMAT_VERSION}; "
             "count again"
         )
-    json_files.check(report, _REPORT, f"{REPORT_NAME} in {output!r} is not as TokenMill writes it")
+    json_files.check(report, shape, f"{REPORT_NAME} in {output!r} is not as TokenMill writes it")
     try:
         deciding(report["words"])
     except (KeyError, TypeError, AttributeError) as error:

@@ -70,7 +70,7 @@ REASON = "text_timeout"
 _DETAILS = {
     REASON: "a regular expression of normalize or spans did not finish in its time",
     TIMEOUT: "a regular expression of the tokenizer did not finish in its time",
-    MEMORY: "there was not enough memory to tokenize the text",
+    MEMORY: "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
     UNKNOWN: "a character is not in the vocabulary, which has no unknown token",
 }
 

@@ -25,7 +25,7 @@ REASONS = {
     "text_timeout": "a regular expression of normalize or spans took too long on the text, or ftfy would",
     "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
     "unknown_character": "a character is not in the vocabulary, which has no unknown token",
-    "out_of_memory": "there was not enough memory to tokenize the text",
+    "out_of_memory": "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",

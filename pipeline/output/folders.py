@@ -107,6 +107,8 @@ def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
         _remove(folder, [MANIFEST, *names, JOB])
         for name in (COUNTING, RUNS, filenames.CLOCKS, filenames.TEMPORARY):
             storage.delete_tree(storage.join(folder, name))
+        if folder != output:
+            storage.delete_empty_folders(folder)
 
 
 def _own_files(output: str, plans: Sequence[PlannedNames]) -> list[str]:

@@ -29,6 +29,6 @@ def check_unchanged(piece: Piece, output: str, named: Sequence[str] = ()) -> Non
         )
     found = storage.find(piece.path)
     if found is None:
-        raise ValueError(f"{piece.path!r} is not there any more; it cannot be read again")
+        raise ValueError(f"{piece.path!r} is not there any more, so it cannot be read again")
     if (found.n_bytes, found.version) != (piece.n_bytes, piece.version):
-        raise ValueError(f"{piece.path!r} has changed since; it cannot be read again")
+        raise ValueError(f"{piece.path!r} has changed since the job, so it cannot be read again")

@@ -210,3 +210,28 @@ def test_thirty_megabytes_in_one_record(make_job, tiny_vocab_file, tmp_path):
         assert job.run("verify") == 0
         assert [row["doc_id"] for row in job.rows()] == ids
         assert [row["reason"] for row in job.rejects()] == ["too_large"] * (3 - len(ids))
+
+
+def test_a_text_that_the_tokenizer_makes_too_long_is_rejected(make_job, tmp_path):
+    wide = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 9}
+    vocab = {"[UNK]": 0, "mill": 1}
+    parts = {
+        "normalizer": {"type": "Sequence", "normalizers": [wide, wide]},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "[UNK]"},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    texts = ["mill", "a" * 500, "mill mill", "a " * 3 + "mill"]  # the last one may grow by 1,024 bytes
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    job = make_job(
+        "job",
+        input={"paths": [str(tmp_path / "a.jsonl")], "on_damage": "warn"},
+        tokenizer={"file": str(tmp_path / "tokenizer.json")},
+    )
+    assert job.run("tokenize", "--workers", "1") == 0
+    assert [row["input_ids"] for row in job.rows()] == [[1], [1, 1], [0, 0, 0, 1]]
+    (reject,) = (row for path in job.output.glob("rejected/*") for row in pq.read_table(path).to_pylist())
+    assert reject["reason"] == "out_of_memory"
+    assert reject["offset"] == len(json.dumps({"text": "mill"})) + 1
+    assert "a step of the tokenizer makes it too long" in reject["detail"]
+    assert job.run("verify", "--deep") == 0

@@ -87,7 +87,11 @@ def test_files_of_one_name_in_two_folders_have_ids_of_their_own(make_job, tiny_v
         pq.write_table(pa.table(rows), tmp_path / folder / "train-00000.parquet")
     job = make_job(
         "job",
-        input={"paths": [str(tmp_path / folder / "*.parquet") for folder in ("en", "de")], "max_document_bytes": 100},
+        input={
+            "paths": [str(tmp_path / folder / "*.parquet") for folder in ("en", "de")],
+            "max_document_bytes": 100,
+            "on_damage": "warn",
+        },
         tokenizer={"file": str(tiny_vocab_file)},
         output={"path": str(tmp_path / "job" / "out"), **output},
     )
@@ -127,7 +131,8 @@ def test_what_a_replay_cannot_do_is_said(job, capsys, tmp_path):
     path = tmp_path / "in/a.jsonl"
     path.write_bytes(path.read_bytes() + b"\n")
     assert job.run("replay") == 2
-    assert "a.jsonl' has changed since the job: run the job again with --resume" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "a.jsonl' has changed since the job, so it cannot be read again: run the job again with --resume" in said
 
 
 def test_text_steps_are_the_same_in_a_replay_and_what_they_gave_up_is_read_again(

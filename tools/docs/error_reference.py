@@ -61,7 +61,8 @@ _ADVICE = {
     "text_timeout": "Make the pattern simpler, or raise its `seconds`.",
     "tokenizer_timeout": "Nothing; the limit is 10 seconds for each started megabyte.",
     "unknown_character": "Use a model with an unknown token or `byte_fallback`.",
-    "out_of_memory": "Use fewer workers, or lower `input.max_document_bytes`.",
+    "out_of_memory": "Use fewer workers, or lower `input.max_document_bytes`. A tokenizer may make 16 times as many "
+    "bytes of a text, and 1,024 more; if `Tokenizer.encode` raises `TextGrowthError`, use another one.",
     "truncated_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
     "bomb": "Decompress the file yourself, if you trust it. The limit is 256 MiB and 1000 times its size.",
     "corrupt_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",

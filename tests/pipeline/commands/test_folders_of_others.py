@@ -198,7 +198,7 @@ def test_a_trace_globs_no_path(job, output):
             output, f"_ledger/{entry.name}", lambda found: [piece.update(path="/**/*") for piece in found["pieces"]]
         )
     (document,) = trace.trace(str(output), min(path.name for path in output.glob("tokens-*")), 0)["documents"]
-    assert document["why_no_text"] == "'/**/*' is not there any more; it cannot be read again"
+    assert document["why_no_text"] == "'/**/*' is not there any more, so it cannot be read again"
 
 
 def fields_of(value, path=()):

@@ -228,7 +228,7 @@ def test_rejected_records_are_filtered_by_language_when_they_are_replayed(
     output = tmp_path / "out"
     config = config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]})
     small = {"paths": [str(corpus)], "max_document_bytes": 80}
-    run(config.model_copy(update={"input": InputConfig(**small)}))
+    run(config.model_copy(update={"input": InputConfig(**small, on_damage="warn")}))
     totals = replay(config)["totals"]
     assert totals["n_documents"] == 1
     assert totals["filtered"] == {"language": 4}

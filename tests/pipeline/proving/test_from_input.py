@@ -115,7 +115,7 @@ def test_inputs_that_have_changed_or_gone_are_named(folder):
     (folder / "0.jsonl").write_text('{"text": "other"}')
     (folder / "1.jsonl").unlink()
     problems = verify_deep(str(folder / "out"), 1.0).problems
-    assert any("0.jsonl' has changed since; it cannot be read again" in problem for problem in problems)
+    assert any("0.jsonl' has changed since the job, so it cannot be read again" in problem for problem in problems)
     assert any("1.jsonl' is not there any more" in problem for problem in problems)
     assert not any("2.jsonl" in problem for problem in problems)
 

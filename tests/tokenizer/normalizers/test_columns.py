@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every normalizer's kernel against its slow twin, which also aligns; fast exits; linear time; what is refused."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -164,3 +165,13 @@ def test_a_broken_character_map_never_breaks_text(data: bytes, text: str) -> Non
     if trie:
         broken = len(trie).to_bytes(4, "little") + trie + "é\0中\0".encode()
         normalizers.Precompiled(broken).normalize_str(text)  # as_py() decodes strictly
+
+
+def test_the_length_of_each_row_is_known_before_a_character_map_writes(monkeypatch):
+    """It is compared with what a text may grow to, so it must not be what was in the memory before."""
+    monkeypatch.setattr(np, "empty", lambda n, dtype: (np.arange(n) << 40).astype(dtype))
+    texts = [charsmaps.GRAPHEMES, "", "the mill", charsmaps.GRAPHEMES * 9]
+    normalizer = normalizers.Precompiled(charsmaps.small())
+    rows = normalizer.normalize_rows(text_rows(pa.array(texts)))
+    lengths = [len(normalizer.normalize_aligned(AlignedText.original(text)).text.encode()) for text in texts]
+    assert np.diff(rows.offsets).tolist() == lengths != [len(text.encode()) for text in texts]
