@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenizer import kernel_memory
 from tokenizer.kernels import word_counters, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import byte_rows, check_array, check_utf8, read_only
+from tokenizer.ragged import byte_rows, check_array, check_utf8, read_only, replaced
 from tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
@@ -196,12 +196,13 @@ class Tally:
     def add_oov_words(self, fresh: pa.Table) -> None:
         """Adds words with an unknown token, given as a table of `WORD_COUNTS`.
 
+        A pattern after ByteLevel may cut words inside a character; what is no character counts as U+FFFD.
+
         Raises:
-          TypeError, ValueError: as `count_characters`.
+          TypeError, ValueError: as `checked_word_counts`.
         """
         fresh = checked_word_counts(fresh).combine_chunks()
-        rows = byte_rows(fresh["word"])
-        check_utf8(rows, "word")
+        rows = replaced(byte_rows(fresh["word"]))
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
         self._count_swallowed(words, read_only(fresh["count"].to_numpy()), self._characters)

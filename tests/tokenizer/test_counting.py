@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, reference, word_counter
+from tokenizer import Tokenizer, WordLevel, reference, word_counter
 from tokenizer import normalizers as nm
 from tokenizer import pre_tokenizers as pt
 from tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
@@ -215,3 +215,13 @@ def test_characters_of_what_is_not_utf8_are_refused() -> None:
     table = pa.table([pa.array([b"a\xff"], pa.large_binary()), pa.array([1], pa.int64())], schema=WORD_COUNTS)
     with pytest.raises(ValueError, match=r"word 0 is not UTF-8: invalid start byte 0xff at byte 1 of it$"):
         count_characters(table, np.zeros(0x110000, np.int64))
+
+
+def test_words_that_are_cut_inside_a_character_are_counted():
+    steps = pt.ByteLevel(add_prefix_space=False, use_regex=False), pt.Split(".", "isolated", is_regex=True)
+    pieces = pt.Sequence(steps)
+    tok = Tokenizer(model=WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"), pre_tokenizer=pieces)
+    tally = tok.new_tally()
+    assert tok.encode_arrow(pa.array(["aé"]), tally=tally).to_pylist() == [[1, 0, 0]]
+    assert tally.oov_words().to_pydict() == {"word": [b"\xa9", b"\xc3"], "count": [1, 1]}
+    assert tally.n_oov_characters == 2

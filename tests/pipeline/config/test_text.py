@@ -56,7 +56,7 @@ def make(corpus: Path, tiny_vocab_file: Path, tmp_path: Path):
         vocabulary = {"train": {"vocab_size": 80, "min_frequency": 1}} if train else {"file": str(tiny_vocab_file)}
         return Config.model_validate(
             {
-                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": split_bytes},
+                "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": split_bytes, "on_damage": "warn"},
                 "tokenizer": {**vocabulary, "oov": "contain"},
                 "output": {"path": str(tmp_path / output), "format": format},
                 "normalize": NORMALIZE,
