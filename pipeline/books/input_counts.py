@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.books import quantities
+from pipeline.books.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,9 @@ def filtered(documents: pa.RecordBatch, rule: str) -> Moves:
 
     Args:
       documents: `schemas.DOCUMENTS`: those that are left out.
-      rule: the name of the rule.
+      rule: the name of the rule, one of `rules.RULES`.
     """
+    assert rule in RULES, rule
     return tuple(
         (piece, PieceCounts(n_documents=-n, n_document_bytes=-size, filtered={rule: n}, n_filtered_bytes=size))
         for piece, n, size in _by_piece(documents)

@@ -19,6 +19,7 @@ from pipeline.books import json_files, quantities, shapes
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import FileRecord
 from pipeline.books.quantities import BooksError
+from pipeline.books.rules import OTHER_PARTITION
 from pipeline.config.job import Config
 from pipeline.config.languages import DEFAULT, UNKNOWN, PartitionConfig
 from pipeline.filenames import PARTITIONS
@@ -27,9 +28,6 @@ FORMAT_VERSION = 1
 """The version of the format of partitions.json."""
 
 _SHAPE = TypeAdapter(shapes.Partitions)
-
-OTHER_PARTITION = "other_partition"
-"""The rule under which the ledger counts records that another folder of the same job has."""
 
 _WITH_REJECTS = (f"tokenizer={DEFAULT}", f"lang={UNKNOWN}")
 """The folders, one of which has what readers reject."""

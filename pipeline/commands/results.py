@@ -147,9 +147,10 @@ def _compared(again: "VerifyReport") -> str:
 def _replay(options: argparse.Namespace) -> int:
     from pipeline.books import manifest
     from pipeline.books.quantities import BooksError
+    from pipeline.books.rules import COMMITTED
     from pipeline.config.file import load_config
     from pipeline.output.ownership import own
-    from pipeline.proving.replay import COMMITTED, replay
+    from pipeline.proving.replay import replay
 
     with mistakes():
         config = load_config(options.config, options.overrides)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.books.input_counts import PieceCounts
 from pipeline.books.ledger import LedgerEntry, Written
-from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.books.rules import OTHER_PARTITION
 from pipeline.books.shard_entry import ShardEntry, runs_of
 from pipeline.config.input import NO_LIMITS, InputConfig
 from pipeline.config.job import Config

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import schemas
-from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE, OTHER_PARTITION
 from pipeline.config.languages import DEFAULT
 from pipeline.config.text import LanguageOptions
 from pipeline.input.batches import ReadBatch
@@ -21,9 +21,6 @@ from tokenizer import unchecked_text_rows
 if TYPE_CHECKING:
     from tokenizer.languages import Languages
     from tokenizer.text import PreparedText, TextTokenizer
-
-OTHER_LANGUAGE, MIXED_LANGUAGES = "language", "mixed_languages"
-"""The rules under which the ledger counts documents that `keep` or `drop`, and that `drop_mixed`, leave out."""
 
 
 def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:

@@ -6,15 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from pipeline.books.rules import SAMPLE
 from pipeline.hashing import SAMPLING, document_keys
 from pipeline.input.batches import ReadBatch
 
-RULE = "sample"
-"""The rule under which the ledger counts documents that are not in the sample."""
-
 
 def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[str]) -> ReadBatch:
-    """Returns a batch without the documents that a sample leaves out; these are counted as filtered by `RULE`.
+    """Returns a batch without the documents that a sample leaves out; these count as filtered by `SAMPLE`.
 
     A document is kept if its key is below `fraction` of the range of keys. So with one seed a smaller sample is part of
     a larger one. Rejected records are not sampled: all of them are reported.
@@ -28,4 +26,4 @@ def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[s
     limit = int(Fraction(fraction) * (1 << 64))
     if limit >= 1 << 64 or batch.documents.num_rows == 0:
         return batch
-    return batch.leave_out({RULE: document_keys(SAMPLING, seed, names, batch.documents) >= np.uint64(limit)})
+    return batch.leave_out({SAMPLE: document_keys(SAMPLING, seed, names, batch.documents) >= np.uint64(limit)})

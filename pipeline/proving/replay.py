@@ -18,6 +18,7 @@ from pipeline.books import ledger, manifest
 from pipeline.books.job_record import Job
 from pipeline.books.ledger import LedgerEntry
 from pipeline.books.quantities import BooksError
+from pipeline.books.rules import COMMITTED
 from pipeline.books.shard_entry import runs_of
 from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
@@ -36,9 +37,6 @@ from pipeline.shuffling.shards import plan_shards
 from pipeline.splits import Piece, name_splits
 from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenizer import Tokenizer
-
-COMMITTED = "committed"
-"""The rule by which a replay leaves out the other documents of a file that it must read completely."""
 
 _MAY_CHANGE = ("paths", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
 

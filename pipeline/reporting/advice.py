@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from pipeline.books.partitions import OTHER_PARTITION
 from pipeline.books.reject_limits import DAMAGE
+from pipeline.books.rules import OTHER_PARTITION
 from pipeline.running.display import duration
 from tokenizer.languages import UNKNOWN
 

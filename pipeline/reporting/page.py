@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from pipeline import filenames, storage
-from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.books.rules import OTHER_PARTITION
 from pipeline.config.job import Config
 from pipeline.reporting import html
 from pipeline.reporting.facts import gather

@@ -6,12 +6,9 @@ The lists are those of the code. The advice for each is written here, and an ent
 
 from collections.abc import Mapping
 
-from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.books import rules
 from pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
-from pipeline.input.languages import MIXED_LANGUAGES, OTHER_LANGUAGE
 from pipeline.input.rejects import REASONS
-from pipeline.input.sampling import RULE as SAMPLE
-from pipeline.proving.replay import COMMITTED
 
 PAGE = "docs/reference/errors.md"
 
@@ -68,16 +65,14 @@ _ADVICE = {
     "corrupt_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
 }
 
-_RULES = {
-    SAMPLE: ("`input.sample`", "the document is not in the sample"),
-    OTHER_LANGUAGE: ("`languages.keep`, `languages.drop`", "its language is not one to keep"),
-    MIXED_LANGUAGES: ("`languages.drop_mixed`", "it is in several languages"),
-    OTHER_PARTITION: (
-        "`tokenizer.by`, `output.partition_by`",
-        "another folder of the same job has it, be it a document or a reject",
-    ),
-    COMMITTED: ("`tokenmill replay`", "it was tokenized by the job; its file had to be read whole"),
+_SETTINGS = {
+    rules.SAMPLE: "`input.sample`",
+    rules.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
+    rules.MIXED_LANGUAGES: "`languages.drop_mixed`",
+    rules.OTHER_PARTITION: "`tokenizer.by`, `output.partition_by`",
+    rules.COMMITTED: "`tokenmill replay`",
 }
+"""What turns a rule on."""
 
 _MESSAGES = """\
 ## Messages
@@ -131,7 +126,8 @@ def page() -> str:
         "| rule | set by | the document is left out because |",
         "|---|---|---|",
     ]
-    lines += [f"| `{rule}` | {key} | {words} |" for rule, (key, words) in _RULES.items()]
+    _check(rules.RULES, _SETTINGS)
+    lines += [f"| `{rule}` | {_SETTINGS[rule]} | {words} |" for rule, words in rules.RULES.items()]
     return "\n".join([*lines, "", _MESSAGES])
 
 

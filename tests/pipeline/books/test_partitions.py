@@ -5,6 +5,7 @@ import pytest
 
 from pipeline.books import partitions
 from pipeline.books.quantities import OF_INPUT, BooksError, imbalances
+from pipeline.books.rules import OTHER_PARTITION
 
 
 def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):
@@ -20,7 +21,7 @@ def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):
         "n_document_bytes": n_document_bytes,
         "rejected": {"not_json": rejected} if rejected else {},
         "n_rejected_bytes": 9 * rejected,
-        "filtered": {**(filtered or {}), partitions.OTHER_PARTITION: n_left},
+        "filtered": {**(filtered or {}), OTHER_PARTITION: n_left},
         "n_filtered_bytes": 96 - n_document_bytes - 9 * rejected,
     } | other
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pipeline import cli, filenames
-from pipeline.books.partitions import OTHER_PARTITION
+from pipeline.books.rules import OTHER_PARTITION
 from pipeline.config.input import LIMITS
 from pipeline.config.job import Config
 from pipeline.config.sections import EXPAND
