@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline: files in, token shards, statistics and a manifest out, on Apache Beam.
 
-Every folder is a room; the docstring of its `__init__.py` says what comes in and what goes out. A room imports only
-rooms below it. Only `transforms`, `rows` and a few modules of `running` import Beam at once. From the top:
+Every folder is a package; the docstring of its `__init__.py` says what goes in and what comes out. A package imports
+only packages below it. Only `transforms`, `rows` and a few modules of `running` import Beam at once. From the top:
 
 - `cli`, `commands`: the command line;
 - `transforms`: the jobs as Beam graphs; `rows`: steps for your own pipelines;

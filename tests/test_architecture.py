@@ -29,7 +29,7 @@ BEAM_MODULES = {
     "pipeline.running.worker_process",
 }
 
-# Rooms that not every job enters, and the rooms that may know them.
+# Packages that not every job needs, and the packages that may import them.
 OPTIONAL = {
     "comparing": {"commands"},
     "estimating": {"commands"},
@@ -184,12 +184,12 @@ def _import_graph(repository: Path, package: str) -> dict[str, set[str]]:
     return graph
 
 
-def _floors(graph: dict[str, set[str]]) -> dict[str, int]:
-    """Returns the floor of each node: one above the highest that it imports; CycleError where there is a circle."""
-    floors: dict[str, int] = {}
+def _layers(graph: dict[str, set[str]]) -> dict[str, int]:
+    """Returns the layer of each node: one above the highest that it imports; CycleError where there is a circle."""
+    layers: dict[str, int] = {}
     for name in TopologicalSorter(graph).static_order():
-        floors[name] = 1 + max((floors[need] for need in graph[name]), default=0)
-    return floors
+        layers[name] = 1 + max((layers[need] for need in graph[name]), default=0)
+    return layers
 
 
 def _loaded_after(repository: Path, *modules: str) -> set[str]:
@@ -229,36 +229,38 @@ def test_only_beam_modules_load_beam(repository: Path) -> None:
 @pytest.mark.parametrize("package", ["tokenizer", "pipeline", "tokenmill", "benchmarks"])
 def test_files_do_not_import_each_other_in_circles(repository: Path, package: str) -> None:
     graph = _import_graph(repository, package)
-    assert _floors(graph).keys() == graph.keys()
+    assert _layers(graph).keys() == graph.keys()
 
 
-def test_rooms_of_the_pipeline_stand_on_twelve_floors(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A room is a folder of `pipeline/`, or a file beside the folders. Each imports only rooms below it."""
+def test_packages_of_the_pipeline_are_in_twelve_layers(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A package is a folder of `pipeline/`, or a file beside the folders. Each imports only packages below it."""
     graph = _import_graph(repository, "pipeline")
-    rooms: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for name, needs in graph.items():
-        room = _room(name)
-        rooms.setdefault(room, set()).update({_room(need) for need in needs} - {room})
-    floors = _floors(rooms)
+        package = _package(name)
+        packages.setdefault(package, set()).update({_package(need) for need in needs} - {package})
+    layers = _layers(packages)
     with capsys.disabled():
-        print(f"\n  pipeline: {len(graph)} files, {len(rooms)} rooms on {max(floors.values())} floors:")
-        for floor in range(max(floors.values()), 0, -1):
-            print(f"    {floor:2} {' '.join(sorted(room for room, its in floors.items() if its == floor))}")
-    assert max(floors.values()) <= 12
+        print(f"\n  pipeline: {len(graph)} files, {len(packages)} packages on {max(layers.values())} layers:")
+        for layer in range(max(layers.values()), 0, -1):
+            print(f"    {layer:2} {' '.join(sorted(package for package, its in layers.items() if its == layer))}")
+    assert max(layers.values()) <= 12
     for folder in (path for path in (repository / "pipeline").rglob("*") if path.is_dir() and any(path.glob("*.py"))):
         lines = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or "").splitlines()
         assert lines, f"{folder} does not say what it is"
         assert lines[0].count(" In: ") == lines[0].count(" Out: ") == 1, f"{folder}: one line says what goes in and out"
 
 
-def _room(name: str) -> str:
+def _package(name: str) -> str:
     return [*name.split("."), "__init__"][1]
 
 
 def test_an_optional_feature_is_imported_by_what_uses_it(repository: Path) -> None:
     graph = _import_graph(repository, "pipeline")
     for feature, users in OPTIONAL.items():
-        importers = {_room(name) for name, needs in graph.items() if any(_room(need) == feature for need in needs)}
+        importers = {
+            _package(name) for name, needs in graph.items() if any(_package(need) == feature for need in needs)
+        }
         assert importers - {feature} == users, feature
 
 

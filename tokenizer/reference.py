@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slow twins of the kernels, in plain Python, short enough to be believed by reading. For tests and docs.
+"""Reference implementations of the kernels, in plain Python, short enough to be believed by reading.
 
 They share with the kernels the character data of `unicode.data` and nothing else: no tables, no caches, no tries.
 """

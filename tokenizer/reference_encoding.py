@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding in plain Python, by the slow twins of all kernels: what `verify --deep` compares columns with.
+"""Encoding in plain Python, by reference implementations: what `verify --deep` compares columns with.
 
 It takes a text through the parts of a tokenizer one after the other: no plan, no engine, no word cache, no batch.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels over rows: lay ids out among special tokens and pad them, insert rows, join the texts of tokens, copy spans.
 
-Its slow twin is in `tests/tokenizer/test_layout.py`.
+Its reference implementation is in `tests/tokenizer/test_layout.py`.
 """
 
 from tokenizer.compiling.kernel import kernel

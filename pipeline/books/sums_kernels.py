@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels for sums over documents in any order.
 
-Its slow twins are `tests.reference.shuffling.mix` and `tests.reference.shuffling.fingerprint`;
+Its reference implementations are `tests.reference.shuffling.mix` and `tests.reference.shuffling.fingerprint`;
 `tests/pipeline/shuffling/test_runs.py` compares them.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel that finds the hash partitions of words; see `partitions`.
 
-Its slow twin is in `tests/pipeline/counting/test_count.py`.
+Its reference implementation is in `tests/pipeline/counting/test_count.py`.
 """
 
 from typing import Any

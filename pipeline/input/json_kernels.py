@@ -3,9 +3,9 @@
 
 `parse_lines` takes the documents, `judge_lines` says what is wrong with other lines.
 
-Its slow twin is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py` compares them. The twin
-decides what a document is. The kernels accept or reject a line only if they are sure to agree with it; other lines are
-left to it.
+Its reference implementation is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py`
+compares them. That one decides what a document is. The kernels accept or reject a line only if they are sure to agree
+with it; other lines are left to it.
 
 The inlined parts share these terms: `data` is uint8[n_bytes], valid UTF-8; `i` a position in it; `stop` the end of the
 line without its line end, so that bytes from `stop` on are not read as JSON. Positions are int64.
@@ -430,7 +430,7 @@ def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offset
       rows: int64[n_lines], filled with the numbers of the accepted lines.
 
     Returns:
-      How many lines were accepted. The others are not documents, or the slow twin has to decide.
+      How many lines were accepted. The others are not documents, or the reference implementation has to decide.
     """
     starts, ends, wanted = lines
     text_name, id_name = names
@@ -484,8 +484,8 @@ def judge_lines(data, lines, names, scratch, verdicts, places):
     Args:
       data: uint8[n_bytes], as for `parse_lines`, lines: as there, those to look at, names: as there.
       scratch: uint8[max_depth], int64[6] and uint8[data.size], for work.
-      verdicts: uint8[n_lines], filled; `UNSURE` for lines that were not looked at, and where the slow twin has to
-        decide.
+      verdicts: uint8[n_lines], filled; `UNSURE` for lines that were not looked at, and where the reference
+        implementation has to decide.
       places: int64[n_lines], filled: for `NOT_JSON` a position in the line; for `NOT_OBJECT`, `NOT_STRING` and `BAD_ID`
         the first byte of the value; for `LONE_SURROGATE` 0 for the text, 1 for the id.
     """

@@ -3,7 +3,8 @@
 
 The lines are known to be valid JSON objects, so everything between the fields is skipped unchecked.
 
-Its slow twin is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py` compares them.
+Its reference implementation is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py`
+compares them.
 """
 
 import numpy as np

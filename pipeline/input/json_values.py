@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the values of fields in lines of JSON, without parsing the rest of the line.
 
-The slow twin is `find_slowly`. It also handles the lines that the kernel leaves to it: those with escapes in a name
-that matters.
+The reference implementation is `find_slowly`. It also handles the lines that the kernel leaves to it: those with
+escapes in a name that matters.
 """
 
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kernel that finds the bytes that are not UTF-8.
 
-Its slow twin is Python's decoder; `tests/pipeline/input/test_text.py` compares them.
+Its reference implementation is Python's decoder; `tests/pipeline/input/test_text.py` compares them.
 """
 
 from typing import Any

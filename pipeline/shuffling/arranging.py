@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the rows of several arrays into one array, in any order; the slow twin is `reference.arrange`.
+"""Puts the rows of several arrays into one array, in any order; the reference implementation is `reference.arrange`.
 
 Arrow's `take` on lists makes an index of 8 bytes for every element of a list, twice the size of the elements, and
 takes from one array only. Here each row is copied straight to its place.

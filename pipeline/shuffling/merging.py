@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges sorted runs into one sequence, by ranges of keys, in bounded memory; the slow twin is `reference.merge`.
+"""Merges sorted runs into one sequence, by ranges of keys, in bounded memory.
 
 First only the keys and sizes of rows are read and sorted; the rows themselves are read when it is known which come
 next. So only the next piece of rows is held, however many runs there are, and however long their rows.

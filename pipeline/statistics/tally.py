@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts of the tokens that a vocabulary makes of a corpus: exact integers that add up in any order.
 
-Its slow twin is in `tests/pipeline/statistics/test_tally.py`.
+Its reference implementation is in `tests/pipeline/statistics/test_tally.py`.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel that counts words between white space and characters, 64 bytes at a time.
 
-Its slow twin is `builtins.str.split`; `tests/pipeline/statistics/test_words.py` compares them.
+Its reference implementation is `builtins.str.split`; `tests/pipeline/statistics/test_words.py` compares them.
 `words.split` does the same on columns.
 """
 

@@ -107,7 +107,8 @@ def tiktoken_split(pattern: str, text: str) -> list[str]:
 
 
 def in_contexts(characters: Sequence[str], contexts: Iterable[str] = CONTEXTS) -> Iterable[str]:
-    """Texts with every character in every context, not too long: HF and the slow twins are slow on long ones."""
+    """Texts with every character in every context, not too long: HF and the reference implementations are slow on long
+    ones."""
     for context in contexts:
         for i in range(0, len(characters), 100):
             yield "".join(context.replace("{c}", c) for c in characters[i : i + 100])
@@ -401,6 +402,6 @@ FOREIGN = (
 def test_foreign_patterns_equal_hf(pattern: str, text: str) -> None:
     mine, yours = regex_split(pattern, "isolated")
     assert spans(mine, text) == yours.pre_tokenize_str(text)
-    # The slow twin, which has the last word where there is no automaton.
+    # The reference implementation, which has the last word where there is no automaton.
     expected = [word for word, _ in yours.pre_tokenize_str(text)]
     assert [text[a:b] for a, b, _ in patterns.find_segments(pattern, text) if a < b] == expected

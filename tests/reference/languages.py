@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twin of `identify`, in plain Python, with py3langid itself."""
+"""The reference implementation of `identify`, in plain Python, with py3langid itself."""
 
 import functools
 from collections import Counter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twin of the MDS writer: one sample at a time."""
+"""The reference implementation of the MDS writer: one sample at a time."""
 
 import struct
 from collections.abc import Mapping, Sequence

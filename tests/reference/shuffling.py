@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twins of this package, in plain Python."""
+"""The reference implementations of this package, in plain Python."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twins of the trainers, in plain Python: everything is counted again before every merge. For tests only."""
+"""The reference implementations of the trainers, in plain Python: everything is counted again before every merge. For
+tests only."""
 
 import itertools
 import re

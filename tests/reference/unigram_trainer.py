@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twin of `UnigramTrainer`: substrings in dictionaries, one word after the other. Imported by tests only."""
+"""The reference implementation of `UnigramTrainer`: substrings in dictionaries, one word after the other. Imported by
+tests only."""
 
 import itertools
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Word counting against its slow twin."""
+"""Word counting against its reference implementation."""
 
 import itertools
 from collections import Counter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled path against its slow twin, on generated text and vocabularies."""
+"""The compiled path against its reference implementation, on generated text and vocabularies."""
 
 import pickle
 import threading

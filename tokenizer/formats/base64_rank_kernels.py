@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads lines of a base64 token and a number, as tiktoken writes ranks.
 
-Its slow twin is `tokenizer.formats.tiktoken_ranks.read_any_lines`; `tests/tokenizer/formats/test_bpe_files.py`
-compares them.
+Its reference implementation is `tokenizer.formats.tiktoken_ranks.read_any_lines`;
+`tests/tokenizer/formats/test_bpe_files.py` compares them.
 """
 
 import numpy as np

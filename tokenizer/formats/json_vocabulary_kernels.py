@@ -4,7 +4,7 @@
 All functions take `data`, uint8[n_bytes + 16], JSON in UTF-8 and then zeros, which JSON never contains: they end all
 loops. Readers return where they stopped, or FAILED for whatever is not spelled as usual; some of that is valid JSON.
 
-Its slow twin is `json.loads`; `tests/tokenizer/formats/test_json_vocabulary.py` compares them.
+Its reference implementation is `json.loads`; `tests/tokenizer/formats/test_json_vocabulary.py` compares them.
 """
 
 import numpy as np

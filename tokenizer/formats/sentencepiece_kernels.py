@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the pieces in a SentencePiece model's file.
 
-Its slow twin is `tokenizer.formats.sentencepiece._read_piece`; `tests/tokenizer/formats/test_sentencepiece_file.py`
-compares them.
+Its reference implementation is `tokenizer.formats.sentencepiece._read_piece`;
+`tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 
 from tokenizer.compiling.kernel import kernel

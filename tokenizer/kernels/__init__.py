@@ -9,6 +9,6 @@ The docstring of a kernel names each array with dtype, shape and direction: `out
 - for work: the kernel writes it, and its content is of no use afterwards.
 
 Shapes are in rows, bytes, ids or whatever their names say, or `uint8 with room for` something. Arrays that belong
-together are a named tuple, whose fields describe them once. The docstring of a file names the slow twin of its kernels,
-and the test that compares them. `tests/tokenizer/kernels/test_registry.py` checks both.
+together are a named tuple, whose fields describe them once. The docstring of a file names the reference implementation
+of its kernels, and the test that compares them. `tests/tokenizer/kernels/test_registry.py` checks both.
 """

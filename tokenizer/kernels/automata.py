@@ -4,8 +4,8 @@
 `data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, but do not affect the
 result.
 
-Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
-compares them.
+Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+`tests/tokenizer/pre_tokenizers/test_automata.py` compares them.
 """
 
 from typing import NamedTuple

@@ -6,8 +6,8 @@ Here a state says how far each pattern is: the state of its automaton, the place
 bytes after that place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. If more bytes than
 that are open, the state is `GIVEN_UP`.
 
-Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/tokenizer/pre_tokenizers/test_automata.py`
-compares them.
+Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+`tests/tokenizer/pre_tokenizers/test_automata.py` compares them.
 """
 
 from typing import NamedTuple

@@ -4,7 +4,7 @@
 The loop's spans are words of raw text; only words that are not in its table are cleaned, lower-cased and stripped of
 accents.
 
-Its slow twins are `tokenizer.reference.encode` and `tokenizer.reference.count_words`;
+Its reference implementations are `tokenizer.reference.encode` and `tokenizer.reference.count_words`;
 `tests/tokenizer/test_encode.py` compares them.
 """
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding of one word: as one token if the model looks up whole words and has it, else symbols, then merges.
 
-Its slow twin is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py` compares them.
+Its reference implementation is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py`
+compares them.
 """
 
 import numpy as np

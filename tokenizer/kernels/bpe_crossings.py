@@ -8,7 +8,8 @@ joins the two characters, so both sides can be encoded, and cached, on their own
 A set of bits holds hashes of the two characters around each such place inside a token. Most tokens hold both characters
 whole. For the others, which begin or end inside a character, a second set says which two bytes can meet there at all.
 
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
+Its reference implementation is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py`
+compares them.
 """
 
 import numpy as np

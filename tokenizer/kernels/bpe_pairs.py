@@ -12,7 +12,8 @@ Most pairs that are looked up do not merge. Before the slots, in the same array,
 if the bit of a pair is 0, the pair is in no slot. The filter is 32 times smaller than the slots, and so stays in the
 cache when they do not.
 
-Its slow twin is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer/models/test_bpe.py` compares them.
+Its reference implementation is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer/models/test_bpe.py`
+compares them.
 """
 
 import numpy as np

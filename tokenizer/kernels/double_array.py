@@ -4,7 +4,7 @@
 A state holds the place of its children, the byte that leads here, and the piece that ends here. No two states have the
 same place for their children, so comparing the byte alone proves the parent.
 
-Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_double_array.py` compares them.
+Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_double_array.py` compares them.
 """
 
 import numpy as np

@@ -6,8 +6,8 @@ are looked up. What the table does not have either is not encoded in the loop: i
 and all pending spans are normalized and encoded together after the loop. A span with the FLAG is a later part of a
 word, so it gets no "▁" in front.
 
-Its slow twin is `tokenizer.engines.staged.StagedEngine`; `tests/tokenizer/engines/test_normalized_words.py` compares
-them.
+Its reference implementation is `tokenizer.engines.staged.StagedEngine`;
+`tests/tokenizer/engines/test_normalized_words.py` compares them.
 """
 
 from typing import NamedTuple

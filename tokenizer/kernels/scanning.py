@@ -12,8 +12,8 @@ affect the result. A scanner may have functions that find where pre-tokens start
 Each scanner is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, and are named after
 their parts.
 
-Its slow twin is `tokenizer.pre_tokenizers.patterns.find_segments`; `tests/parity/test_pre_tokenizers.py` compares
-them.
+Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+`tests/parity/test_pre_tokenizers.py` compares them.
 """
 
 import functools

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's normalizer in one pass: character map, user-defined pieces left alone, white space, "▁".
 
-Its slow twin is `tokenizer.formats.sentencepiece_text.normalize`;
+Its reference implementation is `tokenizer.formats.sentencepiece_text.normalize`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 

@@ -3,8 +3,8 @@
 
 The ids of one part of a row never depend on the others, as no merge reaches across (see `sentencepiece_units`).
 
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/engines/test_sentencepiece_rows.py` compares
-them.
+Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`;
+`tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np

@@ -8,7 +8,7 @@ without ids, and the engine encodes it as a whole.
 The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`,
 and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
 
-Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+Its reference implementation is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 

@@ -13,8 +13,8 @@ number no larger than the sum so far plus the largest sum inside the part; takin
 enlarge an error. So two sums that differ by more than k whole units keep their order. k is at most the number of
 characters of the part.
 
-Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/engines/test_sentencepiece_rows.py`
-compares them.
+Its reference implementation is `tokenizer.models.unigram.Unigram.tokenize`;
+`tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ One code point is described by an int64, its *entry* (`KnownTables.characters`):
               (`KnownTables.joins`) that says whether some piece has the pair
     19 .. 0   its half as the second of a pair
 
-Its slow twin is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+Its reference implementation is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
 
-Its slow twin is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py` compares them.
+Its reference implementation is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py`
+compares them.
 """
 
 import math

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words that are tokens as a whole: all of a WordLevel vocabulary, and those that BPE looks up before it merges.
 
-Its slow twin is `tokenizer.models.wordlevel.WordLevel.tokenize`; `tests/tokenizer/models/test_wordlevel.py` compares
-them.
+Its reference implementation is `tokenizer.models.wordlevel.WordLevel.tokenize`;
+`tests/tokenizer/models/test_wordlevel.py` compares them.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ Instead of ids, a slot of the table holds how often its span has occurred, so th
 processor's cache. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those
 that were evicted from the table. `move_counts` adds the counts that are in the table.
 
-Its slow twins are `tokenizer.reference.count_words` and `tokenizer.reference.count_pre_tokens`;
+Its reference implementations are `tokenizer.reference.count_words` and `tokenizer.reference.count_pre_tokens`;
 `tests/tokenizer/test_counting.py` compares them.
 """
 

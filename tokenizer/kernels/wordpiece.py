@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece on one word: greedy longest match in a trie, with four policies for unknown characters.
 
-Its slow twin is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
+Its reference implementation is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE over words that have been found already.
 
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py` compares them.
+Its reference implementation is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py`
+compares them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece, WordLevel and Unigram over words that have been found already, which they may read as spelled bytes.
 
-Its slow twins are `tokenizer.reference.wordpiece`, `tokenizer.models.wordlevel.WordLevel.tokenize`,
+Its reference implementations are `tokenizer.reference.wordpiece`, `tokenizer.models.wordlevel.WordLevel.tokenize`,
 `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/test_encode.py` compares them.
 """
 

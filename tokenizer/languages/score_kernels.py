@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A naive Bayes classifier over byte n-grams, which an automaton finds: scores of languages for pieces of text.
 
-Its slow twin is `tests.reference.languages.identify_text`; `tests/tokenizer/languages/test_languages.py` compares
-them.
+Its reference implementation is `tests.reference.languages.identify_text`;
+`tests/tokenizer/languages/test_languages.py` compares them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts the scripts of documents in one pass over the bytes of a column, ASCII eight bytes at a time.
 
-Its slow twin is in `tests/tokenizer/languages/test_languages.py`.
+Its reference implementation is in `tests/tokenizer/languages/test_languages.py`.
 """
 
 import numpy as np

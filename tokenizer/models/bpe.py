@@ -125,7 +125,7 @@ class BPE(BPEFields):
         """The same for BPE-dropout, which may make merges that are never made without dropout."""
         return lower(self, dropping=True)
 
-    # The slow twin of the kernels.
+    # The reference implementation of the kernels.
 
     def tokenize(self, word: str, dropout_key: int | None = None) -> list[tuple[int, int]]:
         """Tokenizes one word in plain Python; returns each token's id and its end in the word, in characters.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow twin of the BPE kernels, in plain Python, short enough to be believed by reading."""
+"""The reference implementation of the BPE kernels, in plain Python, short enough to be believed by reading."""
 
 import heapq
 import itertools

@@ -4,7 +4,7 @@
 Segments cover pieces of text without gaps; each is either a match of the delimiter or the text between two matches.
 `values`, `starts`, `stops` and `counts` are as in `split_kernels`.
 
-Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
+Its reference implementation is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 

@@ -6,7 +6,7 @@
     out_starts, out_stops: int64[n]    the pre-tokens; filled, with room for one for each byte
     counts:    int64[n_pieces + 1]     the number of pre-tokens before each piece; filled, except the first, which is 0
 
-Its slow twin is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
+Its reference implementation is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 

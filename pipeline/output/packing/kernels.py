@@ -3,7 +3,7 @@
 
 A plan is a list of pieces: stretches of documents, in the order that they have in the sequences.
 
-Its slow twins are `tests.reference.packing.plan_in_order`, `tests.reference.packing.fit_best` and
+Its reference implementations are `tests.reference.packing.plan_in_order`, `tests.reference.packing.fit_best` and
 `tests.reference.packing.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
 """
 

@@ -4,7 +4,7 @@
 A sample is the sizes of its columns of variable size, u32 each, then the columns' bytes. An array of one dimension is a
 byte (1 << 2 | w), its length in 2**w bytes, and its values; everything is little-endian.
 
-Its slow twin is `tests.reference.mds`; `tests/pipeline/output/writers/test_formats.py` compares
+Its reference implementation is `tests.reference.mds`; `tests/pipeline/output/writers/test_formats.py` compares
 them.
 """
 

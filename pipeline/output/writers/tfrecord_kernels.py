@@ -17,7 +17,7 @@ they read files.
 
 Source: `tensorflow/core/lib/io/record_writer.cc` and `tensorflow/core/example/{example,feature}.proto`. CRC-32C is that
 of RFC 3720, eight bytes at a time after Kounavis and Berry (2005), "Novel Table Lookup-Based Algorithms for
-High-Performance CRC Generation". Its slow twins are in `tests/pipeline/output/writers/test_tfrecord.py`.
+High-Performance CRC Generation". Its reference implementations are in `tests/pipeline/output/writers/test_tfrecord.py`.
 """
 
 import numpy as np

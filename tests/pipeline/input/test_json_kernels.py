@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel of JSON lines against its slow twin, the definition of a document."""
+"""The kernel of JSON lines against its reference implementation, the definition of a document."""
 
 import json
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of fields in lines of JSON: the kernel, its slow twin and the standard library agree."""
+"""Values of fields in lines of JSON: the kernel, its reference implementation and the standard library agree."""
 
 import json
 

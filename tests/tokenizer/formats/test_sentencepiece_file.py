@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its slow twin."""
+"""SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its reference implementation."""
 
 import dataclasses
 import itertools

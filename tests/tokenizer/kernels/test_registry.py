@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of kernels is their docstrings: arrays with dtype, shape and direction, slow twin and test of each file.
+"""The registry of kernels is their docstrings: arrays with dtype, shape and direction, reference implementation and
+test of each file.
 
 How an array is described says `tokenizer/kernels/__init__.py`. What a kernel reads and writes is found in its source
 and in that of the parts it calls, as far as arrays go under their own names. `pytest -s` prints the table.
@@ -28,17 +29,17 @@ from tokenizer.normalizers.kernels import matches
 
 ROOT = Path(__file__).parents[3]
 LACKING = {
-    "pipeline.output.writers.parquet_kernels names no twin",  # other libraries read what it writes
-    "tokenizer.added_token_kernels names no twin",
-    "tokenizer.byte_trie_kernels names no twin",
-    "tokenizer.sampling_kernels names no twin",
+    "pipeline.output.writers.parquet_kernels names no reference implementation",  # other libraries read what it writes
+    "tokenizer.added_token_kernels names no reference implementation",
+    "tokenizer.byte_trie_kernels names no reference implementation",
+    "tokenizer.sampling_kernels names no reference implementation",
 }
 """What is not described yet. It may only shrink."""
 _ARRAY = re.compile(r"\b(u?int(8|16|32|64)|float(32|64)|bool)(\[| with room| of the same size)")
 _WRITTEN = re.compile(r"\b(filled|changed|added to|for work)\b")
 _NAMES = r"(?:\w+(?:, | and ))*\w+"
 _ENTRY = re.compile(rf"({_NAMES}): (.*?)(?=[.;]? {_NAMES}: | (?:Returns|Raises|Source): |$)")
-_TWIN = re.compile(r"Its slow twins? (?:is|are) (?:(.+?); |in )`(tests/[\w/]+\.py)`")
+_TWIN = re.compile(r"Its reference implementations? (?:is|are) (?:(.+?); |in )`(tests/[\w/]+\.py)`")
 
 
 class Uses(NamedTuple):
@@ -161,7 +162,7 @@ def lacks() -> set[str]:
                 found |= {f"{word}: {field} has no dtype and shape" for field in _undescribed(_all()[1][word])}
     for module in {made.__module__ for made in KERNELS.values()}:
         if _twin(module) is None:
-            found.add(f"{module} names no twin")
+            found.add(f"{module} names no reference implementation")
     return found
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Languages of documents: the kernel against its slow twin, and rules for seven languages, each checked by hand."""
+"""Languages of documents: the kernel against its reference implementation, and rules for seven languages, each checked
+by hand."""
 
 import re
 import unicodedata

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPE: the kernels against the plain Python twin of the model, random models and words; what a constructor refuses."""
+"""BPE: the kernels against the plain Python version of the model, random models and words; what a constructor
+refuses."""
 
 import dataclasses
 import itertools

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words without spaces are cut before they are encoded: the same ids as of the whole word, by the slow twin."""
+"""Words without spaces are cut before they are encoded: the same ids as of the whole word, by the reference
+implementation."""
 
 import pyarrow as pa
 import pytest

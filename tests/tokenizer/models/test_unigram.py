@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unigram: the kernel against its slow twin, worked examples, n-best and sampling."""
+"""Unigram: the kernel against its reference implementation, worked examples, n-best and sampling."""
 
 import itertools
 import math

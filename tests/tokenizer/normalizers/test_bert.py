@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalizer's kernel against its slow twin, combining characters in every order among them."""
+"""The normalizer's kernel against its reference implementation, combining characters in every order among them."""
 
 import pyarrow as pa
 from hypothesis import given

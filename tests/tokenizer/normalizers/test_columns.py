@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every normalizer's kernel against its slow twin, which also aligns; fast exits; linear time; what is refused."""
+"""Every normalizer's kernel against its reference implementation, which also aligns; fast exits; linear time; what is
+refused."""
 
 import numpy as np
 import pyarrow as pa

@@ -73,7 +73,7 @@ def split(pre_tokenizer: PreTokenizer, *rows: str) -> list[list[bytes]]:
 
 
 def segments(pattern: str, text: str) -> list[bytes]:
-    """The slow twin's answer: matches and what lies between, of the `regex` package."""
+    """The reference implementation's answer: matches and what lies between, of the `regex` package."""
     return [text[a:b].encode() for a, b, _ in patterns.find_segments(pattern, text)]
 
 

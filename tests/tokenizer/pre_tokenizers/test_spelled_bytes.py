@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words behind a `ByteLevel`: bytes as letters, in columns as in the slow twin, for every model that reads letters."""
+"""Words behind a `ByteLevel`: bytes as letters, in columns as in the reference implementation, for every model that
+reads letters."""
 
 from collections import Counter
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Special spans: found where their slow twin finds them, one token each, and nothing else changes."""
+"""Special spans: found where their reference implementation finds them, one token each, and nothing else changes."""
 
 import itertools
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text steps: each kernel against its slow twin, and both against the libraries whose answers they must give."""
+"""Text steps: each kernel against its reference implementation, and both against the libraries whose answers they must
+give."""
 
 import html
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BPETrainer` by hand, against its slow twin, and on input that must not work or must not hurt."""
+"""`BPETrainer` by hand, against its reference implementation, and on input that must not work or must not hurt."""
 
 import random
 import re
@@ -143,7 +143,7 @@ def test_a_merge_that_makes_no_new_token_belongs_to_every_size_that_reaches_it()
     assert [len(model.merges) for model in models.values()] == [0, 2, 3]
 
 
-# Against the slow twin
+# Against the reference implementation
 
 fields = st.fixed_dictionaries(
     {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`UnigramTrainer` by hand, against its slow twin, and on what goes wrong."""
+"""`UnigramTrainer` by hand, against its reference implementation, and on what goes wrong."""
 
 import math
 import random
@@ -119,7 +119,7 @@ def test_options_of_the_search_change_the_result() -> None:
         assert learned(train(counts, vocab_size=size)) != learned(train(counts, vocab_size=size, **fields))
 
 
-# Against the slow twin
+# Against the reference implementation
 
 
 @given(

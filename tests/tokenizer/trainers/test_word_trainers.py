@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WordLevelTrainer` and `CharacterTrainer` by hand, against their slow twins, and on input that must not work."""
+"""`WordLevelTrainer` and `CharacterTrainer` by hand, against their reference implementations, and on input that must
+not work."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +65,7 @@ def test_counts_are_64_bits_wide() -> None:
     assert train(CharacterTrainer(), words) == ["<unk>", "c", "b", "a"]
 
 
-# Against the slow twins
+# Against the reference implementations
 
 word_counts = st.dictionaries(st.text("abé花😀", max_size=5), st.integers(0, 4) | st.just(2**40), min_size=1)
 specials = st.lists(st.sampled_from(["<s>", "a", "花", "ab"]), unique=True).map(lambda tokens: ["<unk>", *tokens])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WordPieceTrainer` by hand, against its slow twin, and on input that must not work."""
+"""`WordPieceTrainer` by hand, against its reference implementation, and on input that must not work."""
 
 import random
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ def test_counts_are_64_bits_wide() -> None:
     assert train({"ab": 2**32 + 1, "cd": 3})[6:] == ["ab", "cd"]
 
 
-# Against the slow twin
+# Against the reference implementation
 
 
 @given(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the pieces that are made of two others, for sentencepiece's BPE.
 
-Its slow twin is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
+Its reference implementation is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
 """
 
 from tokenizer.compiling.kernel import kernel

@@ -9,7 +9,8 @@ Whether the parts of a merge are made at all follows from how each of them is ma
 in either part, the symbols that meet at the border are known at every moment, and none of these pairs may be a better
 merge than the next one on either side.
 
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
+Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py`
+compares them.
 """
 
 import numpy as np

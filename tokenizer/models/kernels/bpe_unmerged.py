@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds for models.bpe how each token of a vocabulary is made, and the tokens that merges never make.
 
-Its slow twin is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py` compares them.
+Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py`
+compares them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sorts texts by their bytes, eight bytes at a time, in time bounded by n log n and by the number of bytes.
 
-Its slow twin is `builtins.sorted`; `tests/tokenizer/models/test_vocabulary.py` compares them.
+Its reference implementation is `builtins.sorted`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
 
 import numpy as np

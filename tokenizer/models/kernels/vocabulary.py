@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels over a vocabulary in arrays: decode its characters, look up texts.
 
-Its slow twin is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
+Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
 
 from tokenizer.compiling.kernel import kernel

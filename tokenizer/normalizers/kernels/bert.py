@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's normalizer as a separate step, for callers who need the text and not the ids.
 
-Its slow twin is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py` compares them.
+Its reference implementation is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py` compares
+them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalizers that look at one character at a time: each stays, is removed, or becomes others.
 
-Its slow twin is `tokenizer.normalizers.characters.CharacterStep.edits`;
+Its reference implementation is `tokenizer.normalizers.characters.CharacterStep.edits`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 

@@ -3,7 +3,8 @@
 
     rows -> finder: edits, int64[n, 3] -> apply_edits: new rows
 
-Its slow twin is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py` compares them.
+Its reference implementation is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py` compares
+them.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds literals and runs of characters.
 
-Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
+Its reference implementation is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares
+them.
 """
 
 import numpy as np

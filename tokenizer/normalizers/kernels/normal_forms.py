@@ -5,7 +5,7 @@ A character is inert if it is a starter, stays as it is, and combines with nothi
 before inert characters. Pieces of only inert characters, and combining ones that are in order, are copied. The others
 are decomposed, put in canonical order and, for NFC and NFKC, composed, one at a time.
 
-Its slow twin is `tokenizer.normalizers.forms.NormalForm.edits`;
+Its reference implementation is `tokenizer.normalizers.forms.NormalForm.edits`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 

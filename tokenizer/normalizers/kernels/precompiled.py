@@ -5,7 +5,8 @@ The map is a double-array trie from UTF-8 to places in a pool of texts that end 
 bytes becomes, as a whole, the text of its *shortest* prefix in the trie. If no prefix is there, and in longer
 graphemes, the same is done for each character by itself.
 
-Its slow twin is in `tests/reference/precompiled.py`; `tests/tokenizer/normalizers/test_precompiled.py` compares them.
+Its reference implementation is in `tests/reference/precompiled.py`; `tests/tokenizer/normalizers/test_precompiled.py`
+compares them.
 """
 
 import numpy as np

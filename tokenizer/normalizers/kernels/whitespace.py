@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collapses runs of white space, and strips it at the ends of documents.
 
-Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
+Its reference implementation is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares
+them.
 """
 
 from tokenizer.compiling.kernel import kernel_part

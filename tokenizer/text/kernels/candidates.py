@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the rows that a slow step may change, so that it need not look at the others.
 
-Its slow twin is in `tests/tokenizer/text/test_candidates.py`.
+Its reference implementation is in `tests/tokenizer/text/test_candidates.py`.
 """
 
 import numpy as np

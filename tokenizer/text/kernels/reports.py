@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts for the reports of text steps: characters, and rows that have changed.
 
-Its slow twin is `tokenizer.normalizers.base.n_changed`; `tests/tokenizer/text/test_steps.py` compares them.
+Its reference implementation is `tokenizer.normalizers.base.n_changed`; `tests/tokenizer/text/test_steps.py` compares
+them.
 """
 
 import numpy as np

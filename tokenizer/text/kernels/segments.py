@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds where spaces are missing: between units of scripts that are written without, and around digits.
 
-Its slow twin is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares them.
+Its reference implementation is in `tests/reference/text_steps.py`; `tests/tokenizer/text/test_references.py` compares
+them.
 """
 
 import numpy as np

@@ -4,8 +4,8 @@
     heap:      int64[capacity, 2]      see `merge_most_frequent`; changed
     lengths:   int32[n_tokens]         characters of each token; changed
 
-Its slow twin is `tests.reference.trainers.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py` compares
-them.
+Its reference implementation is `tests.reference.trainers.train_bpe`; `tests/tokenizer/trainers/test_bpe_trainer.py`
+compares them.
 """
 
 from tokenizer.compiling.kernel import kernel, kernel_part

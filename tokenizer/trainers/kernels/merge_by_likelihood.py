@@ -7,8 +7,8 @@
     tree:      int32[2 * n_leaves]     a tournament of the rows; changed
     symbol_counts: int64[n_leaves]     how often each symbol occurs; changed
 
-Its slow twin is `tests.reference.trainers.train_wordpiece`; `tests/tokenizer/trainers/test_wordpiece_trainer.py`
-compares them.
+Its reference implementation is `tests.reference.trainers.train_wordpiece`;
+`tests/tokenizer/trainers/test_wordpiece_trainer.py` compares them.
 """
 
 import numpy as np

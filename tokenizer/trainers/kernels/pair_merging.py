@@ -31,7 +31,7 @@ Counts are trusted to be positive and to add up to less than 2**63 over all char
 Kernels do not allocate. Those that may run out of room return False before they change anything, with what they need in
 `state`; `tokenizer.trainers.merging` provides it and calls again.
 
-Its slow twins are `tests.reference.trainers.train_bpe` and `tests.reference.trainers.train_wordpiece`;
+Its reference implementations are `tests.reference.trainers.train_bpe` and `tests.reference.trainers.train_wordpiece`;
 `tests/tokenizer/trainers/test_bpe_trainer.py` compares them.
 """
 

@@ -11,8 +11,8 @@ piece, and a piece links to its longest prefix that is a piece. So one number pe
 Pieces are numbered in the order of their characters, so a piece comes after its prefixes. If a single character is no
 piece, it may be unknown: so there is always a path.
 
-Its slow twins are `tests.reference.unigram_trainer.expect` and `tests.reference.unigram_trainer.find_best`;
-`tests/tokenizer/trainers/test_unigram_em.py` compares them.
+Its reference implementations are `tests.reference.unigram_trainer.expect` and
+`tests.reference.unigram_trainer.find_best`; `tests/tokenizer/trainers/test_unigram_em.py` compares them.
 """
 
 import math

@@ -9,8 +9,8 @@ The words are in one text of numbered characters, each run of known characters f
 
 Suffixes are compared up to `depth` characters, one more than a piece may have: two that agree so far count as equal.
 
-Its slow twin is `tests.reference.unigram_trainer.find_seeds`; `tests/tokenizer/trainers/test_unigram_em.py`
-compares them.
+Its reference implementation is `tests.reference.unigram_trainer.find_seeds`;
+`tests/tokenizer/trainers/test_unigram_em.py` compares them.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packing: every token once, in order, in sequences of one length; the plans of the slow twins."""
+"""Packing: every token once, in order, in sequences of one length; the plans of the reference implementations."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parquet file writer, read back by pyarrow and DuckDB; pyarrow's own writer is its slow twin."""
+"""The Parquet file writer, read back by pyarrow and DuckDB; pyarrow's own writer is its reference implementation."""
 
 import decimal
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord shards: the bytes, against slow twins written here, Beam's reader and TensorFlow."""
+"""TFRecord shards: the bytes, against reference implementations written here, Beam's reader and TensorFlow."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ def shard(batches, padding_side=None, compression="none", schema=schemas.TOKENS)
     return handle.getvalue()
 
 
-# The slow twins: a bit at a time, a byte at a time.
+# The reference implementations: a bit at a time, a byte at a time.
 
 
 def slow_crc32c(data):
@@ -257,7 +257,8 @@ def test_beam_reads_it(tmp_path, monkeypatch, compression):
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.testing.util import assert_that, equal_to
 
-    # Beam checks with whichever CRC library it finds; ours is checked with the slow twin, installed or not.
+    # Beam checks with whichever CRC library it finds; ours is checked with the reference implementation, installed or
+    # not.
     monkeypatch.setattr(tfrecordio._default_crc32c_fn, "fn", slow_crc32c)
     rows = [[1, 2, 300], [], [70_000]]
     path = tmp_path / f"a{suffix(OutputConfig(path='out', format='tfrecord', compression=compression))}"
