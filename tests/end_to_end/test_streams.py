@@ -34,7 +34,7 @@ def hostile(tmp_path, monkeypatch):
     tokenizer.with_special_tokens(TOKENS).save(tmp_path / f"{name}.json")
     config = tmp_path / "job.yaml"
     sections = {
-        "input": {"paths": [str(tmp_path / "corpus" / "*.jsonl")], "keep_fields": ["url"]},
+        "input": {"paths": [str(tmp_path / "corpus" / "*.jsonl")], "keep_fields": ["url"], "on_damage": "warn"},
         "tokenizer": {"file": str(tmp_path / f"{name}.json")},
         "output": {"path": str(tmp_path / name)},
         "normalize": [{"regex": {"pattern": "mill", "replace": "[/mill]"}}],
@@ -68,7 +68,7 @@ def test_no_command_takes_text_from_data_for_markup_or_lets_it_act_on_a_terminal
         (["fidelity", config], 0),
         (["compare", tokenizer, tokenizer, "--on", "corpus"], 0),
         (["replay", config], 0),
-        (["verify", "[/red]\x1b[2J"], 2),
+        (["verify", "[/red]\x1b[2J"], 1),
         (["inspect", "[/red]\x1b[2J.yaml"], 2),
         (["run", config, "--set", "tokenizer.oov=[/red]\x1b[2J"], 2),
         (["run", config, "--[/red]\x1b[2J"], 2),
