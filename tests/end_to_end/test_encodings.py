@@ -32,7 +32,13 @@ def folder(tmp_path):
 def test_a_job_reads_what_byte_order_marks_say(make_job, tiny_vocab_file, tmp_path, folder, capsys, output):
     job = make_job(
         "job",
-        input={"paths": [f"{folder}/*"], "max_document_bytes": 100, "encoding": "auto", "split_bytes": 150},
+        input={
+            "paths": [f"{folder}/*"],
+            "max_document_bytes": 100,
+            "encoding": "auto",
+            "split_bytes": 150,
+            "on_damage": "warn",
+        },
         tokenizer={"file": str(tiny_vocab_file)},
         output={"path": str(tmp_path / "job" / "out"), **output},
     )
