@@ -26,8 +26,17 @@ _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns the page that a template makes of some values; its name is a path in this package."""
-    return environment().get_template(template).render(values)
+    """Returns the page that a template makes of some values; its name is a path in this package.
+
+    Raises:
+      ValueError: if a value lacks what the template shows, because somebody has changed the file it was read from.
+    """
+    from jinja2 import UndefinedError
+
+    try:
+        return environment().get_template(template).render(values)
+    except UndefinedError as error:
+        raise ValueError(f"a file of the folder is not as TokenMill writes it: {error}; run the job again") from error
 
 
 def framed(document: str) -> str:

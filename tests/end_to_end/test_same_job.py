@@ -24,7 +24,7 @@ TRAIN = {"tokenizer": {"train": {"vocab_size": 60, "min_frequency": 1}}}
 
 
 def write(folder, name, **sections):
-    base = {"input": {"paths": ["in.jsonl"]}, "output": {"path": "out"}}
+    base = {"input": {"paths": ["in.jsonl"], "on_damage": "warn"}, "output": {"path": "out"}}
     (folder / name).write_text(json.dumps(base | sections))
 
 

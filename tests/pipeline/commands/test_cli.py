@@ -167,7 +167,7 @@ def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config,
     assert lines[10:] == [
         f"in {tmp_path}/out",
         f"4 shards, {megabytes(n_bytes)}: tokens-00000-of-00004.parquet ... tokens-00003-of-00004.parquet",
-        "stats.json, vocab/, manifest.json, clock.json, report.html",
+        ".huggingface.yaml, stats.json, vocab/, manifest.json, clock.json, report.html",
     ]
     assert err.splitlines()[0] == "tokenmill: tokenize: 281 B in 4 splits, 2 workers, threads"
     assert all(line.startswith("tokenmill: ") for line in err.splitlines())

@@ -141,7 +141,7 @@ def test_numbas_variables_cost_nothing_unless_they_change_code_and_then_one_comp
     assert compiles() == said.format("for this machine")
     for name, value in {
         "CACHE_DIR": str(tmp_path), "THREADING_LAYER": "omp", "NUM_THREADS": "1", "CUDA_LOG_LEVEL": "DEBUG",
-        "DISABLE_JIT": "1", "CACHE_LOCATOR_CLASSES": "InTreeCacheLocator", "OPT": "", "SHOW_HELP": "1",
+        "DISABLE_JIT": "1", "CACHE_LOCATOR_CLASSES": "InTreeCacheLocator", "SHOW_HELP": "1",
     }.items():  # fmt: skip
         assert compiles(**{f"NUMBA_{name}": value}) == "", name
     assert compiles(NUMBA_OPT="1") == said.format("with NUMBA_OPT")

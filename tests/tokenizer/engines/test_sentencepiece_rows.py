@@ -22,7 +22,7 @@ from tokenizer.engines.tables import TablePool
 from tokenizer.kernels import encode_loop
 from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenizer.models import BPE, Unigram
-from tokenizer.models.unigram import PieceType
+from tokenizer.models.unigram import MAX_PIECE_CHARACTERS, PieceType
 from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 from tokenizer.ragged import text_rows
 
@@ -207,7 +207,7 @@ def test_long_rows_of_one_thing(unit: str) -> None:
     assert encode(engine, [text]) == [expected.values.tolist()]
 
 
-@pytest.mark.parametrize("length", [LONGEST_EXACT - 1, LONGEST_EXACT, LONGEST_EXACT + 1, 3 * LONGEST_EXACT])
+@pytest.mark.parametrize("length", [LONGEST_EXACT - 1, LONGEST_EXACT, LONGEST_EXACT + 1, MAX_PIECE_CHARACTERS])
 def test_pieces_longer_than_the_parts_that_an_automaton_scores(length: int) -> None:
     texts = [piece for n in (1, 2, length - 1, length, length + 1, 2 * length) for piece in ("a" * n, "b" + "a" * n)]
     pieces = [("<unk>", 0.0), ("▁", -2.0), ("a" * length, -1.0), ("aa", -2.0), ("a", -9.0), ("b", -3.0)]
