@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenizer import kernel_memory
 from tokenizer.kernels import word_counters, word_counting, word_table
 from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import byte_rows, check_array, check_utf8, read_only, replaced
+from tokenizer.ragged import byte_rows, check_array, check_utf8, mended, read_only
 from tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
@@ -196,13 +196,13 @@ class Tally:
     def add_oov_words(self, fresh: pa.Table) -> None:
         """Adds words with an unknown token, given as a table of `WORD_COUNTS`.
 
-        A pattern after ByteLevel may cut words inside a character; what is no character counts as U+FFFD.
+        A pattern after ByteLevel may cut words inside a character; a part of a character does not count as one.
 
         Raises:
           TypeError, ValueError: as `checked_word_counts`.
         """
         fresh = checked_word_counts(fresh).combine_chunks()
-        rows = replaced(byte_rows(fresh["word"]))
+        rows = mended(byte_rows(fresh["word"]), "ignore")
         one_row = np.array([0, rows.n_rows], np.int64)
         words = Words(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), one_row)
         self._count_swallowed(words, read_only(fresh["count"].to_numpy()), self._characters)

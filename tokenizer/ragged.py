@@ -122,17 +122,17 @@ def text_column(texts: Any, errors: Errors = "strict") -> tuple[Ragged, pa.Array
     column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
     rows, nulls = unchecked_text_rows(column), null_rows(column)
     if errors == "replace":
-        return replaced(rows), nulls
+        return mended(rows), nulls
     check_utf8(rows, "row", _REMEDY)
     return rows, nulls
 
 
-def replaced(rows: Ragged) -> Ragged:
-    """Returns rows, values uint8[n], in which bytes that are not UTF-8 are U+FFFD, as `bytes.decode` replaces them."""
+def mended(rows: Ragged, how: Literal["replace", "ignore"] = "replace") -> Ragged:
+    """Returns rows of UTF-8, values uint8[n]: other bytes become U+FFFD, or are left out, as by `bytes.decode`."""
     if _is_utf8(rows):
         return rows
     each = (rows.values[a:b].tobytes() for a, b in itertools.pairwise(rows.offsets.tolist()))
-    return _encoded([data.decode("utf-8", "replace").encode() for data in each])
+    return _encoded([data.decode("utf-8", how).encode() for data in each])
 
 
 def unchecked_text_rows(column: pa.Array) -> Ragged:

@@ -48,7 +48,7 @@ PARTS = {
     "marks go": (Sequence((NFKD(), Lowercase(), StripAccents(), Precompiled(MAP))), AT_WHITE_SPACE),
     "clean-up": (Sequence((Nmt(), Replace("x", " a▁"), Precompiled(MAP), END, ONE_SPACE)), ALWAYS),
     "a blank becomes": (Sequence((Replace(" ", "a"), Precompiled(MAP), ONE_SPACE)), ALWAYS),
-    "long": (Sequence((Replace("é", "a" * 30), Replace("豈", "文" * 9), Precompiled(MAP), ONE_SPACE)), ALWAYS),
+    "long": (Sequence((Replace("é", "a" * 4), Replace("豈", "文" * 2), Precompiled(MAP), ONE_SPACE)), ALWAYS),
     "no map": (ONE_SPACE, ALWAYS),
     "nothing": (None, AT_WHITE_SPACE),
     "trained with HF": (Sequence((Nmt(), NFKC(), ONE_SPACE)), ALWAYS),
