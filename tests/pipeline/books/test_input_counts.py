@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import schemas
+from pipeline.books import rules
 from pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
 from pipeline.config.input import InputConfig
 from pipeline.input.reading import read_split
@@ -80,15 +81,15 @@ def two_accounts():
 
 def test_filtered_documents_move_from_one_account_to_the_other():
     accounts = two_accounts()
-    accounts.add(filtered(DOCUMENTS, "short"))
-    accounts.add(filtered(DOCUMENTS.slice(0, 0), "long"))
+    accounts.add(filtered(DOCUMENTS, rules.SAMPLE))
+    accounts.add(filtered(DOCUMENTS.slice(0, 0), rules.OTHER_LANGUAGE))
     first, second = accounts.finish()
     found = first.n_documents, first.filtered, first.n_document_bytes, first.n_filtered_bytes
-    assert found == (1, {"short": 2}, 3, 3)
-    assert (second.n_documents, second.filtered, second.n_filtered_bytes) == (0, {"short": 1}, 4)
+    assert found == (1, {rules.SAMPLE: 2}, 3, 3)
+    assert (second.n_documents, second.filtered, second.n_filtered_bytes) == (0, {rules.SAMPLE: 1}, 4)
     assert not first.imbalances()
     assert not second.imbalances()
-    assert (first + second).filtered == {"short": 3}
+    assert (first + second).filtered == {rules.SAMPLE: 3}
 
 
 def test_documents_given_up_later_move_to_the_rejected():
