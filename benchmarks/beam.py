@@ -19,9 +19,9 @@ import pyarrow as pa
 import tokenizers as hf
 
 from benchmarks import corpora, report, tokenizers
-from pipeline.running.runners import choose_runner, open_runner
-from tokenizer import Tokenizer
 from tokenmill import Tokenize
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
 
 DOCUMENT_BYTES = 1000
 BATCH_ROWS = 4096

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, peers, report
-from pipeline.comparing.comparison import Comparison, compare
-from tokenizer import Tokenizer
+from tokenmill.pipeline.comparing.comparison import Comparison, compare
+from tokenmill.tokenizer import Tokenizer
 
 LANGUAGES = (
     "eng", "deu_1996", "fra", "spa", "fin", "tur", "vie", "swh", "rus", "ell_monotonic", "hye", "kat", "arb", "heb",

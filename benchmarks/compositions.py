@@ -24,19 +24,19 @@ from unittest import mock
 
 import pyarrow as pa
 
-from tokenizer import Tokenizer, reference
-from tokenizer import normalizers as nm
-from tokenizer import pre_tokenizers as pt
-from tokenizer.added_tokens import AddedToken
-from tokenizer.aligned import AlignedText
-from tokenizer.engines import tables
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import encode_loop
-from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenizer.normalizers.charsmaps import folding_charsmap
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
-from tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer import Tokenizer, reference
+from tokenmill.tokenizer import normalizers as nm
+from tokenmill.tokenizer import pre_tokenizers as pt
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.engines import tables
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.normalizers.charsmaps import folding_charsmap
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 
 SCRIPTS = (
     "abcdeABE", "éßİıſÅςñ", "日本語中文々", "かなカナー", "한국어가각힣", "ไทยกำลังๆ", "हिन्दीक्षत्र", "தமிழ்", "مرحبا",

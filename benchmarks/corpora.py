@@ -12,7 +12,7 @@ import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pipeline import quickstart
+from tokenmill.pipeline import quickstart
 
 REPOSITORY = Path(__file__).parents[1]
 

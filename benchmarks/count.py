@@ -115,7 +115,7 @@ def _count(folder: Path, source: str, words: str, workers: int, max_words: int |
         "output": {"path": str(output)},
     }
     config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
-    command = [sys.executable, "-m", "pipeline.cli", "count", str(config), "--workers", str(workers)]
+    command = [sys.executable, "-m", "tokenmill.pipeline.cli", "count", str(config), "--workers", str(workers)]
     # One worker per process, so that the memory of a worker can be measured.
     command += ["--mode", "processes"] if workers > 1 else []
     before = _cpu_of_children()

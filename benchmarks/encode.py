@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import corpora, encoders, peers, report, timing, tokenizers
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 CALLS = (1, 10, 100)
 """How many texts of 100 bytes there are in a small call."""

@@ -16,10 +16,10 @@ from benchmarks import report
 _PYTHON = [sys.executable, "-m"]
 _CONFIG = "configs/quickstart.yaml"
 _STEPS = {
-    "corpus": [*_PYTHON, "pipeline.quickstart", "build/quickstart/corpus"],
-    "run": [*_PYTHON, "pipeline", "run", _CONFIG, "--overwrite"],
-    "verify": [*_PYTHON, "pipeline", "verify", _CONFIG],
-    "inspect": [*_PYTHON, "pipeline", "inspect", _CONFIG, "--start", "4", "--rows", "2"],
+    "corpus": [*_PYTHON, "tokenmill.pipeline.quickstart", "build/quickstart/corpus"],
+    "run": [*_PYTHON, "tokenmill", "run", _CONFIG, "--overwrite"],
+    "verify": [*_PYTHON, "tokenmill", "verify", _CONFIG],
+    "inspect": [*_PYTHON, "tokenmill", "inspect", _CONFIG, "--start", "4", "--rows", "2"],
 }
 
 
@@ -41,7 +41,7 @@ def _steps(environment: dict[str, str], *, is_first: bool) -> list[tuple[float, 
     began, used = time.monotonic(), _processor_seconds()
     warm = None
     if is_first:
-        warm = subprocess.Popen([*_PYTHON, "pipeline", "warm", _CONFIG], env=environment, stdout=-3, stderr=-3)
+        warm = subprocess.Popen([*_PYTHON, "tokenmill", "warm", _CONFIG], env=environment, stdout=-3, stderr=-3)
     found = []
     for name, command in _STEPS.items():
         start, before = time.monotonic(), _processor_seconds()

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import cli
-from pipeline.tokenizing import tokenize
-from tokenizer import Tokenizer
-from tokenizer.ragged import Ragged
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.ragged import Ragged
 
 _read_split, _encode = tokenize.read_split, Tokenizer.encode_bare
 

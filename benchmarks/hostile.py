@@ -99,11 +99,11 @@ def measure_speed(folder: Path) -> None:
 
     By processor time, of the second of two runs.
     """
-    from pipeline.config.input import InputConfig
-    from pipeline.input.reading import read_split
-    from pipeline.input.splitting import plan_splits
-    from pipeline.output.rejects_file import RejectsFile
-    from pipeline.output.staging import Staging
+    from tokenmill.pipeline.config.input import InputConfig
+    from tokenmill.pipeline.input.reading import read_split
+    from tokenmill.pipeline.input.splitting import plan_splits
+    from tokenmill.pipeline.output.rejects_file import RejectsFile
+    from tokenmill.pipeline.output.staging import Staging
 
     for name, line in LINES.items():
         path = folder / "a.jsonl"
@@ -144,12 +144,12 @@ def run(
 
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
-    from pipeline import storage
-    from pipeline.config.file import load_config
-    from pipeline.jobs import finish, planning
-    from pipeline.proving import verify
-    from pipeline.tokenizing import tokenize
-    from pipeline.transforms.compiled import compiled_tokenizer
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.jobs import finish, planning
+    from tokenmill.pipeline.proving import verify
+    from tokenmill.pipeline.tokenizing import tokenize
+    from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
 
     made = hostile_inputs.make(number, folder)
     try:

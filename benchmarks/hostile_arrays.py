@@ -323,7 +323,7 @@ def _plain(kind: str, expected: Any) -> Any:
 @functools.cache
 def _entries() -> dict[str, tuple[str, Entry]]:
     """Returns name -> (kind of array, function) for every public function that takes Arrow data."""
-    from tokenizer import (
+    from tokenmill.tokenizer import (
         BPETrainer,
         Sampling,
         Tokenizer,
@@ -332,10 +332,10 @@ def _entries() -> dict[str, tuple[str, Entry]]:
         WordPieceTrainer,
         add_word_counts,
     )  # fmt: skip
-    from tokenizer.fidelity import oov_costs, round_trips
-    from tokenizer.languages import LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
-    from tokenizer.text import TextChain, TextTokenizer
-    from tokenizer.trainers import spelled_word_counts
+    from tokenmill.tokenizer.fidelity import oov_costs, round_trips
+    from tokenmill.tokenizer.languages import LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
+    from tokenmill.tokenizer.text import TextChain, TextTokenizer
+    from tokenmill.tokenizer.trainers import spelled_word_counts
 
     texts = [text for text in _TEXTS if text] * 3
     bert = Tokenizer.untrained("bert", "bert", lowercase=True).train_from_iterator(
@@ -389,11 +389,11 @@ def _entries() -> dict[str, tuple[str, Entry]]:
 
 def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
     """Returns the functions of Beam's steps, called as Beam calls them, but without a pipeline."""
-    from pipeline.rows.batching import _BatchFn
-    from pipeline.rows.shards import _DealFn
-    from pipeline.rows.texts import IdentifyLanguage, Normalize
-    from pipeline.rows.tokenize import Detokenize, Tokenize
-    from pipeline.rows.vocabulary import _CountWordsFn, _TallyFn
+    from tokenmill.pipeline.rows.batching import _BatchFn
+    from tokenmill.pipeline.rows.shards import _DealFn
+    from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
+    from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
+    from tokenmill.pipeline.rows.vocabulary import _CountWordsFn, _TallyFn
 
     def batches(step: Any) -> Entry:
         def call(array: Any) -> Any:
@@ -456,7 +456,7 @@ def _counted(tokenizer: Any, texts: Any) -> Any:
 
 
 def _characters(table: pa.Table) -> Any:
-    from tokenizer import count_characters
+    from tokenmill.tokenizer import count_characters
 
     counts = np.zeros(0x110000, np.int64)
     count_characters(table, counts)

@@ -184,7 +184,7 @@ def run_one(number: int, folder: Path) -> str:
 
 
 def _call(command: list[str]) -> tuple[int, str]:
-    from pipeline import cli
+    from tokenmill.pipeline import cli
 
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import corpora, report, tokenizers
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 _ROWS = 1000
 SECTIONS: dict[str, dict[str, Any]] = {"plain": {}, "languages": {"languages": {"rules": "builtin"}}}
@@ -91,14 +91,14 @@ class _Clock(threading.local):
 
 def run(source: str, config: str, workers: str) -> dict[str, float]:
     """Runs a job on some files in this process; returns the processor seconds of each part, of the rest, and of all."""
-    from pipeline import cli
-    from pipeline.jobs import finish
-    from pipeline.reporting import page
-    from pipeline.statistics import words
-    from pipeline.statistics.languages import LanguageCounts
-    from pipeline.statistics.sample import Sample
-    from pipeline.statistics.tally import Statistics
-    from pipeline.tokenizing import tokenize
+    from tokenmill.pipeline import cli
+    from tokenmill.pipeline.jobs import finish
+    from tokenmill.pipeline.reporting import page
+    from tokenmill.pipeline.statistics import words
+    from tokenmill.pipeline.statistics.languages import LanguageCounts
+    from tokenmill.pipeline.statistics.sample import Sample
+    from tokenmill.pipeline.statistics.tally import Statistics
+    from tokenmill.pipeline.tokenizing import tokenize
 
     parts = {
         "characters and words": [(words, "count")],

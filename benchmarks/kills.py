@@ -208,7 +208,7 @@ def _start(job: str, mode: str, corpus: Path, output: Path, folder: Path) -> int
         log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from pipeline import cli
+        from tokenmill.pipeline import cli
 
         code = cli.main(["tokenize" if job == "shuffle" else job, str(config), "--resume", *MODES[mode]])
     except BaseException:  # a forked process must not go on in the code of its parent
@@ -257,7 +257,7 @@ def _log(folder: Path) -> str:
 
 def _final_files(output: Path) -> dict[str, bytes]:
     """Returns the result files, which have final names, with their bytes; without those that differ in every run."""
-    from pipeline.filenames import OF_THE_MOMENT
+    from tokenmill.pipeline.filenames import OF_THE_MOMENT
 
     names = (path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file())
     lasting = (name for name in names if name[0] != "_" and not name.endswith(".tmp") and name not in OF_THE_MOMENT)
@@ -266,8 +266,8 @@ def _final_files(output: Path) -> dict[str, bytes]:
 
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     """Returns what is wrong in a folder whose job was killed: every final name must have the final bytes."""
-    from pipeline import filenames
-    from pipeline.books import ledger, shard_entry
+    from tokenmill.pipeline import filenames
+    from tokenmill.pipeline.books import ledger, shard_entry
 
     lines = [
         f"{name}: not as an undisturbed run writes it"

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, encoders, peers, report, sentencepiece_models, timing, tokenizers
-from tokenizer import Tokenizer
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
-from tokenizer.trainers import BPETrainer
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.trainers import BPETrainer
 
 TEXT = "The mill grinds text into tokens; it's 2026."
 _LIKE_TIKTOKENS = {"cl100k": 100_256, "o200k": 199_998}

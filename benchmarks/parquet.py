@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import corpora, report, tokenizers
-from pipeline import schemas
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.output.writers.parquet import ParquetWriter, read_parquet, stored_schema
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.parquet import ParquetWriter, read_parquet, stored_schema
+from tokenmill.tokenizer import Tokenizer
 
 _STORED = stored_schema(schemas.TOKENS)
 _IDS = "input_ids.list.element"

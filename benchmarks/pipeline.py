@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import corpora, peers, report, timing, tokenizers
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _command(job: str, source: Path, folder: Path, output: Path, workers: int) -
     config.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
     arguments = ["tokenize", str(config), "--workers", str(workers)]
     if job == "tokenmill":
-        return [sys.executable, "-m", "pipeline.cli", *arguments]
+        return [sys.executable, "-m", "tokenmill.pipeline.cli", *arguments]
     # Kept beside the outputs, because every run begins by removing those.
     ids = folder / "ids"
     ids.mkdir(exist_ok=True)

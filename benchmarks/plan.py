@@ -86,9 +86,9 @@ def compare(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
       "tokens", "bytes" and "seconds": what was planned, with bounds, and what was done; what the plan read, of how
       much, and how long it took.
     """
-    from pipeline.config.job import Config
-    from pipeline.estimating import comparison
-    from pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.config.job import Config
+    from tokenmill.pipeline.estimating import comparison
+    from tokenmill.pipeline.jobs.planning import plan_job
 
     path = folder / "config.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")
@@ -107,7 +107,7 @@ def compare(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _run(*arguments: str) -> str:
-    command = [sys.executable, "-m", "pipeline.cli", *arguments]
+    command = [sys.executable, "-m", "tokenmill.pipeline.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")

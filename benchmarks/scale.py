@@ -23,20 +23,20 @@ import numpy as np
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from benchmarks import report
-from pipeline.books import job_record, manifest, quantities
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.lists import files_of_lists
-from pipeline.books.planned import PlannedSplits
-from pipeline.config.job import Config
-from pipeline.filenames import documents_name, entry_name, shard_name, statistics_name
-from pipeline.input.splitting import plan_splits
-from pipeline.jobs import finish, planning
-from pipeline.proving import verify
-from pipeline.proving.report import VerifyReport
-from pipeline.splits import Split
-from pipeline.statistics.tally import Statistics
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books import job_record, manifest, quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.lists import files_of_lists
+from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.filenames import documents_name, entry_name, shard_name, statistics_name
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs import finish, planning
+from tokenmill.pipeline.proving import verify
+from tokenmill.pipeline.proving.report import VerifyReport
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.tokenizer import Tokenizer
 
 _MEDIAN_BYTES = 1 << 20
 _SIGMA = 2.0

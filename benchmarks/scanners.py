@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import corpora, report, tokenizers
-from tokenizer import Tokenizer
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
 
 _WORDS: dict[str, tuple[dict[str, Any], str]] = {
     "nonspace": ({"type": "WhitespaceSplit"}, r"\S+"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 # The options that Llama 2 and Mistral, T5 and XLM-R were trained with, except the texts, and the size of T5 and XLM-R.
 TRAINED: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import corpora, load, report, timing, tokenizers
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 LIMIT = 1.0
 """Processor seconds that a job may take beyond the import of Beam."""
@@ -66,7 +66,7 @@ def _measure(options: argparse.Namespace, folder: Path, files: dict[str, Path], 
         config = folder / f"{number}.yaml"
         content: Any = {"input": {"paths": [f"{folder}/input/*.jsonl"]}, "tokenizer": {"file": str(path)}}
         config.write_text(json.dumps(content | {"output": {"path": str(folder / "out")}}), encoding="utf-8")
-        commands[name] = [sys.executable, "-m", "pipeline.cli", "tokenize", str(config)]
+        commands[name] = [sys.executable, "-m", "tokenmill.pipeline.cli", "tokenize", str(config)]
     runs: dict[str, list[timing.ProcessRun]] = {name: [] for name in commands}
     for round_number in range(-1, options.rounds):  # the first round compiles, and brings libraries into memory
         for name, command in commands.items():
@@ -113,10 +113,10 @@ def _parts_of(config: str) -> list[float]:
 def run_in_parts(config_file: str) -> list[float]:
     """Does what `tokenmill tokenize` does; returns the processor seconds of each of `PARTS`."""
     marks = [time.process_time()]
-    from pipeline.config.file import load_config
-    from pipeline.jobs import planning
-    from pipeline.reporting import summary
-    from pipeline.running.runners import choose_runner, open_runner
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.jobs import planning
+    from tokenmill.pipeline.reporting import summary
+    from tokenmill.pipeline.running.runners import choose_runner, open_runner
 
     marks.append(time.process_time())
     config = load_config(config_file, [], "tokenize")
@@ -126,7 +126,7 @@ def run_in_parts(config_file: str) -> list[float]:
     import apache_beam as beam
 
     marks.append(time.process_time())
-    from pipeline.transforms import jobs
+    from tokenmill.pipeline.transforms import jobs
 
     with open_runner(choose_runner(n_splits=len(plan.splits))) as (runner, options):
         planning.prepare(plan, "new")

@@ -20,15 +20,15 @@ import ftfy
 import pyarrow as pa
 
 from benchmarks import corpora, report, tokenizers
-from pipeline.config.job import Config
-from pipeline.input.splitting import plan_splits
-from pipeline.tokenizing.tokenize import tokenize_split
 from tests.reference import text_steps as reference
-from tokenizer import Tokenizer
-from tokenizer.normalizers.base import replaced
-from tokenizer.ragged import text_rows
-from tokenizer.text import SpanRule, TextChain
-from tokenizer.text.spans import SpanFinder
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.normalizers.base import replaced
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text import SpanRule, TextChain
+from tokenmill.tokenizer.text.spans import SpanFinder
 
 STEPS: list[Any] = [
     "default", "nfc", "nfd", "nfkc", "nfkd", "lowercase", "casefold", "control_characters", "zero_width", "bidi",

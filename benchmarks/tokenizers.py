@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from benchmarks import corpora, encoders, peers, sentencepiece_models
-from tokenizer import Tokenizer
-from tokenizer.formats import bpe_files
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
-from tokenizer.trainers import WordPieceTrainer
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.formats import bpe_files
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.trainers import WordPieceTrainer
 
 # The BERT vocabularies in the larger data folder, and whether their models lower-case.
 BERT_VOCABULARIES = {"bert-base-uncased": True, "bert-base-cased": False, "bert-base-chinese": True}

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import corpora, report, timing
-from tokenizer import Tokenizer, Unigram, UnigramTrainer
-from tokenizer.formats import sentencepiece as sentencepiece_file
-from tokenizer.models.unigram import PieceType
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.pre_tokenizers import Metaspace
+from tokenmill.tokenizer import Tokenizer, Unigram, UnigramTrainer
+from tokenmill.tokenizer.formats import sentencepiece as sentencepiece_file
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.pre_tokenizers import Metaspace
 
 MAY_BE_MORE = 1.005
 """How many times a peer's tokens ours may take on held-out text for a number to be printed."""

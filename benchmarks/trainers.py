@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel
+from tokenmill.tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel
 
 Train = Callable[[Sequence[str], int], Sequence[Any]]
 

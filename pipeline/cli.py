@@ -13,8 +13,8 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 
-from pipeline import VERSION, storage
-from pipeline.commands import (
+from tokenmill.pipeline import VERSION, storage
+from tokenmill.pipeline.commands import (
     compare,
     completion,
     configs,
@@ -29,11 +29,11 @@ from pipeline.commands import (
     warm,
     workers,
 )
-from pipeline.commands.arguments import Parser, commands_of
-from pipeline.commands.examples import EXAMPLES
-from pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
-from pipeline.running.outlets import guard
-from pipeline.running.runners import configure_logging
+from tokenmill.pipeline.commands.arguments import Parser, commands_of
+from tokenmill.pipeline.commands.examples import EXAMPLES
+from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
+from tokenmill.pipeline.running.outlets import guard
+from tokenmill.pipeline.running.runners import configure_logging
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ Nothing is downloaded and nothing foreign is bundled. Three JSON lines files, ea
 - `reference.jsonl`: the language reference that `help()` shows, and every docstring of the standard library;
 - `sources.jsonl`: the sources of the standard library, a document per file.
 
-Run as `python -m pipeline.quickstart DIRECTORY`.
+Run as `python -m tokenmill.pipeline.quickstart DIRECTORY`.
 """
 
 import ast
@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MULTILINGUAL = Path(__file__).parents[1] / "configs" / "data" / "multilingual.jsonl"
+MULTILINGUAL = Path(__file__).parents[2] / "configs" / "data" / "multilingual.jsonl"
 
 # Parts of the standard library that some distributions leave out or move, and folders that are not part of it.
 _LEFT_OUT = frozenset(
@@ -104,7 +104,7 @@ def _write(path: Path, documents: Iterable[tuple[str, str]]) -> None:
 def main(arguments: list[str]) -> None:
     """Builds the corpus in the directory named by the only argument and says what is in it."""
     if len(arguments) != 1:
-        raise SystemExit("usage: python -m pipeline.quickstart DIRECTORY")
+        raise SystemExit("usage: python -m tokenmill.pipeline.quickstart DIRECTORY")
     for path in build_corpus(Path(arguments[0])):
         with path.open("rb") as file:
             n_documents = sum(1 for _ in file)

@@ -4,13 +4,13 @@
 import dataclasses
 from pathlib import Path
 
-from pipeline.books import lists, manifest
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.job_books import JobBooks
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.config.job import Config
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline.books import lists, manifest
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.splits import Piece, Split
 
 
 def config_of(**sections):

@@ -47,7 +47,8 @@ def tracked_files(repository: Path) -> list[str]:
     listed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip(f"needs a git checkout: {listed.stderr.strip()}")
-    return [name for name in listed.stdout.splitlines() if (repository / name).is_file()]
+    paths = ((name, repository / name) for name in listed.stdout.splitlines())
+    return [name for name, path in paths if path.is_symlink() or path.is_file()]
 
 
 def install(python: Path, *wheels: Path) -> None:
@@ -92,14 +93,19 @@ def copy_clone(repository: Path, clone: Path) -> None:
         path.unlink()
     for name in names:
         target = clone / name
-        if not target.exists() or target.read_bytes() != (repository / name).read_bytes():
-            target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (repository / name).is_symlink():
+            if not target.is_symlink():
+                target.symlink_to((repository / name).readlink())
+        elif not target.exists() or target.read_bytes() != (repository / name).read_bytes():
             shutil.copy(repository / name, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
-        if path.is_dir() and path.name not in (".venv", "build", "__pycache__"):
+        if path.is_symlink():
+            yield path
+        elif path.is_dir() and path.name not in (".venv", "build", "__pycache__"):
             yield from _files(path)
         elif path.is_file():
             yield path

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 # The n-th time that a file is about to get its final name something happens first.
 PROGRAM = """
 import os, signal, sys, time
-from pipeline import storage
-from pipeline.cli import main
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.cli import main
 
 # A shell that starts the tests in the background lets its children ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,11 +4,11 @@
 import dataclasses
 import hashlib
 
-from pipeline.books import ledger
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.output.staging import Staging
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.splits import Piece, Split
 
 PIECE = Piece("/corpus/a.jsonl", "a.jsonl", 100, "100-7", "jsonl", "none", 0, 100)
 

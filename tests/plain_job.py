@@ -5,14 +5,14 @@ import contextlib
 import json
 from pathlib import Path
 
-from pipeline import storage
-from pipeline.books.shard_entry import runs_of
-from pipeline.config.job import Config
-from pipeline.jobs import planning
-from pipeline.jobs.finish import finish_output
-from pipeline.output.writers import formats
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 
 class PlainJob:

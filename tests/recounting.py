@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from pipeline.comparing.sums import LEAST_BLOCKS, N_BLOCKS, N_RESAMPLES
-from tokenizer import Tokenizer
+from tokenmill.pipeline.comparing.sums import LEAST_BLOCKS, N_BLOCKS, N_RESAMPLES
+from tokenmill.tokenizer import Tokenizer
 
 
 def n_tokens(tokenizer: Tokenizer, text: str) -> int:

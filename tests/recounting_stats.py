@@ -6,9 +6,9 @@ from collections import Counter
 
 import pyarrow as pa
 
-from pipeline.statistics.entries import CONTEXTS
 from tests.recounting import divided, sampled
-from tokenizer.languages import DEFAULT, RULES, identify, script_name
+from tokenmill.pipeline.statistics.entries import CONTEXTS
+from tokenmill.tokenizer.languages import DEFAULT, RULES, identify, script_name
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
 

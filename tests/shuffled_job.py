@@ -3,18 +3,18 @@
 
 import os
 
-from pipeline.books import shard_entry
-from pipeline.books.job_record import Job
-from pipeline.config.job import Config
-from pipeline.hashing import SHUFFLING, document_keys
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
-from pipeline.jobs.finish import finish_output
-from pipeline.output import folders
-from pipeline.output.writers import formats
-from pipeline.shuffling import shards as shuffled
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books import shard_entry
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.hashing import SHUFFLING, document_keys
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.shuffling import shards as shuffled
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 N_DOCUMENTS = 300
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import VERSION, schemas
-from pipeline.config.file import load_config
-from pipeline.input.rejects import REASONS
-from pipeline.input.splitting import FORMATS
-from pipeline.jobs.planning import plan_job
+from tokenmill.pipeline import VERSION, schemas
+from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.input.splitting import FORMATS
+from tokenmill.pipeline.jobs.planning import plan_job
 from tools.docs import documents, pages, snippets
 
 REPOSITORY = Path(__file__).parents[1]

@@ -93,7 +93,10 @@ def test_a_mistake_is_named_before_anything_starts(started: Started, arguments: 
 
 def test_the_quickstart_compiles_once_and_stops_at_the_first_step_that_fails(started: Started) -> None:
     run, verify = "tokenmill run configs/quickstart.yaml --overwrite", "tokenmill verify configs/quickstart.yaml"
-    corpus, inspect = "pipeline.quickstart build/quickstart/corpus", "tokenmill inspect configs/quickstart.yaml"
+    corpus, inspect = (
+        "tokenmill.pipeline.quickstart build/quickstart/corpus",
+        "tokenmill inspect configs/quickstart.yaml",
+    )
     tools.main(["quickstart"])
     rest = [corpus, run, verify, f"{inspect} --start 4 --rows 2"]
     assert started.take() == ["tokenmill warm configs/quickstart.yaml", *rest]

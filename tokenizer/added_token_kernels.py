@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from tokenizer.byte_trie_kernels import child
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.byte_trie_kernels import child
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
 """Bits that say how an added token matches. IS_TEXT: its occurrences are counted but stay text."""

@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import added_token_kernels
-from tokenizer.byte_trie_kernels import build_trie
-from tokenizer.models.ids import MAX_ID
-from tokenizer.normalizers import Normalizer, SentencePieceNormalizer
-from tokenizer.ragged import Ragged
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer import added_token_kernels
+from tokenmill.tokenizer.byte_trie_kernels import build_trie
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 SpecialPolicy = Literal["plain", "split", "error"]
 """What becomes of a special token's text in a document: it stays text, it becomes the token, or it is an error."""

@@ -5,9 +5,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tokenizer.encoding import Encoding
-from tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
-from tokenizer.token_runs import TokenRun
+from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
+from tokenmill.tokenizer.token_runs import TokenRun
 
 _SEQUENCES = "AB"
 

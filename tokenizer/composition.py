@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-from tokenizer.added_tokens import AddedToken, SpecialPolicy
-from tokenizer.errors import check_list
-from tokenizer.models import Unigram
-from tokenizer.models.vocabulary import TokensById, Vocabulary
-from tokenizer.normalizers import Normalizer
-from tokenizer.parts import check_added_tokens, vocab_of
-from tokenizer.post_processors import (
+from tokenmill.tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models.vocabulary import TokensById, Vocabulary
+from tokenmill.tokenizer.normalizers import Normalizer
+from tokenmill.tokenizer.parts import check_added_tokens, vocab_of
+from tokenmill.tokenizer.post_processors import (
     PLAIN_LAYOUT,
     Direction,
     Padding,
@@ -23,7 +23,7 @@ from tokenizer.post_processors import (
     TruncationStrategy,
     n_added,
 )
-from tokenizer.pre_tokenizers import PreTokenizer
+from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
 
 DEFAULT_CACHE_BYTES = 32 << 20
 _PARTS = frozenset({"model", "normalizer", "pre_tokenizer", "decoder", "added_tokens", "special"})
@@ -262,7 +262,7 @@ class Composition:
 
     def _require_model(self) -> Any:
         if self.model is None:
-            raise ValueError("this tokenizer has no model; train a vocabulary first (see tokenizer.trainers)")
+            raise ValueError("this tokenizer has no model; train a vocabulary first (see tokenmill.tokenizer.trainers)")
         return self.model
 
     def _template(self, add_special_tokens: bool) -> TemplateProcessing:

@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tokenizer import decoders
-from tokenizer import normalizers as nm
-from tokenizer import pre_tokenizers as pt
-from tokenizer.added_tokens import AddedToken
-from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.models.unigram import PieceType
-from tokenizer.normalizers.charsmaps import folding_charsmap
-from tokenizer.parts import Parts
-from tokenizer.post_processors import BertProcessing, PostProcessor
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer import decoders
+from tokenmill.tokenizer import normalizers as nm
+from tokenmill.tokenizer import pre_tokenizers as pt
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.normalizers.charsmaps import folding_charsmap
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.post_processors import BertProcessing, PostProcessor
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tokenizer.added_tokens import SpecialPolicy
-from tokenizer.composition import DEFAULT_CACHE_BYTES
-from tokenizer.compositions import bert_parts, named_normalizer, named_pre_tokenizer, parts_for
-from tokenizer.decoding import Decoder
-from tokenizer.encoder import Encoder
-from tokenizer.engines.base import CacheInfo
-from tokenizer.engines.choice import NO_NORMALIZER
-from tokenizer.errors import check_list, check_strings
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.parts import OF_FILE, Parts
-from tokenizer.post_processors import renumbered
-from tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
-from tokenizer.unicode import data as unicode_data
-from tokenizer.word_counter import WordCounter, count_texts, read_lines
+from tokenmill.tokenizer.added_tokens import SpecialPolicy
+from tokenmill.tokenizer.composition import DEFAULT_CACHE_BYTES
+from tokenmill.tokenizer.compositions import bert_parts, named_normalizer, named_pre_tokenizer, parts_for
+from tokenmill.tokenizer.decoding import Decoder
+from tokenmill.tokenizer.encoder import Encoder
+from tokenmill.tokenizer.engines.base import CacheInfo
+from tokenmill.tokenizer.engines.choice import NO_NORMALIZER
+from tokenmill.tokenizer.errors import check_list, check_strings
+from tokenmill.tokenizer.models import WordPiece
+from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.parts import OF_FILE, Parts
+from tokenmill.tokenizer.post_processors import renumbered
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
+from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
-    from tokenizer.trainers.base import Trainer
+    from tokenmill.tokenizer.trainers.base import Trainer
 
 
 class Tokenizer(Encoder, Decoder):
@@ -83,7 +83,7 @@ class Tokenizer(Encoder, Decoder):
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or if
             `pattern` or `as_class` is given and does not apply to it.
         """
-        from tokenizer.formats import loading
+        from tokenmill.tokenizer.formats import loading
 
         tokenizer = cls.from_parts(loading.load(Path(path), pattern, as_class), cache_bytes=cache_bytes)
         return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
@@ -104,7 +104,7 @@ class Tokenizer(Encoder, Decoder):
     @classmethod
     def from_buffer(cls, buffer: bytes) -> "Tokenizer":
         """Loads the bytes of a `tokenizer.json`; otherwise like `from_str`."""
-        from tokenizer.formats import tokenizer_json
+        from tokenmill.tokenizer.formats import tokenizer_json
 
         data = bytes(buffer).removeprefix(codecs.BOM_UTF8)
         return cls.from_parts(tokenizer_json.read(data, "tokenizer.json"))
@@ -234,7 +234,7 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           ValueError: if the format cannot hold this tokenizer; the message says which part of it.
         """
-        from tokenizer.formats import saving
+        from tokenmill.tokenizer.formats import saving
 
         saving.save(self.parts, Path(path), format, pretty)
 
@@ -244,7 +244,7 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           ValueError: as of `save`.
         """
-        from tokenizer.formats import saving
+        from tokenmill.tokenizer.formats import saving
 
         return saving.contents(self.parts, Path(name))
 
@@ -261,7 +261,7 @@ class Tokenizer(Encoder, Decoder):
 
         Special and other added tokens are text to it, as they are to HF's trainers. It counts words as they are in the
         text, after a `ByteLevel` too. After one, all trainers but that of byte-level BPE need the words as
-        `tokenizer.trainers.spelled_word_counts` spells them.
+        `tokenmill.tokenizer.trainers.spelled_word_counts` spells them.
         """
         return WordCounter(self.normalizer, self.pre_tokenizer)
 
@@ -313,7 +313,7 @@ class Tokenizer(Encoder, Decoder):
 
         Args:
           iterator: texts, or batches of texts as HF takes them.
-          trainer: one of `tokenizer.trainers`; its special tokens become this tokenizer's.
+          trainer: one of `tokenmill.tokenizer.trainers`; its special tokens become this tokenizer's.
 
         Raises:
           TypeError: if the iterator yields anything but str. ValueError: what `trainer.train` raises; or, before any
@@ -340,7 +340,7 @@ class Tokenizer(Encoder, Decoder):
         tokens = [getattr(trainer, name, ()) for name in ("special_tokens", "user_defined_symbols")]
         self._check_layout_for(trainer)
         if is_byte_level(self.pre_tokenizer) and not getattr(trainer, "byte_level", False):
-            from tokenizer.trainers.word_counts import spelled_word_counts
+            from tokenmill.tokenizer.trainers.word_counts import spelled_word_counts
 
             counts = spelled_word_counts(counts)
         trained = self.with_model(trainer.train(counts), *tokens)
@@ -419,13 +419,13 @@ class Tokenizer(Encoder, Decoder):
 
 
 def _write(tokenizer: Tokenizer, *, pretty: bool) -> str:
-    from tokenizer.formats import tokenizer_json
+    from tokenmill.tokenizer.formats import tokenizer_json
 
     return tokenizer_json.write(tokenizer.parts, pretty)
 
 
 def _rebuild(json: str, special: SpecialPolicy, cache_bytes: int) -> Tokenizer:
-    from tokenizer.formats import tokenizer_json
+    from tokenmill.tokenizer.formats import tokenizer_json
 
     parts = tokenizer_json.read(json.encode(), "pickled tokenizer")
     return Tokenizer.from_parts(parts, special=special, cache_bytes=cache_bytes)

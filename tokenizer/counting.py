@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import kernel_memory
-from tokenizer.kernels import word_counters, word_counting, word_table
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import byte_rows, check_array, check_utf8, mended, read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer import kernel_memory
+from tokenmill.tokenizer.kernels import word_counters, word_counting, word_table
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.ragged import byte_rows, check_array, check_utf8, mended, read_only
+from tokenmill.tokenizer.words import Words
 
 CountSwallowed = Callable[[Words, npt.NDArray[np.int64], npt.NDArray[np.int64]], None]
 """Counts the characters that the unknown token swallows in words. Called with the words, how often each occurs,

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import decoders, recycled
-from tokenizer import row_kernels as kernels
-from tokenizer.added_tokens import normalized_content
-from tokenizer.composition import Composition
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
-from tokenizer.token_runs import Kind, TokenRun, runs_of
+from tokenmill.tokenizer import decoders, recycled
+from tokenmill.tokenizer import row_kernels as kernels
+from tokenmill.tokenizer.added_tokens import normalized_content
+from tokenmill.tokenizer.composition import Composition
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.ragged import Ragged, id_rows, null_rows, read_only, string_array
+from tokenmill.tokenizer.token_runs import Kind, TokenRun, runs_of
 
 
 class IdDecoder:

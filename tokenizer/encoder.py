@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.added_tokens import Segments
-from tokenizer.aligned import AlignedText
-from tokenizer.assembling import EncodedToken, assemble
-from tokenizer.composition import Composition
-from tokenizer.counting import Tally
-from tokenizer.encoding import Encoding
-from tokenizer.errors import check_list
-from tokenizer.layout import Layout
-from tokenizer.plan import EncodePlan
-from tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
-from tokenizer.sampling import Sampling
+from tokenmill.tokenizer.added_tokens import Segments
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.assembling import EncodedToken, assemble
+from tokenmill.tokenizer.composition import Composition
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.layout import Layout
+from tokenmill.tokenizer.plan import EncodePlan
+from tokenmill.tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
+from tokenmill.tokenizer.sampling import Sampling
 
 
 class Encoder(Composition):

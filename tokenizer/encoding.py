@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tokenizer.post_processors import Direction, Padding, Truncation
-from tokenizer.token_runs import TokenRun
+from tokenmill.tokenizer.post_processors import Direction, Padding, Truncation
+from tokenmill.tokenizer.token_runs import TokenRun
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ class Encoding:
 
     def _repr_html_(self) -> str:
         """Shows the first tokens in a notebook, as `Tokenizer.token_runs` reads them."""
-        from tokenizer.token_runs import html_of, printable
+        from tokenmill.tokenizer.token_runs import html_of, printable
 
         ids, tokens = self.ids[:_SHOWN_TOKENS], self.tokens[:_SHOWN_TOKENS]
         runs = self.read(ids) if self.read else []

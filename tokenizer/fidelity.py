@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.core import Tokenizer
-from tokenizer.errors import check_list, check_strings
-from tokenizer.languages import script_name
-from tokenizer.models.wordpiece import OOV_POLICIES, WordPiece
-from tokenizer.normalizers.base import Edit, replaced
-from tokenizer.ragged import Ragged, string_array, text_column, text_rows
-from tokenizer.text import TextChain, TextStep, TextTokenizer
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.errors import check_list, check_strings
+from tokenmill.tokenizer.languages import script_name
+from tokenmill.tokenizer.models.wordpiece import OOV_POLICIES, WordPiece
+from tokenmill.tokenizer.normalizers.base import Edit, replaced
+from tokenmill.tokenizer.ragged import Ragged, string_array, text_column, text_rows
+from tokenmill.tokenizer.text import TextChain, TextStep, TextTokenizer
 
 MAX_EXAMPLES = 5
 """The most examples of a group that a report keeps."""

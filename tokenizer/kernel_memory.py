@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.kernels.word_table import N_COLUMNS
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.kernels.word_table import N_COLUMNS
 
 SLOT_BYTES = 8 * N_COLUMNS
 CACHE_LINE_BYTES = 64

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import recycled, row_kernels
-from tokenizer.post_processors import Padding, TemplateProcessing, Truncation
-from tokenizer.ragged import id_rows, list_array, null_rows, read_only
+from tokenmill.tokenizer import recycled, row_kernels
+from tokenmill.tokenizer.post_processors import Padding, TemplateProcessing, Truncation
+from tokenmill.tokenizer.ragged import id_rows, list_array, null_rows, read_only
 
 Int64s = npt.NDArray[np.int64]
 

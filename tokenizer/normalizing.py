@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import normalizers
-from tokenizer.aligned import AlignedText
-from tokenizer.pre_tokenizers import Metaspace, Sequence
-from tokenizer.pre_tokenizers.sequence import scanner_of
-from tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer import normalizers
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.pre_tokenizers import Metaspace, Sequence
+from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenmill.tokenizer.ragged import Ragged, read_only
 
 _START_BYTES = 256
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer.added_tokens import AddedToken
-from tokenizer.models import Unigram
-from tokenizer.models.vocabulary import ids_of
-from tokenizer.normalizers import Normalizer
-from tokenizer.post_processors import Padding, PostProcessor, Truncation
-from tokenizer.pre_tokenizers import PreTokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models.vocabulary import ids_of
+from tokenmill.tokenizer.normalizers import Normalizer
+from tokenmill.tokenizer.post_processors import Padding, PostProcessor, Truncation
+from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
 
 OF_FILE = ("ignored_fields", "assumptions")
 """Fields of `Parts` that tell of the file, and are not part of a tokenizer."""

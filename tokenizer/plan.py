@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import engines
-from tokenizer.added_tokens import (
+from tokenmill.tokenizer import engines
+from tokenmill.tokenizer.added_tokens import (
     AddedToken,
     AddedTokenMatcher,
     Segments,
@@ -18,18 +18,18 @@ from tokenizer.added_tokens import (
     no_tokens,
     normalized_content,
 )
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken
-from tokenizer.engines.sentencepiece import LikeSentencePieceEngine
-from tokenizer.engines.staged import StagedEngine, whole_rows
-from tokenizer.engines.tables import TablePool
-from tokenizer.models import BPE, Unigram
-from tokenizer.normalizing import NormalizingStage
-from tokenizer.pre_tokenizers import is_byte_level
-from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
-from tokenizer.ragged import Ragged, read_only, text_rows
-from tokenizer.sampling import Sampling, encode_sampled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine
+from tokenmill.tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.normalizing import NormalizingStage
+from tokenmill.tokenizer.pre_tokenizers import is_byte_level
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled_words
+from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer.sampling import Sampling, encode_sampled
 
 
 class EncodePlan:

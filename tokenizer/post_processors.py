@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal, NamedTuple
 
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 Direction = Literal["right", "left"]
 TruncationStrategy = Literal["longest_first", "only_first", "only_second"]

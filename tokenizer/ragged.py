@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import recycled, row_kernels
+from tokenmill.tokenizer import recycled, row_kernels
 
 Errors = Literal["strict", "replace"]
 """What to do with bytes that are not UTF-8: raise an error, or read them as U+FFFD."""

@@ -8,11 +8,11 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tokenizer.aligned import AlignedText
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer, Normalizer
-from tokenizer.pre_tokenizers import PreTokenizer
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.models import WordPiece
+from tokenmill.tokenizer.normalizers import BertNormalizer, Normalizer
+from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 
 @functools.cache

@@ -7,14 +7,14 @@ It takes a text through the parts of a tokenizer one after the other: no plan, n
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from tokenizer import reference
-from tokenizer.added_tokens import AddedToken, SpecialPolicy
-from tokenizer.aligned import AlignedText
-from tokenizer.core import Tokenizer
-from tokenizer.models import BPE, WordPiece
-from tokenizer.normalizers import Normalizer, SentencePieceNormalizer
-from tokenizer.pre_tokenizers import is_byte_level
-from tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer import reference
+from tokenmill.tokenizer.added_tokens import AddedToken, SpecialPolicy
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.models import BPE, WordPiece
+from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
+from tokenmill.tokenizer.pre_tokenizers import is_byte_level
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -4,8 +4,8 @@
 Its reference implementation is in `tests/tokenizer/test_layout.py`.
 """
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.utf8 import copy_bytes
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.utf8 import copy_bytes
 
 
 @kernel

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import kernel_memory, sampling_kernels
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.bpe import new_bpe_scratch
-from tokenizer.models.unigram import new_unigram_scratch
-from tokenizer.ragged import Ragged
-from tokenizer.words import Words
+from tokenmill.tokenizer import kernel_memory, sampling_kernels
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.bpe import new_bpe_scratch
+from tokenmill.tokenizer.models.unigram import new_unigram_scratch
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.words import Words
 
 
 @dataclasses.dataclass(frozen=True)

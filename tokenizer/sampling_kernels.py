@@ -3,10 +3,10 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.bpe import bpe_word_dropout
-from tokenizer.kernels.bpe_merging import dropout_key
-from tokenizer.kernels.unigram import sample_word
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.bpe import bpe_word_dropout
+from tokenmill.tokenizer.kernels.bpe_merging import dropout_key
+from tokenmill.tokenizer.kernels.unigram import sample_word
 
 
 @kernel_part

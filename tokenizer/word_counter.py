@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tokenizer import kernel_memory
-from tokenizer.counting import export, word_count_table
-from tokenizer.engines.choice import NO_NORMALIZER
-from tokenizer.engines.staged import whole_rows
-from tokenizer.engines.tables import new_table
-from tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
-from tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
-from tokenizer.kernels.span_table import EVICTIONS
-from tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
-from tokenizer.models.unigram import SPACE
-from tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
-from tokenizer.normalizing import NormalizingStage
-from tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
-from tokenizer.pre_tokenizers.sequence import one_step, scanner_of
-from tokenizer.ragged import Errors, read_only, text_rows
-from tokenizer.unicode import tables as unicode_tables
-from tokenizer.words import Words
+from tokenmill.tokenizer import kernel_memory
+from tokenmill.tokenizer.counting import export, word_count_table
+from tokenmill.tokenizer.engines.choice import NO_NORMALIZER
+from tokenmill.tokenizer.engines.staged import whole_rows
+from tokenmill.tokenizer.engines.tables import new_table
+from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
+from tokenmill.tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
+from tokenmill.tokenizer.kernels.span_table import EVICTIONS
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenmill.tokenizer.models.unigram import SPACE
+from tokenmill.tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
+from tokenmill.tokenizer.normalizing import NormalizingStage
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
+from tokenmill.tokenizer.pre_tokenizers.sequence import one_step, scanner_of
+from tokenmill.tokenizer.ragged import Errors, read_only, text_rows
+from tokenmill.tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.words import Words
 
 _FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
 """Size of the table's lines: at first, and once as many words have been evicted as the table has slots."""

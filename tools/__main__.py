@@ -41,7 +41,7 @@ def quickstart() -> None:
     if not warmed.exists():
         warm = subprocess.Popen([sys.executable, "-m", "tokenmill", "warm", config], stdout=subprocess.DEVNULL)
     try:
-        run("pipeline.quickstart", "build/quickstart/corpus")
+        run("tokenmill.pipeline.quickstart", "build/quickstart/corpus")
         if warm is not None and warm.wait() == 0:  # else the job compiles what is missing
             with contextlib.suppress(OSError):
                 warmed.touch()

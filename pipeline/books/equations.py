@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the equations of a split or shard: records, bytes, rows and tokens are each counted twice, independently."""
 
-from pipeline.books import quantities
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import LedgerEntry, Written
-from pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import LedgerEntry, Written
+from tokenmill.pipeline.books.quantities import BooksError
 
 
 def imbalances(entry: LedgerEntry) -> list[str]:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.books import quantities
-from pipeline.books.rules import RULES
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)

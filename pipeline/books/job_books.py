@@ -4,13 +4,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pipeline.books import ledger, quantities
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.quantities import BooksError
-from pipeline.books.shard_entry import ShardEntry, digest_of_runs, runs_of
-from pipeline.books.sums import Sums
-from pipeline.splits import Piece
+from tokenmill.pipeline.books import ledger, quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.shard_entry import ShardEntry, digest_of_runs, runs_of
+from tokenmill.pipeline.books.sums import Sums
+from tokenmill.pipeline.splits import Piece
 
 _MOST_PROBLEMS = 1000
 """A message lists at most this many problems of input files."""

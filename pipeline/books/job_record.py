@@ -14,15 +14,15 @@ from typing import Annotated, Any, Self
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from pipeline import VERSION, storage
-from pipeline.books import json_files
-from pipeline.books.json_files import Count, PartitionName
-from pipeline.books.ledger import to_json
-from pipeline.config.input import LIMITS
-from pipeline.config.job import Config
-from pipeline.filenames import JOB
-from pipeline.schemas import SHARD_FORMAT_VERSION
-from tokenizer import UNICODE_VERSIONS
+from tokenmill.pipeline import VERSION, storage
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.json_files import Count, PartitionName
+from tokenmill.pipeline.books.ledger import to_json
+from tokenmill.pipeline.config.input import LIMITS
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.filenames import JOB
+from tokenmill.pipeline.schemas import SHARD_FORMAT_VERSION
+from tokenmill.tokenizer import UNICODE_VERSIONS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from pipeline import filenames, storage
+from tokenmill.pipeline import filenames, storage
 
 MAX_BYTES = 1 << 30
 """A larger file is not read; that of a job of ten million splits is smaller."""

@@ -15,13 +15,13 @@ from typing import Any, Protocol, Self, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from pipeline import storage
-from pipeline.books import json_files
-from pipeline.books.input_counts import PieceCounts, ReadCounts
-from pipeline.books.json_files import Count, FileName
-from pipeline.books.shapes import RunsRecord
-from pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
+from tokenmill.pipeline.books.json_files import Count, FileName
+from tokenmill.pipeline.books.shapes import RunsRecord
+from tokenmill.pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
+from tokenmill.pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 4
 """The version of the format of ledger entries."""

@@ -13,10 +13,10 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import filenames, storage
-from pipeline.books import json_files, ledger, quantities, shapes
-from pipeline.books.input_counts import PieceCounts
-from pipeline.parquet_file import open_parquet
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import json_files, ledger, quantities, shapes
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.parquet_file import open_parquet
 
 MOST_RECORDS = 10_000
 """A list with more records than this goes into a file."""

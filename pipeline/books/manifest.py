@@ -9,17 +9,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pipeline import filenames, storage
-from pipeline.books import json_files, partitions, shapes
-from pipeline.books.job_books import JobBooks, identities
-from pipeline.books.job_record import Job, read_job
-from pipeline.books.ledger import FileRecord
-from pipeline.books.lists import files_of_lists, opened
-from pipeline.books.name_set import NameSet
-from pipeline.books.quantities import BooksError
-from pipeline.books.shard_entry import imbalance_of_sums
-from pipeline.config.kept_fields import decode_fields
-from pipeline.filenames import MANIFEST
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import json_files, partitions, shapes
+from tokenmill.pipeline.books.job_books import JobBooks, identities
+from tokenmill.pipeline.books.job_record import Job, read_job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.lists import files_of_lists, opened
+from tokenmill.pipeline.books.name_set import NameSet
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.shard_entry import imbalance_of_sums
+from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.filenames import MANIFEST
 
 FORMAT_VERSION = 4
 """The version of a manifest that contains all its lists."""

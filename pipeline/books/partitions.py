@@ -14,15 +14,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pipeline import storage
-from pipeline.books import json_files, quantities, shapes
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord
-from pipeline.books.quantities import BooksError
-from pipeline.books.rules import OTHER_PARTITION
-from pipeline.config.job import Config
-from pipeline.config.languages import DEFAULT, UNKNOWN, PartitionConfig
-from pipeline.filenames import PARTITIONS
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import json_files, quantities, shapes
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, PartitionConfig
+from tokenmill.pipeline.filenames import PARTITIONS
 
 FORMAT_VERSION = 1
 """The version of the format of partitions.json."""

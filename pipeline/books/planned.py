@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pipeline.books import ledger
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.quantities import BooksError
-from pipeline.splits import Split
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.splits import Split
 
 
 class PlannedSplits:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.input import InputConfig
 
 ENOUGH_RECORDS = 10_000
 """Before a job has read this many records, the fraction of rejected ones means little."""

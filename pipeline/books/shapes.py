@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
-from pipeline.books import quantities
-from pipeline.books.json_files import (
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.json_files import (
     AnyJson,
     Count,
     FileName,

@@ -9,14 +9,14 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
-from pipeline import storage
-from pipeline.books import equations, json_files, ledger, quantities
-from pipeline.books.json_files import Count
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.shapes import SumsRecord
-from pipeline.books.sums import SplitRuns, Sums
-from pipeline.filenames import entry_name
-from pipeline.splits import Split
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import equations, json_files, ledger, quantities
+from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.shapes import SumsRecord
+from tokenmill.pipeline.books.sums import SplitRuns, Sums
+from tokenmill.pipeline.filenames import entry_name
+from tokenmill.pipeline.splits import Split
 
 
 def runs_digest(splits: Iterable[SplitRuns]) -> str:

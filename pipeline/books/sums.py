@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline.books import sums_kernels
-from pipeline.columns import children
+from tokenmill.pipeline.books import sums_kernels
+from tokenmill.pipeline.columns import children
 
 _MASK = (1 << 64) - 1
 

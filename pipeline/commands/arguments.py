@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from pipeline.config.paths import expand
-from pipeline.running.runners import MAX_WORKERS, MODES
+from tokenmill.pipeline.config.paths import expand
+from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,8 +7,8 @@ import re
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, file_path, integer, natural
-from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_output, file_path, integer, natural
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 _WIDTH = 140
 """Width in characters of tables that go to a file or pipe."""
@@ -61,9 +61,9 @@ def add_parsers(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from pipeline import storage
-    from pipeline.comparing import conditions, page
-    from pipeline.comparing.comparison import compare
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.comparing import conditions, page
+    from tokenmill.pipeline.comparing.comparison import compare
 
     with mistakes():
         asked = [conditions.parse(text) for text in options.fail_if]
@@ -90,8 +90,8 @@ def _sizes(text: str) -> list[int]:
 
 
 def _print(report: Any) -> None:
-    from pipeline.comparing import page
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline.comparing import page
+    from tokenmill.pipeline.running.terminal import Terminal
 
     console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
     for part in page.tables(report):

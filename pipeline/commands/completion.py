@@ -5,8 +5,8 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output
-from pipeline.commands.reporting import DONE
+from tokenmill.pipeline.commands.arguments import add_output
+from tokenmill.pipeline.commands.reporting import DONE
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,9 +5,9 @@ import argparse
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set, file_path, positive
-from pipeline.commands.reporting import DONE, mistakes
-from pipeline.commands.results import refuse_by_language
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, positive
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.results import refuse_by_language
 
 
 def add_parsers(commands: Any) -> None:
@@ -26,9 +26,9 @@ def add_parsers(commands: Any) -> None:
 
 
 def _fidelity(options: argparse.Namespace) -> int:
-    from pipeline.books import ledger
-    from pipeline.config.file import load_config
-    from pipeline.reporting import fidelity
+    from tokenmill.pipeline.books import ledger
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.reporting import fidelity
 
     with mistakes():
         config = load_config(options.config, options.overrides, "tokenize")
@@ -37,7 +37,7 @@ def _fidelity(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(ledger.to_json(report).decode())
         return DONE
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline.running.terminal import Terminal
 
     console = Terminal(sys.stdout)
     for part in fidelity.render(report):
@@ -49,9 +49,9 @@ def _schema(options: argparse.Namespace) -> int:
     import json
 
     if options.file == "stats":
-        from pipeline.reporting.stats_file import json_schema
+        from tokenmill.pipeline.reporting.stats_file import json_schema
     else:
-        from pipeline.config.job import json_schema
+        from tokenmill.pipeline.config.job import json_schema
 
     print(json.dumps(json_schema(), indent=2))
     return DONE

@@ -7,12 +7,12 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, file_path, natural
-from pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.arguments import add_output, file_path, natural
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
 
 if TYPE_CHECKING:
-    from pipeline.counting.arithmetic import Term
-    from pipeline.counting.counts import CountsArtifact
+    from tokenmill.pipeline.counting.arithmetic import Term
+    from tokenmill.pipeline.counting.counts import CountsArtifact
 
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
 _WEIGHT = re.compile(r"\+?[\d.]{1,40}(?:/\d{1,20}|[eE][+-]?\d{1,2})?")
@@ -82,8 +82,8 @@ def _weight(text: str) -> tuple[str, Fraction]:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pipeline.counting.arithmetic import top_words
-    from pipeline.counting.counts import open_counts
+    from tokenmill.pipeline.counting.arithmetic import top_words
+    from tokenmill.pipeline.counting.counts import open_counts
 
     with mistakes():
         artifact = open_counts(options.counts)
@@ -132,8 +132,8 @@ def _type_of(component: Any) -> str:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from pipeline.counting import arithmetic
-    from pipeline.output.ownership import own
+    from tokenmill.pipeline.counting import arithmetic
+    from tokenmill.pipeline.output.ownership import own
 
     with mistakes():
         terms = [_term(*each) for each in options.counts]
@@ -146,8 +146,8 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _subtract(options: argparse.Namespace) -> int:
-    from pipeline.counting import arithmetic
-    from pipeline.output.ownership import own
+    from tokenmill.pipeline.counting import arithmetic
+    from tokenmill.pipeline.output.ownership import own
 
     with mistakes():
         whole, part = _term(*options.counts), _term(*options.part)
@@ -159,8 +159,8 @@ def _subtract(options: argparse.Namespace) -> int:
 
 
 def _term(name: str | None, folder: str) -> "Term":
-    from pipeline.counting.arithmetic import Term
-    from pipeline.counting.counts import open_counts
+    from tokenmill.pipeline.counting.arithmetic import Term
+    from tokenmill.pipeline.counting.counts import open_counts
 
     return Term(open_counts(folder), name)
 

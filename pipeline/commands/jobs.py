@@ -11,16 +11,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline import filenames
-from pipeline.commands.arguments import add_local, add_output, add_set, file_path
-from pipeline.commands.plan import plan_only
-from pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.commands.arguments import add_local, add_output, add_set, file_path
+from tokenmill.pipeline.commands.plan import plan_only
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 
 if TYPE_CHECKING:
-    from pipeline.jobs.planning import JobPlan
-    from pipeline.jobs.warming import WarmUp
-    from pipeline.output.folders import Mode
-    from pipeline.running.runners import RunnerSettings
+    from tokenmill.pipeline.jobs.planning import JobPlan
+    from tokenmill.pipeline.jobs.warming import WarmUp
+    from tokenmill.pipeline.output.folders import Mode
+    from tokenmill.pipeline.running.runners import RunnerSettings
 
 JOBS = {
     "run": "train a vocabulary if the config says so, then tokenize, all in one graph",
@@ -60,22 +60,22 @@ def _run_job(options: argparse.Namespace) -> int:
         if options.metrics is not None:
             raise Mistake("--dry-run does nothing but print what the job would do: leave out --metrics")
         return plan_only(options)
-    from pipeline.config.file import load_config
-    from pipeline.running.runners import choose_runner
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.running.runners import choose_runner
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         is_here = choose().name is None  # raises for wrong options before the input is looked at
 
-    from pipeline import storage
-    from pipeline.books import manifest, partitions
-    from pipeline.jobs.planning import plan_job
-    from pipeline.jobs.warming import WarmUp
-    from pipeline.reporting import metrics
-    from pipeline.reporting.summary import summarize, warnings
-    from pipeline.running.runners import available_cores
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.books import manifest, partitions
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.jobs.warming import WarmUp
+    from tokenmill.pipeline.reporting import metrics
+    from tokenmill.pipeline.reporting.summary import summarize, warnings
+    from tokenmill.pipeline.running.runners import available_cores
+    from tokenmill.pipeline.running.terminal import Terminal
 
     started, began = time.monotonic(), time.time()
     try:
@@ -120,13 +120,13 @@ def _execute(
     """Runs the job of `plan` and shows its progress on stderr; `began` is when the command began, in Unix seconds."""
     import apache_beam as beam
 
-    from pipeline.books.reject_limits import RejectLimits
-    from pipeline.jobs import planning
-    from pipeline.jobs.warming import Warming
-    from pipeline.output.ownership import own
-    from pipeline.running import display, progress
-    from pipeline.running.runners import check_beam_args, open_runner
-    from pipeline.transforms import jobs
+    from tokenmill.pipeline.books.reject_limits import RejectLimits
+    from tokenmill.pipeline.jobs import planning
+    from tokenmill.pipeline.jobs.warming import Warming
+    from tokenmill.pipeline.output.ownership import own
+    from tokenmill.pipeline.running import display, progress
+    from tokenmill.pipeline.running.runners import check_beam_args, open_runner
+    from tokenmill.pipeline.transforms import jobs
 
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
@@ -181,14 +181,14 @@ def _lengths(entered: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
 
 def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) -> None:
     """Writes `clock.json` and the report of a finished job; if that fails, the job is complete all the same."""
-    from pipeline.running import clock
+    from tokenmill.pipeline.running import clock
 
     output, name = plan.config.output.path, filenames.CLOCK
     try:
         clock.gather(output, len(plan.splits), began, stages, time.time() - began, plan.config.given())
         if plan.config.output.report:
-            from pipeline.books.partitions import folders_of
-            from pipeline.reporting import page
+            from tokenmill.pipeline.books.partitions import folders_of
+            from tokenmill.pipeline.reporting import page
 
             name = filenames.REPORT
             for folder in folders_of(output):
@@ -198,7 +198,7 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
 
 
 def _report_failure(error: Exception, debug: bool) -> int:
-    from pipeline.running.runners import explain
+    from tokenmill.pipeline.running.runners import explain
 
     if debug:
         import traceback

@@ -6,10 +6,10 @@ import json
 import sys
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set, file_path, natural, positive
-from pipeline.commands.reporting import DONE, FAILED, mistakes, say
-from pipeline.commands.results import find_output, say_owner
-from pipeline.running.outlets import is_read
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, natural, positive
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.results import find_output, say_owner
+from tokenmill.pipeline.running.outlets import is_read
 
 
 def add_parsers(commands: Any) -> None:
@@ -77,10 +77,10 @@ def add_parsers(commands: Any) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    from pipeline.looking import inspect, selecting
-    from pipeline.output.writers import formats
-    from pipeline.output.writers.json_texts import to_plain
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline.looking import inspect, selecting
+    from tokenmill.pipeline.output.writers import formats
+    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.running.terminal import Terminal
 
     console = Terminal(sys.stdout)
     last, n_shown = "", 0
@@ -114,9 +114,9 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _viz(options: argparse.Namespace) -> int:
-    from pipeline import storage
-    from pipeline.looking import viz
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.looking import viz
+    from tokenmill.pipeline.running.terminal import Terminal
 
     with mistakes():
         text, is_cut = viz.read_text(options.text)
@@ -136,7 +136,7 @@ def _viz(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from pipeline.looking import difference
+    from tokenmill.pipeline.looking import difference
 
     with mistakes():
         found = difference.difference(options.one, options.other)

@@ -7,12 +7,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_local, add_output, add_set, file_path
-from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_local, add_output, add_set, file_path
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
-    from pipeline.config.job import Config
-    from pipeline.running.runners import RunnerSettings
+    from tokenmill.pipeline.config.job import Config
+    from tokenmill.pipeline.running.runners import RunnerSettings
 
 
 def add_parsers(commands: Any) -> None:
@@ -35,18 +35,18 @@ def add_parsers(commands: Any) -> None:
 
 def plan_only(options: argparse.Namespace) -> int:
     """Prints the plan of the job `options.job` of the config `options.config`."""
-    from pipeline.config.file import load_config
-    from pipeline.jobs.warming import WarmUp
-    from pipeline.running.runners import available_cores, choose_runner, explain
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.jobs.warming import WarmUp
+    from tokenmill.pipeline.running.runners import available_cores, choose_runner, explain
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         settings = choose()
 
-    from pipeline.estimating import advice, comparison, forecast, report
-    from pipeline.jobs.planning import plan_job
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline.estimating import advice, comparison, forecast, report
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.running.terminal import Terminal
 
     with WarmUp(options.job, config, available_cores()):
         with mistakes():
@@ -76,7 +76,7 @@ def plan_only(options: argparse.Namespace) -> int:
 
 def _start(name: Any, config: "Config", settings: "RunnerSettings") -> float | None:
     """Returns the seconds that a job takes to start and end, besides its work; None if it does not run here."""
-    from pipeline.estimating.costs import START_SECONDS, measure_start
+    from tokenmill.pipeline.estimating.costs import START_SECONDS, measure_start
 
     if settings.name is not None:
         return None

@@ -5,9 +5,9 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output, add_set, file_path
-from pipeline.commands.reporting import DONE, mistakes
-from pipeline.commands.results import find_output, say_owner
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.results import find_output, say_owner
 
 
 def add_parsers(commands: Any) -> None:
@@ -30,8 +30,8 @@ def add_parsers(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pipeline.books.partitions import folders_of
-    from pipeline.reporting import card, facts, page
+    from tokenmill.pipeline.books.partitions import folders_of
+    from tokenmill.pipeline.reporting import card, facts, page
 
     with mistakes():
         output = find_output(options)

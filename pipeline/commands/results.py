@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, add_set, file_path, share
-from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, share
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
-    from pipeline.config.job import Config
-    from pipeline.proving.report import VerifyReport
+    from tokenmill.pipeline.config.job import Config
+    from tokenmill.pipeline.proving.report import VerifyReport
 
 
 def add_parsers(commands: Any) -> None:
@@ -59,8 +59,8 @@ def find_output(options: argparse.Namespace) -> str:
       ValueError: if the config is not that of the job in the folder, or `--set` is given with a folder.
     """
     if options.target.endswith((".yaml", ".yml")):
-        from pipeline.config.file import load_config
-        from pipeline.jobs.same_job import check_same_job
+        from tokenmill.pipeline.config.file import load_config
+        from tokenmill.pipeline.jobs.same_job import check_same_job
 
         config = load_config(options.target, options.overrides)
         check_same_job(config.output.path, config)
@@ -74,25 +74,25 @@ def find_inputs(options: argparse.Namespace) -> Sequence[str]:
     """Returns `input.paths` of the config that the target is; none of a folder."""
     if not options.target.endswith((".yaml", ".yml")):
         return ()
-    from pipeline.config.file import load_config
+    from tokenmill.pipeline.config.file import load_config
 
     return load_config(options.target, options.overrides).input.paths
 
 
 def say_owner(output: str) -> None:
     """Warns that a folder may change while it is read, if another command is working in it."""
-    from pipeline.output.ownership import living_owner
+    from tokenmill.pipeline.output.ownership import living_owner
 
     if owner := living_owner(output):
         say(f"{output} is in use: {owner}; what is read now may change meanwhile")
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pipeline.books.partitions import folders_of, is_partitioned
-    from pipeline.proving import replay, verify
-    from pipeline.proving.partitions import verify_partitions
-    from pipeline.proving.report import VerifyReport
-    from pipeline.running.display import megabytes
+    from tokenmill.pipeline.books.partitions import folders_of, is_partitioned
+    from tokenmill.pipeline.proving import replay, verify
+    from tokenmill.pipeline.proving.partitions import verify_partitions
+    from tokenmill.pipeline.proving.report import VerifyReport
+    from tokenmill.pipeline.running.display import megabytes
 
     started = time.monotonic()
     with mistakes():
@@ -107,7 +107,7 @@ def _verify(options: argparse.Namespace) -> int:
             replay.verify_replay(output, report)
         again = None
         if options.deep and report.is_proven:
-            from pipeline.proving.from_input import SAMPLE, verify_deep
+            from tokenmill.pipeline.proving.from_input import SAMPLE, verify_deep
 
             again = VerifyReport()
             for folder in folders_of(output):
@@ -145,12 +145,12 @@ def _compared(again: "VerifyReport") -> str:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from pipeline.books import manifest
-    from pipeline.books.quantities import BooksError
-    from pipeline.books.rules import COMMITTED
-    from pipeline.config.file import load_config
-    from pipeline.output.ownership import own
-    from pipeline.proving.replay import replay
+    from tokenmill.pipeline.books import manifest
+    from tokenmill.pipeline.books.quantities import BooksError
+    from tokenmill.pipeline.books.rules import COMMITTED
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.output.ownership import own
+    from tokenmill.pipeline.proving.replay import replay
 
     with mistakes():
         config = load_config(options.config, options.overrides)

@@ -5,8 +5,8 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output, file_path
-from pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.arguments import add_output, file_path
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
 
 
 def add_parsers(commands: Any) -> None:
@@ -27,7 +27,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    from tokenizer import Tokenizer
+    from tokenmill.tokenizer import Tokenizer
 
     with mistakes():
         tokenizer = Tokenizer.from_file(options.source)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline import storage
-from pipeline.commands.arguments import add_output, file_path
-from pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.commands.arguments import add_output, file_path
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
 
 
 def add_parsers(commands: Any) -> None:
@@ -31,8 +31,8 @@ def add_parsers(commands: Any) -> None:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    from pipeline.output.writers.json_texts import to_plain
-    from pipeline.proving import trace
+    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.proving import trace
 
     with mistakes():
         output, shard, row, token = _place(options.place)
@@ -49,7 +49,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
     """Returns the output folder, the name of the shard if there is one, the row, and the token if there is one."""
-    from pipeline.output.writers import formats
+    from tokenmill.pipeline.output.writers import formats
 
     target, *rest = words
     shard = None
@@ -66,7 +66,7 @@ def _place(words: Sequence[str]) -> tuple[str, str | None, int, int | None]:
 
 
 def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
-    from tokenizer.token_runs import printable
+    from tokenmill.tokenizer.token_runs import printable
 
     where = f"{storage.join(output, traced['shard'])}, row {traced['row']}"
     lines = [where]
@@ -83,9 +83,9 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
 
 
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    from pipeline.output.writers.json_texts import to_plain
-    from pipeline.proving.trace import excerpt
-    from tokenizer.token_runs import printable
+    from tokenmill.pipeline.output.writers.json_texts import to_plain
+    from tokenmill.pipeline.proving.trace import excerpt
+    from tokenmill.tokenizer.token_runs import printable
 
     source, first, start, size = (document[name] for name in ("source", "first", "start", "size"))
     unit = "row" if source["format"] == "parquet" else "bytes"

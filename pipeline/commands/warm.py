@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.commands.arguments import add_output, add_set, file_path, n_workers
-from pipeline.commands.jobs import JOBS
-from pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, n_workers
+from tokenmill.pipeline.commands.jobs import JOBS
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
-    from pipeline.config.job import Config, JobName
+    from tokenmill.pipeline.config.job import Config, JobName
 
 
 def add_parsers(commands: Any) -> None:
@@ -33,10 +33,10 @@ def add_parsers(commands: Any) -> None:
 
 
 def _warm(options: argparse.Namespace) -> int:
-    from pipeline.config.file import load_config
-    from pipeline.jobs.warming import Warming, WarmUp
-    from pipeline.running import display
-    from pipeline.running.runners import available_cores
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.jobs.warming import Warming, WarmUp
+    from tokenmill.pipeline.running import display
+    from tokenmill.pipeline.running.runners import available_cores
 
     with mistakes():
         configs = [load_config(options.config, options.overrides, options.job)] if options.config else _usual(options)
@@ -81,7 +81,7 @@ def _report(names: Mapping[str, Sequence[str]], seconds: float) -> None:
 
 def _usual(options: argparse.Namespace) -> "list[Config]":
     """Returns configs whose jobs together use the usual kernels: every kind of training, and of writing rows."""
-    from pipeline.config.job import Config
+    from tokenmill.pipeline.config.job import Config
 
     if options.overrides or options.job:
         raise ValueError("--set and --job are for a CONFIG; give one")

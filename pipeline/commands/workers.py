@@ -5,8 +5,8 @@ import argparse
 import json
 from typing import Any
 
-from pipeline.commands.arguments import add_output, integer
-from pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.arguments import add_output, integer
+from tokenmill.pipeline.commands.reporting import DONE, mistakes
 
 
 def add_parsers(commands: Any) -> None:
@@ -24,7 +24,7 @@ def _workers(options: argparse.Namespace) -> int:
     def told(host: str, port: int) -> None:
         print(json.dumps({"host": host, "port": port}) if options.json else f"{host}:{port}", flush=True)
 
-    from pipeline.running.external_workers import serve
+    from tokenmill.pipeline.running.external_workers import serve
 
     with mistakes():
         serve(options.host, options.port, told, debug=options.debug)

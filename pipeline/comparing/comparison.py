@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.comparing import from_counts, from_text, loading, page, probes, sweep
-from pipeline.comparing.reading import Corpus
-from pipeline.counting import counts
-from pipeline.reporting import html
+from tokenmill.pipeline.comparing import from_counts, from_text, loading, page, probes, sweep
+from tokenmill.pipeline.comparing.reading import Corpus
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.reporting import html
 
 _SPEED_BYTES = 8_000_000
 """Bytes of text on which speed is measured."""

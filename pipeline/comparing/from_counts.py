@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.comparing import measure
-from pipeline.comparing.loading import Candidate
-from pipeline.comparing.measure import ALL, Found
-from pipeline.comparing.sums import GroupSums, Ints
-from pipeline.comparing.words import WORDS, Words
-from pipeline.counting.counts import CountsArtifact, Group
-from pipeline.counting.words import describe_words
-from pipeline.statistics.words import Encoded, encode_each, unknown
-from tokenizer import Tokenizer
-from tokenizer.languages import UNKNOWN, main_scripts
+from tokenmill.pipeline.comparing import measure
+from tokenmill.pipeline.comparing.loading import Candidate
+from tokenmill.pipeline.comparing.measure import ALL, Found
+from tokenmill.pipeline.comparing.sums import GroupSums, Ints
+from tokenmill.pipeline.comparing.words import WORDS, Words
+from tokenmill.pipeline.counting.counts import CountsArtifact, Group
+from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.statistics.words import Encoded, encode_each, unknown
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.languages import UNKNOWN, main_scripts
 
 _KIND_OF_LABEL = {"lang": "language", "source": "source"}
 

@@ -11,16 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.comparing import measure
-from pipeline.comparing.loading import Candidate
-from pipeline.comparing.measure import ALL, KINDS, Found
-from pipeline.comparing.reading import Corpus, Documents, text_bytes
-from pipeline.comparing.sums import N_BLOCKS, GroupSums
-from pipeline.comparing.words import Words
-from pipeline.hashing import document_keys
-from pipeline.input.given_up import GAVE_UP, find_given_up
-from pipeline.statistics.words import encode, unknown
-from tokenizer import Tokenizer, unchecked_text_rows
+from tokenmill.pipeline.comparing import measure
+from tokenmill.pipeline.comparing.loading import Candidate
+from tokenmill.pipeline.comparing.measure import ALL, KINDS, Found
+from tokenmill.pipeline.comparing.reading import Corpus, Documents, text_bytes
+from tokenmill.pipeline.comparing.sums import N_BLOCKS, GroupSums
+from tokenmill.pipeline.comparing.words import Words
+from tokenmill.pipeline.hashing import document_keys
+from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
+from tokenmill.pipeline.statistics.words import encode, unknown
+from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
 
 MAX_NAMED = 20
 """At most this many documents on which a tokenizer failed are named."""

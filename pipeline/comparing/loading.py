@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.comparing.loading import Candidate
-from pipeline.comparing.probes import made_texts, robustness
-from pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals
-from pipeline.comparing.words import changes
-from pipeline.statistics.token_table import describe, token_counts
-from pipeline.statistics.vocabulary import gini, ratio
-from pipeline.statistics.words import Encoded
-from tokenizer.languages import UNKNOWN
+from tokenmill.pipeline.comparing.loading import Candidate
+from tokenmill.pipeline.comparing.probes import made_texts, robustness
+from tokenmill.pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals
+from tokenmill.pipeline.comparing.words import changes
+from tokenmill.pipeline.statistics.token_table import describe, token_counts
+from tokenmill.pipeline.statistics.vocabulary import gini, ratio
+from tokenmill.pipeline.statistics.words import Encoded
+from tokenmill.tokenizer.languages import UNKNOWN
 
 FORMAT_VERSION = 1
 """Version of the JSON of a comparison."""

@@ -7,9 +7,9 @@ from typing import Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipeline.comparing.measure import ALL, KINDS
-from pipeline.comparing.views import TOP, name_cell, said, views
-from pipeline.reporting import html
+from tokenmill.pipeline.comparing.measure import ALL, KINDS
+from tokenmill.pipeline.comparing.views import TOP, name_cell, said, views
+from tokenmill.pipeline.reporting import html
 
 _TEXTS = ("", "tokenizer", "word", "source", "document")
 """Heads of columns whose cells may be wrapped; numbers may not."""

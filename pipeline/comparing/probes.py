@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.comparing.loading import Candidate
-from pipeline.statistics.vocabulary import ratio
-from pipeline.statistics.words import encode_each
+from tokenmill.pipeline.comparing.loading import Candidate
+from tokenmill.pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.statistics.words import encode_each
 
 MAX_WORDS = 2000
 """At most this many words are changed, the most frequent ones."""

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas, storage
-from pipeline.books.input_counts import count_reasons
-from pipeline.config.input import MIB, InputConfig
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
-from pipeline.splits import Split
-from tokenizer import unchecked_text_rows
-from tokenizer.languages import UNKNOWN, identify, main_scripts
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.config.input import MIB, InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.splits import Split
+from tokenmill.tokenizer import unchecked_text_rows
+from tokenmill.tokenizer.languages import UNKNOWN, identify, main_scripts
 
 _SPLIT_BYTES = 4 * MIB
 _BATCH_BYTES = 1 * MIB

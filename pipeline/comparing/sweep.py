@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.comparing.loading import Candidate
-from pipeline.comparing.measure import ALL
-from tokenizer import BPE, Tokenizer
+from tokenmill.pipeline.comparing.loading import Candidate
+from tokenmill.pipeline.comparing.measure import ALL
+from tokenmill.tokenizer import BPE, Tokenizer
 
 
 def at_sizes(candidates: Sequence[Candidate], sizes: Sequence[int]) -> list[Candidate]:

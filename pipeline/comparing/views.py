@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.comparing.measure import ALL, KINDS
-from pipeline.reporting.html import number, percent
-from pipeline.running.display import megabytes
-from tokenizer.token_runs import printable
+from tokenmill.pipeline.comparing.measure import ALL, KINDS
+from tokenmill.pipeline.reporting.html import number, percent
+from tokenmill.pipeline.running.display import megabytes
+from tokenmill.tokenizer.token_runs import printable
 
 TOP = 25
 """The most rows of a table; `--json` has all of them."""

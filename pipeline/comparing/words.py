@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.statistics.words import Ints, split
+from tokenmill.pipeline.statistics.words import Ints, split
 
 WORDS = pa.schema([("language", pa.string()), ("word", pa.large_string()), ("count", pa.int64())])
 

@@ -17,9 +17,9 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline.config.job import Config, JobName
-from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import EXPAND, Section, did_you_mean
+from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.config.output import ONE, SEVERAL
+from tokenmill.pipeline.config.sections import EXPAND, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.output import ONE, SEVERAL
-from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
+from tokenmill.pipeline.config.output import ONE, SEVERAL
+from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
 
 MIB = 1 << 20
 LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")

@@ -13,13 +13,13 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from pipeline.config.input import InputConfig
-from pipeline.config.languages import DEFAULT, LanguagesConfig
-from pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
-from pipeline.config.sections import Section, attribute_docstrings, mistake
-from pipeline.config.text import Spans, Steps, TextOptions
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import OPTIONS, CountsConfig
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.sections import Section, attribute_docstrings, mistake
+from tokenmill.pipeline.config.text import Spans, Steps, TextOptions
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import OPTIONS, CountsConfig
 
 JobName = Literal["run", "count", "train", "tokenize"]
 """The jobs that take a config."""

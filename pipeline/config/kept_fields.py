@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.input import InputConfig
 
 TEXT = b"text"
 """Metadata key of a field of JSON lines without a declared type: any value becomes text."""

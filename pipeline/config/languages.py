@@ -6,23 +6,23 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
-from pipeline.config.text import LanguageOptions, Steps
+from tokenmill.pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
+from tokenmill.pipeline.config.text import LanguageOptions, Steps
 
 DEFAULT = "default"
-"""The key for all languages that are not named; equal to that of `tokenizer.languages`, which is slow to import."""
+"""The key for all languages that are not named; equal to that of `tokenizer/languages`, which is slow to import."""
 
 UNKNOWN = "und"
-"""The language of documents whose language cannot be told, as in `tokenizer.languages`."""
+"""The language of documents whose language cannot be told, as in `tokenmill.tokenizer.languages`."""
 
 
 BUILTIN = "builtin"
-"""The value of `rules` for the rules that come with `tokenizer.languages`."""
+"""The value of `rules` for the rules that come with `tokenmill.tokenizer.languages`."""
 
 
 def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
     """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""
-    from tokenizer.languages import language_codes
+    from tokenmill.tokenizer.languages import language_codes
 
     for code in codes:
         if code not in language_codes() and not (or_default and code == DEFAULT):
@@ -36,7 +36,7 @@ def _spell_out(rules: Any) -> Any:
         return rules
     if rules != BUILTIN:
         raise mistake("", rules, f"must be {BUILTIN}, or a mapping of languages to lists of steps")
-    from tokenizer.languages import RULES
+    from tokenmill.tokenizer.languages import RULES
 
     return {code: list(steps) for code, steps in RULES.items()}
 

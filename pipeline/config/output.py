@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""

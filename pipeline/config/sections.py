@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.paths import expand
+from tokenmill.pipeline.config.paths import expand
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 

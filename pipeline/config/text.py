@@ -14,8 +14,8 @@ from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
-    from tokenizer import Tokenizer
-    from tokenizer.text import TextTokenizer
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.tokenizer.text import TextTokenizer
 
 Entry = str | dict[str, Any]
 
@@ -28,7 +28,7 @@ def _mistake(index: int, value: object, error: Exception) -> PydanticCustomError
 def _check_steps(entries: list[Entry]) -> list[Entry]:
     if not entries:
         return entries
-    from tokenizer.text import parse_steps
+    from tokenmill.tokenizer.text import parse_steps
 
     for i, entry in enumerate(entries):
         try:
@@ -41,7 +41,7 @@ def _check_steps(entries: list[Entry]) -> list[Entry]:
 def _check_spans(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if not entries:
         return entries
-    from tokenizer.text import SpanRule
+    from tokenmill.tokenizer.text import SpanRule
 
     tokens: dict[str, int] = {}
     for i, entry in enumerate(entries):
@@ -140,13 +140,13 @@ class TextOptions:
           ValueError: if the token of a span already has another role in the tokenizer.
         """
         if self.languages is not None:
-            from tokenizer.languages import LanguageTextTokenizer
+            from tokenmill.tokenizer.languages import LanguageTextTokenizer
 
             rules, threshold = self.languages.rules, self.languages.threshold
             return LanguageTextTokenizer(
                 tokenizer, rules=rules, normalize=self.normalize, spans=self.spans, threshold=threshold
             )
-        from tokenizer.text import TextTokenizer
+        from tokenmill.tokenizer.text import TextTokenizer
 
         return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
 
@@ -154,7 +154,7 @@ class TextOptions:
         """Returns all that decides how text is changed, as plain JSON: the sections and versions of libraries."""
         if not self:
             return {}
-        from tokenizer.text import UNICODE_VERSION
+        from tokenmill.tokenizer.text import UNICODE_VERSION
 
         versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
         versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}

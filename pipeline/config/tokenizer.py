@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.config.languages import DEFAULT, check_codes
-from pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
-from pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.languages import DEFAULT, check_codes
+from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.training import TrainConfig
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The vocabulary entries that the OOV policy `byte` emits."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.languages import check_codes
-from pipeline.config.sections import NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.languages import check_codes
+from tokenmill.pipeline.config.sections import NonEmpty, PathText, Positive, Section, mistake
 
 MAX_VOCAB_SIZE = 10_000_000
 

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas, storage
-from pipeline.counting import counts
-from pipeline.counting.counts import CountsArtifact, Group, PartitionWriter, Pruning
-from pipeline.counting.merging import merge_streams
-from pipeline.output.staging import Staging
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.counting.counts import CountsArtifact, Group, PartitionWriter, Pruning
+from tokenmill.pipeline.counting.merging import merge_streams
+from tokenmill.pipeline.output.staging import Staging
 
 MAX_COUNT = (1 << 63) - 1
 

@@ -27,29 +27,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import filenames, schemas, storage
-from pipeline.books import ledger
-from pipeline.books.input_counts import Accounts, count_reasons
-from pipeline.books.reject_limits import RejectLimits
-from pipeline.config.input import LIMITS, InputConfig
-from pipeline.config.text import TextOptions
-from pipeline.config.training import CountsConfig
-from pipeline.counting.counts import Group
-from pipeline.counting.partitions import N_PARTITIONS, partitions_of
-from pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals
-from pipeline.counting.words import describe_words
-from pipeline.input import given_up, languages
-from pipeline.input.batches import ReadBatch
-from pipeline.input.given_up import REASON as TEXT_TIMEOUT
-from pipeline.input.given_up import without_rejected
-from pipeline.input.reading import read_split
-from pipeline.output.staging import Staging
-from pipeline.running.progress import OnBatch
-from pipeline.splits import Split
-from tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.input_counts import Accounts, count_reasons
+from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.config.input import LIMITS, InputConfig
+from tokenmill.pipeline.config.text import TextOptions
+from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.counting.counts import Group
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from tokenmill.pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals
+from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.input import given_up, languages
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.given_up import REASON as TEXT_TIMEOUT
+from tokenmill.pipeline.input.given_up import without_rejected
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.splits import Split
+from tokenmill.tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
 
 if TYPE_CHECKING:
-    from tokenizer.text import TextTokenizer
+    from tokenmill.tokenizer.text import TextTokenizer
 
 MAX_COUNTER_BYTES = 256 << 20
 """When the distinct words of a split take more memory than this, they are written out, and counting starts at zero."""

@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from pipeline import filenames, schemas, storage
-from pipeline.books import json_files, ledger
-from pipeline.books.json_files import AnyJson, Count, FileName
-from pipeline.books.ledger import FileRecord
-from pipeline.books.shapes import Counts
-from pipeline.counting.merging import merge_streams
-from pipeline.counting.words import deciding
-from pipeline.output.staging import StagedFile, Staging
-from pipeline.parquet_file import open_parquet
-from tokenizer import count_characters
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.books import json_files, ledger
+from tokenmill.pipeline.books.json_files import AnyJson, Count, FileName
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.shapes import Counts
+from tokenmill.pipeline.counting.merging import merge_streams
+from tokenmill.pipeline.counting.words import deciding
+from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.parquet_file import open_parquet
+from tokenmill.tokenizer import count_characters
 
 FORMAT_VERSION = 2
 """The version of the format of a counts artifact."""

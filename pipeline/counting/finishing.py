@@ -19,23 +19,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import filenames, storage
-from pipeline.books import ledger
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import FileRecord
-from pipeline.books.quantities import BooksError
-from pipeline.books.reject_limits import LossyFiles, RejectLimits
-from pipeline.config.input import InputConfig
-from pipeline.config.training import CountsConfig
-from pipeline.counting import counts as artifact
-from pipeline.counting import split_counts
-from pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
-from pipeline.counting.merging import merge_runs
-from pipeline.counting.split_counts import GroupTotals, SplitCounts, Totals
-from pipeline.counting.words import describe_words
-from pipeline.input.unusable import check_usable
-from pipeline.output.staging import Staging
-from pipeline.splits import Split
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.counting import counts as artifact
+from tokenmill.pipeline.counting import split_counts
+from tokenmill.pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
+from tokenmill.pipeline.counting.merging import merge_runs
+from tokenmill.pipeline.counting.split_counts import GroupTotals, SplitCounts, Totals
+from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.splits import Split
 
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from pipeline import schemas, storage
-from pipeline.output.staging import Staging
-from tokenizer import add_word_counts
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.tokenizer import add_word_counts
 
 MERGE_BYTES = 64 << 20
 """Distinct words and counts held in memory before they become a file; a merge takes about six times as much."""

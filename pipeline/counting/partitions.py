@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.counting import partitions_kernels
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.counting import partitions_kernels
 
 N_PARTITIONS = 16
 """Hash partitions of a counts artifact: fixed, because its files are the same whatever the number of workers."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 _HASHED_BYTES = 32
 _FIRST = np.uint64(0xFF51AFD7ED558CCD)

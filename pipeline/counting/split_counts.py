@@ -5,12 +5,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from pipeline.books import quantities
-from pipeline.books.input_counts import PieceCounts, ReadCounts
-from pipeline.books.ledger import FileRecord
-from pipeline.books.quantities import BooksError
-from pipeline.counting.counts import Group
-from pipeline.splits import Piece
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.counting.counts import Group
+from tokenmill.pipeline.splits import Piece
 
 FORMAT_VERSION = 3
 """Version of the files in `_counts/`."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tokenizer import UNICODE_VERSIONS, Tokenizer
+from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
 def describe_words(tokenizer_json: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pipeline.books.reject_limits import RejectLimits
-from pipeline.estimating.forecast import Forecast
+from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.estimating.forecast import Forecast
 
 IDLE = 1.25
 """Workers count as idle if the job takes this many times as long as with evenly divided work."""

@@ -4,12 +4,12 @@
 import itertools
 from collections.abc import Mapping
 
-from pipeline import filenames, storage
-from pipeline.books import manifest, partitions
-from pipeline.counting import counts
-from pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
-from pipeline.jobs.planning import JobPlan
-from pipeline.running import clock
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import manifest, partitions
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.running import clock
 
 
 def outcome(plan: JobPlan) -> Mapping[str, float] | None:

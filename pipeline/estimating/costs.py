@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.config.job import Config, JobName
-from pipeline.running.runners import RunnerSettings, available_cores
+from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09
 """The usual contention: two threads do 1.84 times the work of one."""
@@ -77,7 +77,7 @@ def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> fl
       Exception: whatever the job raises for such a text.
     """
     started = time.perf_counter()
-    importlib.import_module("pipeline.transforms.jobs")
+    importlib.import_module("tokenmill.pipeline.transforms.jobs")
     importing = time.perf_counter() - started
     seconds = _SLOW_START + 1
     for _ in range(2):
@@ -92,11 +92,11 @@ def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> fl
 def _run_small(name: JobName, config: Config, settings: RunnerSettings, folder: Path) -> None:
     import apache_beam as beam
 
-    from pipeline.books.partitions import folders_of
-    from pipeline.jobs import planning, rehearsal
-    from pipeline.reporting import page
-    from pipeline.running.runners import open_runner
-    from pipeline.transforms import jobs
+    from tokenmill.pipeline.books.partitions import folders_of
+    from tokenmill.pipeline.jobs import planning, rehearsal
+    from tokenmill.pipeline.reporting import page
+    from tokenmill.pipeline.running.runners import open_runner
+    from tokenmill.pipeline.transforms import jobs
 
     small = rehearsal.on_sample(config, folder)
     plan = planning.plan_job(name, small)

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.estimating.places import Portion, Sample
-from pipeline.input.streams import Stream
-from pipeline.splits import Piece
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.estimating.places import Portion, Sample
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.splits import Piece
 
 REACH = 8
 """At most this many bytes are decompressed for each byte that is kept."""

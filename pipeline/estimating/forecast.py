@@ -10,24 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import storage
-from pipeline.books import partitions, quantities
-from pipeline.books.job_books import add_up
-from pipeline.books.ledger import Written
-from pipeline.books.partitions import language_of, partition_configs
-from pipeline.config.job import Config
-from pipeline.estimating import excerpts, places, trial
-from pipeline.estimating.costs import CONTENTION, Work, peak_memory
-from pipeline.estimating.estimates import Estimate, Scale
-from pipeline.estimating.places import Sample
-from pipeline.estimating.trial import Trial
-from pipeline.input.reading import BATCH_BYTES
-from pipeline.jobs.planning import JobPlan
-from pipeline.output.packing.sequences import packing_summary
-from pipeline.running.runners import available_cores
-from pipeline.shuffling.shards import PlannedShard
-from pipeline.statistics.tally import Statistics
-from tokenizer import Tokenizer
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import partitions, quantities
+from tokenmill.pipeline.books.job_books import add_up
+from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.partitions import language_of, partition_configs
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.estimating import excerpts, places, trial
+from tokenmill.pipeline.estimating.costs import CONTENTION, Work, peak_memory
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale
+from tokenmill.pipeline.estimating.places import Sample
+from tokenmill.pipeline.estimating.trial import Trial
+from tokenmill.pipeline.input.reading import BATCH_BYTES
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.output.packing.sequences import packing_summary
+from tokenmill.pipeline.running.runners import available_cores
+from tokenmill.pipeline.shuffling.shards import PlannedShard
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.tokenizer import Tokenizer
 
 SAMPLE_BYTES = 64 << 20
 """At most this much text is read; a smaller corpus is read completely."""

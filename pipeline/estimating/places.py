@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.input.splitting import MAX_PIECES
-from pipeline.parquet_file import open_parquet
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.splitting import MAX_PIECES
+from tokenmill.pipeline.parquet_file import open_parquet
+from tokenmill.pipeline.splits import Piece, Split
 
 N_RANGES = 256
 

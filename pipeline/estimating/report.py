@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.estimating.advice import Advice
-from pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
-from pipeline.estimating.estimates import Estimate
-from pipeline.estimating.forecast import Forecast
-from pipeline.running.display import duration, megabytes
+from tokenmill.pipeline.estimating.advice import Advice
+from tokenmill.pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
+from tokenmill.pipeline.estimating.estimates import Estimate
+from tokenmill.pipeline.estimating.forecast import Forecast
+from tokenmill.pipeline.running.display import duration, megabytes
 
 FORMAT_VERSION = 1
 """Version of the JSON."""

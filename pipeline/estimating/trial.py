@@ -12,31 +12,31 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.books.input_counts import PieceCounts
-from pipeline.books.ledger import LedgerEntry, Written
-from pipeline.books.rules import OTHER_PARTITION
-from pipeline.books.shard_entry import ShardEntry, runs_of
-from pipeline.config.input import NO_LIMITS, InputConfig
-from pipeline.config.job import Config
-from pipeline.config.output import OutputConfig
-from pipeline.counting import count, finishing
-from pipeline.counting.counts import open_counts
-from pipeline.counting.partitions import N_PARTITIONS
-from pipeline.counting.split_counts import SplitCounts
-from pipeline.estimating.costs import memory_now, peak_memory
-from pipeline.estimating.estimates import Unit, spread
-from pipeline.estimating.places import Sample
-from pipeline.input.batches import ReadBatch
-from pipeline.input.languages import identify_languages
-from pipeline.input.reading import read_split
-from pipeline.jobs.planning import JobPlan
-from pipeline.output.staging import Staging
-from pipeline.output.writers import formats
-from pipeline.shuffling.shards import PlannedShard
-from pipeline.splits import Split
-from pipeline.tokenizing.tokenize import Attempt, merge_planned, tokenizer_info
-from pipeline.training.train import train_vocabularies
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.ledger import LedgerEntry, Written
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_of
+from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS
+from tokenmill.pipeline.counting.split_counts import SplitCounts
+from tokenmill.pipeline.estimating.costs import memory_now, peak_memory
+from tokenmill.pipeline.estimating.estimates import Unit, spread
+from tokenmill.pipeline.estimating.places import Sample
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.languages import identify_languages
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.shuffling.shards import PlannedShard
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.tokenize import Attempt, merge_planned, tokenizer_info
+from tokenmill.pipeline.training.train import train_vocabularies
+from tokenmill.tokenizer import Tokenizer
 
 SECONDS = "seconds"
 """The name under which the counts of a unit have the time that it took."""

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
-from pipeline.input.lines import Positions
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
+from tokenmill.pipeline.input.lines import Positions
 
 
 @dataclass(frozen=True, slots=True)

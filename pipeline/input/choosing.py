@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipeline.books.input_counts import PieceCounts, count_part
-from pipeline.input.batches import Part
+from tokenmill.pipeline.books.input_counts import PieceCounts, count_part
+from tokenmill.pipeline.input.batches import Part
 
 
 @dataclass(frozen=True)

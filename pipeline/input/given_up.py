@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.books.input_counts import rejected
-from pipeline.input.batches import ReadBatch
-from pipeline.input.rejects import SAMPLE_BYTES
-from pipeline.splits import Split
-from tokenizer import UnknownCharacterError
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.input_counts import rejected
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
+from tokenmill.pipeline.splits import Split
+from tokenmill.tokenizer import UnknownCharacterError
 
 GAVE_UP = (TimeoutError, MemoryError, UnknownCharacterError)
 """The exceptions by which a tokenizer gives up on a document."""

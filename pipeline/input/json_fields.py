@@ -8,10 +8,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from pipeline.config.kept_fields import TEXT, without_marks
-from pipeline.input.json_value_kernels import ABSENT, ARRAY, BOOLEAN, INTEGER, NULL, NUMBER, OBJECT, STRING, put_lines
-from pipeline.input.json_values import KIND_NAMES, Names, Values, find_all, single_names, texts_of
-from pipeline.input.lines import Mask, Positions
+from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
+from tokenmill.pipeline.input.json_value_kernels import (
+    ABSENT,
+    ARRAY,
+    BOOLEAN,
+    INTEGER,
+    NULL,
+    NUMBER,
+    OBJECT,
+    STRING,
+    put_lines,
+)
+from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, Values, find_all, single_names, texts_of
+from tokenmill.pipeline.input.lines import Mask, Positions
 
 
 class FieldColumns:

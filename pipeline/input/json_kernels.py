@@ -3,9 +3,9 @@
 
 `parse_lines` takes the documents, `judge_lines` says what is wrong with other lines.
 
-Its reference implementation is `pipeline.input.jsonl._parse_line`; `tests/pipeline/input/test_json_kernels.py`
-compares them. That one decides what a document is. The kernels accept or reject a line only if they are sure to agree
-with it; other lines are left to it.
+Its reference implementation is `tokenmill.pipeline.input.jsonl._parse_line`;
+`tests/pipeline/input/test_json_kernels.py` compares them. That one decides what a document is. The kernels accept or
+reject a line only if they are sure to agree with it; other lines are left to it.
 
 The inlined parts share these terms: `data` is uint8[n_bytes], valid UTF-8; `i` a position in it; `stop` the end of the
 line without its line end, so that bytes from `stop` on are not read as JSON. Positions are int64.
@@ -16,7 +16,7 @@ Source: RFC 8259.
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import intrinsic, kernel, kernel_part, trailing_zeros, types
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel, kernel_part, trailing_zeros, types
 
 _BLOCK = 64
 _ZERO = np.uint64(0)

@@ -3,14 +3,14 @@
 
 The lines are known to be valid JSON objects, so everything between the fields is skipped unchecked.
 
-Its reference implementation is `pipeline.input.json_values.find_slowly`; `tests/pipeline/input/test_json_values.py`
-compares them.
+Its reference implementation is `tokenmill.pipeline.input.json_values.find_slowly`;
+`tests/pipeline/input/test_json_values.py` compares them.
 """
 
 import numpy as np
 
-from pipeline.input.json_kernels import end_of_string, has_backslash, is_name, skip_blanks, unescape
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.pipeline.input.json_kernels import end_of_string, has_backslash, is_name, skip_blanks, unescape
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 ABSENT, STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT, ARRAY = range(8)
 """Kinds of values; an integer has neither a fraction nor an exponent."""

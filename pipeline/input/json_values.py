@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.input.json_value_kernels import (
+from tokenmill.pipeline.input.json_value_kernels import (
     ABSENT,
     ARRAY,
     BOOLEAN,

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.input import InputConfig
-from pipeline.input.batches import Part, Source, join_texts, make_documents
-from pipeline.input.json_fields import FieldColumns
-from pipeline.input.json_kernels import (
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.json_fields import FieldColumns
+from tokenmill.pipeline.input.json_kernels import (
     BAD_ID,
     BLANK,
     LONE_SURROGATE,
@@ -32,9 +32,9 @@ from pipeline.input.json_kernels import (
     judge_lines,
     parse_lines,
 )
-from pipeline.input.json_value_kernels import ABSENT, NULL, STRING
-from pipeline.input.json_values import KIND_NAMES, Names, find_all, texts_of
-from pipeline.input.lines import (
+from tokenmill.pipeline.input.json_value_kernels import ABSENT, NULL, STRING
+from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, find_all, texts_of
+from tokenmill.pipeline.input.lines import (
     Block,
     Mask,
     PartialLine,
@@ -46,10 +46,10 @@ from pipeline.input.lines import (
     take_samples,
     without_line_end,
 )
-from pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
-from pipeline.input.streams import BLANK as BLANK_BYTES
-from pipeline.input.streams import Stream
-from pipeline.input.transcoding import InvalidText
+from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
+from tokenmill.pipeline.input.streams import BLANK as BLANK_BYTES
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.transcoding import InvalidText
 
 NO_FIELDS = pa.schema([])
 EXPLAINED = 100

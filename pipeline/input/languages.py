@@ -10,22 +10,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE, OTHER_PARTITION
-from pipeline.config.languages import DEFAULT
-from pipeline.config.text import LanguageOptions
-from pipeline.input.batches import ReadBatch
-from pipeline.statistics.languages import LanguageCounts
-from tokenizer import unchecked_text_rows
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE, OTHER_PARTITION
+from tokenmill.pipeline.config.languages import DEFAULT
+from tokenmill.pipeline.config.text import LanguageOptions
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.statistics.languages import LanguageCounts
+from tokenmill.tokenizer import unchecked_text_rows
 
 if TYPE_CHECKING:
-    from tokenizer.languages import Languages
-    from tokenizer.text import PreparedText, TextTokenizer
+    from tokenmill.tokenizer.languages import Languages
+    from tokenmill.tokenizer.text import PreparedText, TextTokenizer
 
 
 def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
     """Returns the batch with the columns of `schemas.LANGUAGES` in its documents; unchanged if they have them."""
-    from tokenizer.languages import identify
+    from tokenmill.tokenizer.languages import identify
 
     documents = batch.documents
     if "lang" in documents.schema.names:
@@ -70,7 +70,7 @@ def labels(chosen: Sequence[str]) -> list[tuple[str]]:
     Args:
       chosen: the languages that have one of their own; empty: all.
     """
-    from tokenizer.languages import language_codes
+    from tokenmill.tokenizer.languages import language_codes
 
     return [(code if code in chosen or not chosen else DEFAULT,) for code in language_codes()]
 
@@ -80,7 +80,7 @@ def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText
     text = unchecked_text_rows(documents.column("text"))
     if "lang" not in documents.schema.names:
         return before.prepare(text)
-    from tokenizer.languages import LanguageTextTokenizer
+    from tokenmill.tokenizer.languages import LanguageTextTokenizer
 
     if not isinstance(before, LanguageTextTokenizer):
         raise TypeError("documents whose languages are told go through a LanguageTextTokenizer")
@@ -89,7 +89,7 @@ def prepare(before: "TextTokenizer", documents: pa.RecordBatch) -> "PreparedText
 
 def languages_of(documents: pa.RecordBatch) -> "Languages":
     """Returns the language columns that `tell_languages` has added to documents."""
-    from tokenizer.languages import Languages
+    from tokenmill.tokenizer.languages import Languages
 
     codes, confidence, mixed = (documents.column(name) for name in schemas.LANGUAGES.names)
     return Languages(codes, confidence.to_numpy(), mixed.to_numpy(zero_copy_only=False))

@@ -6,7 +6,7 @@ Its reference implementation is Python's decoder; `tests/pipeline/input/test_tex
 
 from typing import Any
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 
 @kernel

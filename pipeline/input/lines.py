@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.input.line_kernels import find_invalid
-from pipeline.input.rejects import SAMPLE_BYTES
-from pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
+from tokenmill.pipeline.input.line_kernels import find_invalid
+from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
+from tokenmill.pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

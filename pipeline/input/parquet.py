@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns import children
-from pipeline.config.input import InputConfig
-from pipeline.config.kept_fields import find_field, paths_of, stored_fields, without_marks
-from pipeline.input.batches import Part, Source, join_texts, make_documents
-from pipeline.input.line_kernels import find_invalid
-from pipeline.input.lines import Mask, Positions
-from pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
-from pipeline.parquet_file import open_parquet
+from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import find_field, paths_of, stored_fields, without_marks
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.line_kernels import find_invalid
+from tokenmill.pipeline.input.lines import Mask, Positions
+from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
+from tokenmill.pipeline.parquet_file import open_parquet
 
 NO_FIELDS = pa.schema([])
 

@@ -9,17 +9,17 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from pipeline import schemas, storage
-from pipeline.config.input import InputConfig
-from pipeline.config.kept_fields import decode_fields, without_marks
-from pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
-from pipeline.input.choosing import Wanted
-from pipeline.input.jsonl import read_jsonl
-from pipeline.input.parquet import read_row_groups
-from pipeline.input.sampling import sample_batch
-from pipeline.input.streams import Stream
-from pipeline.input.text import TextReader
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
+from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
+from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.jsonl import read_jsonl
+from tokenmill.pipeline.input.parquet import read_row_groups
+from tokenmill.pipeline.input.sampling import sample_batch
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.text import TextReader
+from tokenmill.pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
 

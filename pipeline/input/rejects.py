@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
+from tokenmill.pipeline import schemas
 
 REASONS = {
     "not_json": "the line is not exactly one JSON value by RFC 8259 (NaN and Infinity are not JSON)",

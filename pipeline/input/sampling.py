@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipeline.books.rules import SAMPLE
-from pipeline.hashing import SAMPLING, document_keys
-from pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.books.rules import SAMPLE
+from tokenmill.pipeline.hashing import SAMPLING, document_keys
+from tokenmill.pipeline.input.batches import ReadBatch
 
 
 def sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[str]) -> ReadBatch:

@@ -17,10 +17,10 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.config.kept_fields import encode_fields, settle_fields
-from pipeline.input.decompressing import (
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
+from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
     check_window,
@@ -28,9 +28,9 @@ from pipeline.input.decompressing import (
     detect_compression,
     read_exactly,
 )
-from pipeline.input.parquet import measure_row_groups
-from pipeline.input.transcoding import check_valid, settle_encoding
-from pipeline.splits import Compression, Format, Piece, Split, name_splits
+from tokenmill.pipeline.input.parquet import measure_row_groups
+from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
+from tokenmill.pipeline.splits import Compression, Format, Piece, Split, name_splits
 
 MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from pipeline.input.decompressing import SAMPLE_BYTES, Damage, StreamError, decompress, read_exactly
-from pipeline.input.transcoding import InvalidText, settle_encoding, transcode
-from pipeline.splits import Piece
+from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, Damage, StreamError, decompress, read_exactly
+from tokenmill.pipeline.input.transcoding import InvalidText, settle_encoding, transcode
+from tokenmill.pipeline.splits import Piece
 
 CHUNK_BYTES = 1 << 20
 """How much of an uncompressed file is read at once."""

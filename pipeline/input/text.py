@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pipeline.input.batches import Part, Source, make_documents
-from pipeline.input.lines import (
+from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.lines import (
     HEAD_BYTES,
     Block,
     LongLine,
@@ -25,9 +25,9 @@ from pipeline.input.lines import (
     take_stretches,
     without_line_end,
 )
-from pipeline.input.rejects import Rejects, invalid_utf8, too_large, too_large_all
-from pipeline.input.streams import BLANK, Stream
-from pipeline.input.transcoding import InvalidText
+from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, too_large, too_large_all
+from tokenmill.pipeline.input.streams import BLANK, Stream
+from tokenmill.pipeline.input.transcoding import InvalidText
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.input.rejects import joined
+from tokenmill.pipeline.input.rejects import joined
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins as that of utf-16-le does

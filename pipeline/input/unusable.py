@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.input.lines import Block, cut_lines, find_lines
-from pipeline.input.reading import read_split
-from pipeline.input.rejects import listed_names
-from pipeline.input.streams import Stream
-from pipeline.parquet_file import open_parquet
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.lines import Block, cut_lines, find_lines
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.rejects import listed_names
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.parquet_file import open_parquet
+from tokenmill.pipeline.splits import Piece, Split
 
 _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
 """Reject reasons that another `input.text_field` may avoid."""

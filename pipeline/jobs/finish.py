@@ -9,33 +9,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import filenames, schemas, storage
-from pipeline.books import ledger, lists, manifest, partitions, quantities
-from pipeline.books.equations import check_balance
-from pipeline.books.job_books import JobBooks
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.planned import PlannedSplits
-from pipeline.books.quantities import BooksError
-from pipeline.books.reject_limits import LossyFiles, RejectLimits
-from pipeline.books.shard_entry import ShardEntry, read_shard_entry
-from pipeline.config.job import Config
-from pipeline.config.kept_fields import decode_fields
-from pipeline.input.unusable import check_usable
-from pipeline.output import folders, hub_config
-from pipeline.output.ownership import Lease
-from pipeline.output.packing.marks import lay_out
-from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
-from pipeline.output.writers import formats, mds
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.reporting.stats import summarize
-from pipeline.running.in_turn import in_turn
-from pipeline.shuffling.shards import plan_shards
-from pipeline.splits import Split
-from pipeline.statistics.tally import Statistics
-from pipeline.statistics.token_table import token_counts
-from pipeline.tokenizing.tokenize import output_packing, tokenizer_info
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.books import ledger, lists, manifest, partitions, quantities
+from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
+from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.output import folders, hub_config
+from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.packing.marks import lay_out
+from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.output.writers import formats, mds
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.reporting.stats import summarize
+from tokenmill.pipeline.running.in_turn import in_turn
+from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.pipeline.tokenizing.tokenize import output_packing, tokenizer_info
+from tokenmill.tokenizer import Tokenizer
 
 
 def finish_output(

@@ -7,26 +7,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline import filenames, storage
-from pipeline.books.job_record import Job
-from pipeline.books.partitions import language_of, partition_configs
-from pipeline.config.job import Config, JobName
-from pipeline.counting import count, finishing
-from pipeline.counting.counts import open_counts
-from pipeline.counting.finishing import PartitionCounts
-from pipeline.input.splitting import plan_splits
-from pipeline.output import folders
-from pipeline.output.ownership import Lease
-from pipeline.output.packing import marks
-from pipeline.output.packing.sequences import packing_tokens
-from pipeline.output.vocabulary_files import check_formats
-from pipeline.output.writers import formats
-from pipeline.running import progress
-from pipeline.shuffling.shards import PlannedShard, plan_shards
-from pipeline.splits import Split, name_splits
-from pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
-from pipeline.training.train import check_counts
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.partitions import language_of, partition_configs
+from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.counting.finishing import PartitionCounts
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.packing import marks
+from tokenmill.pipeline.output.packing.sequences import packing_tokens
+from tokenmill.pipeline.output.vocabulary_files import check_formats
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.running import progress
+from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
+from tokenmill.pipeline.splits import Split, name_splits
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
+from tokenmill.pipeline.training.train import check_counts
+from tokenmill.tokenizer import Tokenizer
 
 COUNTING_STAGE = "counting"
 MERGING_STAGE = "merging"

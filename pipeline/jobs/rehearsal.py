@@ -16,23 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import schemas
-from pipeline.books.partitions import partition_configs
-from pipeline.books.shard_entry import runs_of
-from pipeline.config.input import NO_LIMITS
-from pipeline.config.job import Config, JobName
-from pipeline.counting import count, finishing
-from pipeline.counting.partitions import N_PARTITIONS
-from pipeline.input.splitting import FORMATS
-from pipeline.jobs import planning
-from pipeline.jobs.finish import finish_output
-from pipeline.output.shard import Shard
-from pipeline.output.staging import Staging
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.statistics.tally import Statistics
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
-from tokenizer import Tokenizer, WordPiece
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.partitions import partition_configs
+from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.config.input import NO_LIMITS
+from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS
+from tokenmill.pipeline.input.splitting import FORMATS
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
+from tokenmill.tokenizer import Tokenizer, WordPiece
 
 _WORDS = 26_000
 """Distinct words of the sample: enough for tables to grow, and for more than 256 ids, which are written differently."""

@@ -4,14 +4,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline import storage
-from pipeline.books.job_record import Job, differences, read_job
-from pipeline.books.partitions import partition_configs
-from pipeline.config.job import Config
-from pipeline.counting.counts import open_counts
-from pipeline.filenames import REPLAY
-from pipeline.training.tokenizers import given_tokenizer
-from tokenizer import UNICODE_VERSIONS
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.job_record import Job, differences, read_job
+from tokenmill.pipeline.books.partitions import partition_configs
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.filenames import REPLAY
+from tokenmill.pipeline.training.tokenizers import given_tokenizer
+from tokenmill.tokenizer import UNICODE_VERSIONS
 
 _DECIDES = ("config", "counts", "sources", "text")
 """The parts of a job's record that depend on its config, besides the tokenizer; the others are versions."""

@@ -23,18 +23,18 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config.job import Config, JobName
-from pipeline.input import json_kernels
-from pipeline.running.progress import Snapshot, Source
-from pipeline.statistics import tally
-from tokenizer.compiling import kernel as compiling
+from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.input import json_kernels
+from tokenmill.pipeline.running.progress import Snapshot, Source
+from tokenmill.pipeline.statistics import tally
+from tokenmill.tokenizer.compiling import kernel as compiling
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 STAGE = "compiling kernels for this machine (once)"
 
-_PROGRAM = "pipeline.jobs.warming"
+_PROGRAM = "tokenmill.pipeline.jobs.warming"
 _POLL_SECONDS = 0.02
 
 
@@ -80,7 +80,7 @@ class WarmUp:
                 return
             self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
             self._reader.start()
-        from pipeline.jobs import (
+        from tokenmill.pipeline.jobs import (
             rehearsal,  # only after the processes have started, because it imports most of the job's code
         )
 
@@ -139,7 +139,7 @@ class WarmUp:
 
 def _spawn(request: dict[str, Any]) -> "subprocess.Popen[str]":
     # Started like workers, with this Python and these packages, but in their own process group: Ctrl-C is for the job.
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     paths = dict.fromkeys([*(os.path.abspath(path) for path in sys.path if path), ours])
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", _PROGRAM],
@@ -189,7 +189,7 @@ class Warming:
 
 def _serve(request: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     """Rehearses all parts of a job, `n_processes` at a time."""
-    from pipeline.jobs import rehearsal
+    from tokenmill.pipeline.jobs import rehearsal
 
     config = Config.model_validate(request["config"])
     waiting = rehearsal.parts_of(request["name"], config)
@@ -214,7 +214,7 @@ def _serve(request: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> N
 
 
 def _rehearse(part: str, name: JobName, config: Config, teller: Any) -> None:
-    from pipeline.jobs import rehearsal
+    from tokenmill.pipeline.jobs import rehearsal
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     problem = ""

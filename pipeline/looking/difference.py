@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.books import manifest
-from pipeline.hashing import hash_rows
-from pipeline.looking import inspect, selecting
-from pipeline.looking.selecting import Shard
-from pipeline.statistics import token_table
-from tokenizer import Tokenizer
-from tokenizer.token_runs import printable
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.hashing import hash_rows
+from tokenmill.pipeline.looking import inspect, selecting
+from tokenmill.pipeline.looking.selecting import Shard
+from tokenmill.pipeline.statistics import token_table
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.token_runs import printable
 
 TOP = 10
 """At most this many differing rows and entries are shown."""

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 from rich.text import Text
 
-from pipeline import filenames, schemas, storage
-from pipeline.output.packing.packed import segment_sizes
-from pipeline.output.writers import formats
-from pipeline.output.writers.json_texts import spell_nanoseconds
-from tokenizer import Tokenizer
-from tokenizer.token_runs import Kind, TokenRun, printable
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.output.packing.packed import segment_sizes
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.token_runs import Kind, TokenRun, printable
 
 BOUNDARY = "|"
 SHOWN_TOKENS = 200

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import storage
-from pipeline.books import manifest
-from pipeline.books.ledger import FileRecord
-from pipeline.filenames import MANIFEST
-from pipeline.looking import inspect
-from pipeline.output.document_tables import measure_segments, read_table
-from pipeline.output.writers import formats
-from pipeline.output.writers.base import ragged
-from tokenizer import Tokenizer
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.filenames import MANIFEST
+from tokenmill.pipeline.looking import inspect
+from tokenmill.pipeline.output.document_tables import measure_segments, read_table
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.base import ragged
+from tokenmill.tokenizer import Tokenizer
 
 Order = Literal["longest", "most_unknown", "random"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.text import Text
 
-from pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES
-from pipeline.reporting import html
-from tokenizer import Encoding, Tokenizer
-from tokenizer.token_runs import TokenRun
+from tokenmill.pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES
+from tokenmill.pipeline.reporting import html
+from tokenmill.tokenizer import Encoding, Tokenizer
+from tokenmill.tokenizer.token_runs import TokenRun
 
 MOST_BYTES = 1 << 20
 """How much of a text is looked at."""

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas, storage
-from pipeline.books.ledger import FileRecord
-from pipeline.columns import row_bytes
-from pipeline.config.output import KEEPS_FIELDS
-from pipeline.output.packing.sequences import Segments
-from pipeline.output.staging import StagedFile
-from pipeline.output.writers.parquet import RowGroups
-from pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.columns import row_bytes
+from tokenmill.pipeline.config.output import KEEPS_FIELDS
+from tokenmill.pipeline.output.packing.sequences import Segments
+from tokenmill.pipeline.output.staging import StagedFile
+from tokenmill.pipeline.output.writers.parquet import RowGroups
+from tokenmill.pipeline.parquet_file import open_parquet, whole
 
 _LIMITS = (1 << 18, 16 << 20)
 """Limits of a row group: its rows, and the bytes of its strings."""

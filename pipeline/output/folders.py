@@ -7,12 +7,12 @@ A manifest exists only while the folder is complete: preparing the folder remove
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pipeline import filenames, storage
-from pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
-from pipeline.books.ledger import json_pieces
-from pipeline.books.lists import opened
-from pipeline.books.manifest import read, results
-from pipeline.filenames import (
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.job_record import Job, PlannedNames, differences, read_job, write_job
+from tokenmill.pipeline.books.ledger import json_pieces
+from tokenmill.pipeline.books.lists import opened
+from tokenmill.pipeline.books.manifest import read, results
+from tokenmill.pipeline.filenames import (
     COUNTING,
     COUNTS,
     JOB,
@@ -24,7 +24,7 @@ from pipeline.filenames import (
     STATS,
     VOCABULARY,
 )
-from pipeline.output.ownership import OWNER, Lease
+from tokenmill.pipeline.output.ownership import OWNER, Lease
 
 Mode = Literal["new", "resume", "overwrite"]
 

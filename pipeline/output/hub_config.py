@@ -8,9 +8,9 @@ tables of documents for rows.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipeline import filenames
-from pipeline.books.ledger import FileRecord, to_json
-from pipeline.output.vocabulary_files import write_file
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books.ledger import FileRecord, to_json
+from tokenmill.pipeline.output.vocabulary_files import write_file
 
 _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""

@@ -31,9 +31,9 @@ from typing import BinaryIO, Self
 
 from pydantic import TypeAdapter
 
-from pipeline import storage
-from pipeline.books import json_files
-from pipeline.running.processes import Process
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.running.processes import Process
 
 OWNER = "_owner.json"
 """The name of the file; a folder without an owner has none."""

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import schemas, storage
-from pipeline.books.input_counts import count_reasons
-from pipeline.books.ledger import FileRecord
-from pipeline.output.staging import StagedFile, Staging
-from pipeline.output.writers.parquet import RowGroups
-from pipeline.parquet_file import open_parquet, whole
-from pipeline.splits import Piece
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.output.writers.parquet import RowGroups
+from tokenmill.pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline.splits import Piece
 
 _REJECT_LIMITS = (1 << 16, 64 << 20)
 """Limits of a row group of rejects: its rows, and the bytes of their strings."""

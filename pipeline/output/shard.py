@@ -6,15 +6,15 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from pipeline import filenames, schemas
-from pipeline.books.ledger import FileRecord
-from pipeline.config.output import KEEPS_COLUMNS, OutputConfig
-from pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
-from pipeline.output.packing.sequences import Packer, PackingTokens
-from pipeline.output.packing.windows import Windower, WindowLayout
-from pipeline.output.staging import StagedFile, Staging
-from pipeline.output.writers import formats
-from pipeline.output.writers.base import ShardWriter, TokenizerInfo
+from tokenmill.pipeline import filenames, schemas
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, OutputConfig
+from tokenmill.pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
+from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
+from tokenmill.pipeline.output.packing.windows import Windower, WindowLayout
+from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
 
 
 class Shard:

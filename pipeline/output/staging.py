@@ -13,10 +13,10 @@ import os
 import uuid
 from typing import Any, BinaryIO, Self
 
-from pipeline import storage
-from pipeline.books.equations import check_balance
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.filenames import TEMPORARY, entry_name
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.filenames import TEMPORARY, entry_name
 
 
 class StagedFile(io.RawIOBase):

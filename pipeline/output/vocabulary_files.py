@@ -8,12 +8,12 @@ once, as the job used it, since the user has the file already.
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from pipeline import filenames, storage
-from pipeline.books import ledger
-from pipeline.books.ledger import FileRecord
-from pipeline.config.job import Config
-from pipeline.config.output import VOCABULARY_FORMATS, OutputConfig
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import VOCABULARY_FORMATS, OutputConfig
+from tokenmill.tokenizer import Tokenizer
 
 
 def formats_of(config: Config) -> Sequence[str] | None:

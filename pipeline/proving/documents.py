@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas, storage
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.shard_entry import ShardEntry
-from pipeline.books.sums import sum_doc_ids
-from pipeline.config.kept_fields import decode_fields
-from pipeline.hashing import SHUFFLING, document_keys
-from pipeline.output.document_tables import SegmentSizes, listed_fields, measure_segments, read_table
-from pipeline.output.packing.packed import segment_sizes
-from pipeline.output.packing.windowed import ExpectedWindows
-from pipeline.output.writers.base import ragged
-from pipeline.proving.fields import KeptFields
-from pipeline.proving.report import VerifyReport, check_file
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.books.sums import sum_doc_ids
+from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.hashing import SHUFFLING, document_keys
+from tokenmill.pipeline.output.document_tables import SegmentSizes, listed_fields, measure_segments, read_table
+from tokenmill.pipeline.output.packing.packed import segment_sizes
+from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
+from tokenmill.pipeline.output.writers.base import ragged
+from tokenmill.pipeline.proving.fields import KeptFields
+from tokenmill.pipeline.proving.report import VerifyReport, check_file
 
 
 class ListedDocuments:

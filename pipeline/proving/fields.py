@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pipeline.output.writers.json_texts import json_texts
+from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 
 class KeptFields:

@@ -11,17 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import filenames, storage
-from pipeline.books import ledger, manifest, quantities
-from pipeline.books.ledger import LedgerEntry
-from pipeline.config.job import Config
-from pipeline.output.writers import formats
-from pipeline.proving.inputs import check_unchanged
-from pipeline.proving.reference import Comparison
-from pipeline.proving.report import VerifyReport
-from pipeline.splits import Split
-from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, manifest, quantities
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.proving.reference import Comparison
+from tokenmill.pipeline.proving.report import VerifyReport
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenmill.tokenizer import Tokenizer
 
 SAMPLE = 0.01
 """The default share of splits to tokenize again."""

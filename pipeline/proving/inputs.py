@@ -3,8 +3,8 @@
 
 from collections.abc import Sequence
 
-from pipeline import storage
-from pipeline.splits import Piece
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.splits import Piece
 
 
 def check_unchanged(piece: Piece, output: str, named: Sequence[str] = ()) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves the results of a job by language: every folder by itself, then `partitions.json`, which sums them up."""
 
-from pipeline import storage
-from pipeline.books import manifest, partitions
-from pipeline.books.job_record import differences, read_job
-from pipeline.books.ledger import FileRecord
-from pipeline.filenames import PARTITIONS
-from pipeline.proving.report import VerifyReport, check_file
-from pipeline.proving.verify import verify
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import manifest, partitions
+from tokenmill.pipeline.books.job_record import differences, read_job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.filenames import PARTITIONS
+from tokenmill.pipeline.proving.report import VerifyReport, check_file
+from tokenmill.pipeline.proving.verify import verify
 
 
 def verify_partitions(output: str) -> VerifyReport:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tokenizer import Tokenizer, reference_encoding
+from tokenmill.tokenizer import Tokenizer, reference_encoding
 
 N_DOCUMENTS = 200
 """How many documents are compared, about: a share of them in every split that is tokenized again."""

@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import filenames, storage
-from pipeline.books import ledger, manifest
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.quantities import BooksError
-from pipeline.books.rules import COMMITTED
-from pipeline.books.shard_entry import runs_of
-from pipeline.config.input import LIMITS
-from pipeline.config.job import Config
-from pipeline.filenames import REPLAY
-from pipeline.input.choosing import Wanted
-from pipeline.input.splitting import MAX_PIECES
-from pipeline.jobs.finish import finish_output
-from pipeline.jobs.same_job import check_tokenizer
-from pipeline.output import folders, rejects_file
-from pipeline.output.ownership import Lease
-from pipeline.output.writers import formats
-from pipeline.proving.inputs import check_unchanged
-from pipeline.proving.report import VerifyReport
-from pipeline.proving.verify import verify
-from pipeline.shuffling.shards import plan_shards
-from pipeline.splits import Piece, name_splits
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.rules import COMMITTED
+from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.config.input import LIMITS
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.filenames import REPLAY
+from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.splitting import MAX_PIECES
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.same_job import check_tokenizer
+from tokenmill.pipeline.output import folders, rejects_file
+from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.proving.report import VerifyReport
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.splits import Piece, name_splits
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 _MAY_CHANGE = ("paths", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
 

@@ -3,8 +3,8 @@
 
 from dataclasses import dataclass, field
 
-from pipeline.books import ledger
-from pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.ledger import FileRecord
 
 
 @dataclass

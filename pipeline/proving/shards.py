@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import storage
-from pipeline.books.input_counts import count_reasons
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.shard_entry import ShardEntry
-from pipeline.output import rejects_file
-from pipeline.output.packing import packed, windowed
-from pipeline.output.packing.marks import Marks
-from pipeline.output.writers import formats
-from pipeline.proving.documents import ListedDocuments
-from pipeline.proving.report import VerifyReport, check_file
-from pipeline.proving.shuffle import RowsProof
-from pipeline.statistics.tally import Statistics
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.output.packing import packed, windowed
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.documents import ListedDocuments
+from tokenmill.pipeline.proving.report import VerifyReport, check_file
+from tokenmill.pipeline.proving.shuffle import RowsProof
+from tokenmill.pipeline.statistics.tally import Statistics
 
 
 def count_files(

@@ -7,11 +7,11 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
-from pipeline.books import sums_kernels
-from pipeline.books.shard_entry import ShardEntry
-from pipeline.books.sums import sum_doc_ids, sum_values
-from pipeline.shuffling.merging import shard_range
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import sums_kernels
+from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.books.sums import sum_doc_ids, sum_values
+from tokenmill.pipeline.shuffling.merging import shard_range
 
 _MASK = (1 << 64) - 1
 

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
-from pipeline.books import ledger, manifest
-from pipeline.books.ledger import FileRecord
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config
-from pipeline.input.choosing import Wanted
-from pipeline.input.reading import read_split
-from pipeline.looking import inspect
-from pipeline.output.document_tables import measure_segments, read_table
-from pipeline.output.packing import marks
-from pipeline.output.packing.windowed import ExpectedWindows
-from pipeline.output.writers import formats
-from pipeline.output.writers.json_texts import spell_nanoseconds
-from pipeline.parquet_file import open_parquet, whole
-from pipeline.proving.from_input import config_of
-from pipeline.proving.inputs import check_unchanged
-from pipeline.splits import Piece, Split
-from tokenizer import Encoding, Tokenizer
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.looking import inspect
+from tokenmill.pipeline.output.document_tables import measure_segments, read_table
+from tokenmill.pipeline.output.packing import marks
+from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
+from tokenmill.pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline.proving.from_input import config_of
+from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
 """How many characters of text are shown on either side of a token; without a token, twice as many in all."""

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import filenames, storage
-from pipeline.books import ledger, manifest, quantities
-from pipeline.books.equations import imbalances
-from pipeline.books.job_books import JobBooks, identities
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.books.lists import SCHEMAS, files_of_lists
-from pipeline.books.shard_entry import ShardEntry, imbalance_of_sums, read_shard_entry
-from pipeline.output import folders
-from pipeline.output.packing.marks import Marks
-from pipeline.output.writers import formats
-from pipeline.proving.report import VerifyReport, check_file
-from pipeline.proving.shards import check_rejects, compare_counts, count_files
-from pipeline.reporting.stats import summarize
-from pipeline.running.in_turn import in_turn
-from pipeline.statistics import token_table
-from pipeline.statistics.agreement import disagreements
-from pipeline.statistics.tally import Statistics
-from pipeline.statistics.token_table import token_counts
-from tokenizer import UNICODE_VERSIONS, Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, manifest, quantities
+from tokenmill.pipeline.books.equations import imbalances
+from tokenmill.pipeline.books.job_books import JobBooks, identities
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
+from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums, read_shard_entry
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.report import VerifyReport, check_file
+from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
+from tokenmill.pipeline.reporting.stats import summarize
+from tokenmill.pipeline.running.in_turn import in_turn
+from tokenmill.pipeline.statistics import token_table
+from tokenmill.pipeline.statistics.agreement import disagreements
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
 def verify(output: str) -> VerifyReport:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from pipeline.books.reject_limits import DAMAGE
-from pipeline.books.rules import OTHER_PARTITION
-from pipeline.running.display import duration
-from tokenizer.languages import UNKNOWN
+from tokenmill.pipeline.books.reject_limits import DAMAGE
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.running.display import duration
+from tokenmill.tokenizer.languages import UNKNOWN
 
 LEAST_SHARE = 0.01
 """A smaller share of tokens, records, bytes or documents is not mentioned."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from pipeline.output import hub_config
-from pipeline.reporting.html import number
-from pipeline.running.display import megabytes
+from tokenmill.pipeline.output import hub_config
+from tokenmill.pipeline.reporting.html import number
+from tokenmill.pipeline.running.display import megabytes
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MORE_SIZES = ((10_000_000, "1M<n<10M"), (100_000_000, "10M<n<100M"), (1_000_000_000, "100M<n<1B"))

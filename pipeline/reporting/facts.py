@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from pipeline.books import manifest, quantities
-from pipeline.input.rejects import REASONS
-from pipeline.output import rejects_file
-from pipeline.reporting import stats_file
-from pipeline.reporting.advice import advise
-from pipeline.running import clock
-from pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.books import manifest, quantities
+from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.reporting import stats_file
+from tokenmill.pipeline.reporting.advice import advise
+from tokenmill.pipeline.running import clock
+from tokenmill.pipeline.statistics.vocabulary import ratio
 
 TOP = 25
 """The most entries of a list in a report."""

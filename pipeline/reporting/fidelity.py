@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.job import Config
-from pipeline.config.text import LanguageOptions
-from pipeline.input import languages
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
-from pipeline.training.tokenizers import load_tokenizer
-from tokenizer import WordPiece, fidelity
-from tokenizer.languages import DEFAULT, LanguageTextTokenizer
-from tokenizer.text import TextChain
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.text import LanguageOptions
+from tokenmill.pipeline.input import languages
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.training.tokenizers import load_tokenizer
+from tokenmill.tokenizer import WordPiece, fidelity
+from tokenmill.tokenizer.languages import DEFAULT, LanguageTextTokenizer
+from tokenmill.tokenizer.text import TextChain
 
 
 def measure(config: Config, n_documents: int) -> dict[str, Any]:

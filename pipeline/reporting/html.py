@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pipeline
-from pipeline.running.display import duration, megabytes
+from tokenmill import pipeline
+from tokenmill.pipeline.running.display import duration, megabytes
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.books import manifest, partitions, quantities
+from tokenmill.pipeline.books import manifest, partitions, quantities
 
 _LABELS = {"rejected": "reason", "filtered": "rule"}
 

@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from pipeline import filenames, storage
-from pipeline.books.rules import OTHER_PARTITION
-from pipeline.config.job import Config
-from pipeline.reporting import html
-from pipeline.reporting.facts import gather
-from tokenizer.languages import UNKNOWN
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.reporting import html
+from tokenmill.pipeline.reporting.facts import gather
+from tokenmill.tokenizer.languages import UNKNOWN
 
 _MOST_ITEMS, _LONGEST = 100, 2000
 """What is shown of a list or mapping of a config, and of a text, such as a pattern."""

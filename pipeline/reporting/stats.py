@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.output.packing.sequences import packing_summary
-from pipeline.output.packing.windows import windows_summary
-from pipeline.reporting.stats_file import FORMAT_VERSION
-from pipeline.statistics import sample, token_table, vocabulary
-from pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
-from pipeline.statistics.token_table import TOP
-from pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.output.packing.sequences import packing_summary
+from tokenmill.pipeline.output.packing.windows import windows_summary
+from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION
+from tokenmill.pipeline.statistics import sample, token_table, vocabulary
+from tokenmill.pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
+from tokenmill.pipeline.statistics.token_table import TOP
+from tokenmill.pipeline.statistics.vocabulary import ratio
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
@@ -117,7 +117,7 @@ def _bucket_start(bucket: int) -> int:
 def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
     if not code_points.size:
         return []
-    from tokenizer.languages import script_name  # imported here, since most jobs do not need it
+    from tokenmill.tokenizer.languages import script_name  # imported here, since most jobs do not need it
 
     sums: Counter[str] = Counter()
     for code_point, n in zip(code_points.tolist(), counts.tolist(), strict=True):

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
-from pipeline import filenames
-from pipeline.books import json_files
-from pipeline.books.json_files import Count
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.json_files import Count
 
 FORMAT_VERSION = 3
 

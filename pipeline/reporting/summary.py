@@ -9,15 +9,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import filenames, storage
-from pipeline.books import json_files, manifest, partitions
-from pipeline.books.json_files import Count
-from pipeline.books.reject_limits import LossyFiles
-from pipeline.config.job import Config
-from pipeline.config.languages import UNKNOWN
-from pipeline.counting import counts
-from pipeline.reporting import stats_file
-from pipeline.running.display import duration, megabytes
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import json_files, manifest, partitions
+from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.books.reject_limits import LossyFiles
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.languages import UNKNOWN
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.reporting import stats_file
+from tokenmill.pipeline.running.display import duration, megabytes
 
 
 def summarize(output: str, seconds: float) -> RenderableType:

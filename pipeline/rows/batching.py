@@ -22,8 +22,8 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipeline.rows import elements as elements_of
-from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 BATCH_CHARACTERS = 250_000
 """A batch is complete with this many characters, or ids: a call then costs little, and data stays in the CPU cache."""

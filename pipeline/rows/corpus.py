@@ -11,11 +11,11 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from pipeline.config.input import LIMITS, InputConfig
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
-from pipeline.splits import Split
-from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.pipeline.config.input import LIMITS, InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 _OF_JOBS = ("keep_fields", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])

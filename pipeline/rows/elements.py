@@ -12,7 +12,7 @@ from apache_beam.pvalue import Row
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tokenizer import check_array
+from tokenmill.tokenizer import check_array
 
 
 def getter_of(element: Any, field: str) -> Callable[[Any], Any]:

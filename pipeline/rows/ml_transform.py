@@ -11,10 +11,10 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.ml.transforms.base import ArtifactMode, MLTransformProvider
 
-from pipeline import storage
-from pipeline.config.training import TrainConfig
-from pipeline.rows.tokenize import Tokenize
-from pipeline.rows.vocabulary import CountWords, TrainVocabulary
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.rows.tokenize import Tokenize
+from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary
 
 
 class ComputeAndApplyTokenizer(MLTransformProvider):

@@ -17,18 +17,18 @@ from apache_beam.typehints import Tuple
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipeline import filenames, schemas, storage
-from pipeline.columns import children
-from pipeline.config.output import OutputConfig
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.hashing import hash_rows
-from pipeline.output.staging import StagedFile
-from pipeline.output.writers import formats
-from pipeline.rows import elements as elements_of
-from pipeline.rows.batching import BATCH_CHARACTERS
-from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
-from pipeline.tokenizing.tokenize import tokenizer_info
-from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.hashing import hash_rows
+from tokenmill.pipeline.output.staging import StagedFile
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS
+from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]

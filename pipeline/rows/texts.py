@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.rows.batching import Computed, RowTransform
-from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 
 
 class Normalize(RowTransform):
@@ -41,7 +41,7 @@ class Normalize(RowTransform):
         Raises:
           OSError, ValueError: if a step or the tokenizer cannot be used.
         """
-        from tokenizer.text import parse_steps
+        from tokenmill.tokenizer.text import parse_steps
 
         if not steps and tokenizer is None:
             raise ValueError("Normalize: give steps, a tokenizer, or both")
@@ -64,7 +64,7 @@ class _Normalize:
         return {self.output: str}
 
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        from tokenizer.text import TextChain, parse_steps
+        from tokenmill.tokenizer.text import TextChain, parse_steps
 
         chain = TextChain(parse_steps(list(self.steps))) if self.steps else None
         normalizer = self.given.tokenizer(given).normalizer if self.given is not None else None
@@ -112,7 +112,7 @@ class _IdentifyLanguage:
         return dict(zip(schemas.LANGUAGES.names, (str, np.float32, bool), strict=True))
 
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        from tokenizer.languages import identify
+        from tokenmill.tokenizer.languages import identify
 
         def compute(texts: pa.Array) -> Computed:
             found = identify(texts, self.threshold)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
-from pipeline.rows.batching import Computed, RowTransform
-from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
-from tokenizer import Layout, Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenmill.tokenizer import Layout, Tokenizer
 
 IDS = schemas.TOKENS.field("input_ids").type
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
 
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.training.tokenizers import shape_rows
-from pipeline.transforms.compiled import compiled_tokenizer
-from tokenizer import Tokenizer, WordPiece
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.training.tokenizers import shape_rows
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+from tokenmill.tokenizer import Tokenizer, WordPiece
 
 TokenizerSource = str | Tokenizer | PCollection[str] | AsSideInput
 """Where a tokenizer comes from.

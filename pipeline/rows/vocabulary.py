@@ -13,19 +13,19 @@ from apache_beam.typehints import Tuple
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipeline import schemas
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import TrainConfig
-from pipeline.counting import count
-from pipeline.counting.partitions import N_PARTITIONS, partitions_of
-from pipeline.rows import elements as elements_of
-from pipeline.rows.batching import BATCH_CHARACTERS
-from pipeline.rows.tokenize import IDS
-from pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
-from pipeline.statistics.token_table import describe, token_counts
-from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
-from pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
-from tokenizer import WordCounter, add_word_counts
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.counting import count
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS
+from tokenmill.pipeline.rows.tokenize import IDS
+from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenmill.pipeline.statistics.token_table import describe, token_counts
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
+from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.tokenizer import WordCounter, add_word_counts
 
 _TALLY = Tuple[int, bytes]
 _WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])

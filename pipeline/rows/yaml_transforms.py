@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps for Beam YAML: `tokenmill.yaml` in this folder maps `Tokenize` to `pipeline.rows.yaml_transforms.tokenize`.
+"""The steps for Beam YAML: `tokenmill.yaml` in this folder maps `Tokenize` to `tokenize`, and so on.
 
 The keys of `config` are the arguments of the steps in Python; `error_handling: {output: NAME}` works as for Beam's own.
 """
@@ -13,11 +13,11 @@ import apache_beam as beam
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from pipeline.rows.corpus import ReadCorpus
-from pipeline.rows.shards import WriteShards
-from pipeline.rows.texts import IdentifyLanguage, Normalize
-from pipeline.rows.tokenize import Detokenize, Tokenize
-from pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStatistics
+from tokenmill.pipeline.rows.corpus import ReadCorpus
+from tokenmill.pipeline.rows.shards import WriteShards
+from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
+from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
+from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStatistics
 
 
 def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = None) -> Callable[..., beam.PTransform]:

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from pipeline import filenames, storage
-from pipeline.books import json_files
-from pipeline.books.json_files import Count, Seconds
-from pipeline.splits import Split
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.json_files import Count, Seconds
+from tokenmill.pipeline.splits import Split
 
 FORMAT_VERSION = 2
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from pipeline.running.progress import Snapshot, Source
+from tokenmill.pipeline.running.progress import Snapshot, Source
 
 if TYPE_CHECKING:
     import rich.progress
@@ -160,7 +160,7 @@ def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -
     """Draws a bar per stage, the finished ones above the running one."""
     from rich import progress as bars
 
-    from pipeline.running.terminal import Terminal
+    from tokenmill.pipeline.running.terminal import Terminal
 
     columns = (
         bars.SpinnerColumn(finished_text="✓"),

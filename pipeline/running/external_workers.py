@@ -29,7 +29,7 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format  # type: ignore[import-untyped]
 
-from pipeline.running.worker_pool import spawn_worker_process, start_worker_in
+from tokenmill.pipeline.running.worker_pool import spawn_worker_process, start_worker_in
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 5

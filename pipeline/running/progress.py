@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline import storage
-from pipeline.books.reject_limits import RejectLimits
-from pipeline.splits import Split
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.splits import Split
 
 _POLL_SECONDS = 1.0
 _REMOTE_POLL_SECONDS = 10.0

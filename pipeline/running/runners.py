@@ -143,7 +143,7 @@ def open_runner(
         yield _fn_api_runner(None), options
         return
 
-    from pipeline.running.worker_pool import ProcessPool, ThreadPool, environment_of
+    from tokenmill.pipeline.running.worker_pool import ProcessPool, ThreadPool, environment_of
 
     with contextlib.ExitStack() as stack:
         if settings.mode == "threads":

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from pipeline.running.outlets import visible
+from tokenmill.pipeline.running.outlets import visible
 
 _LEAST_WIDTH = 60
 """In characters. A smaller `COLUMNS` is ignored: tables would lose numbers, and with 0 everything."""

@@ -34,7 +34,7 @@ from apache_beam.runners.worker import sdk_worker, statesampler
 from apache_beam.transforms import environments
 
 _URN = "tokenmill:environment:worker_pool:v1"
-_PROGRAM = "pipeline.running.worker_process"
+_PROGRAM = "tokenmill.pipeline.running.worker_process"
 _STATE_CACHE_BYTES = 100 << 20
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -235,7 +235,7 @@ def _describe_death(code: int) -> str:
 def _import_paths() -> list[str]:
     """Returns the folders this process imports from, absolute and in order, so that workers find the same modules."""
     # Last comes our own folder: we may have been imported from the working directory, or by a finder not in `sys.path`.
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     return list(dict.fromkeys([*(os.path.abspath(path) for path in sys.path if path), ours]))
 
 

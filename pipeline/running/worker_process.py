@@ -13,8 +13,8 @@ import tempfile
 import threading
 import traceback
 
-from pipeline.running.outlets import outlive_readers
-from pipeline.running.runners import configure_logging
+from tokenmill.pipeline.running.outlets import outlive_readers
+from tokenmill.pipeline.running.runners import configure_logging
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         print("ready", flush=True)
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nobody reads on
 
-    from pipeline.running.worker_pool import start_harness
+    from tokenmill.pipeline.running.worker_pool import start_harness
 
     for line in sys.stdin:
         worker = json.loads(line)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline.books import sums_kernels
-from pipeline.columns import children, element_of, numpy_dtype
+from tokenmill.pipeline.books import sums_kernels
+from tokenmill.pipeline.columns import children, element_of, numpy_dtype
 
 
 def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> pa.Array:

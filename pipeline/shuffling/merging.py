@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline.shuffling.arranging import arrange
-from pipeline.shuffling.runs import RunReader
+from tokenmill.pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline.shuffling.runs import RunReader
 
 N_KEYS = 1 << 64
 

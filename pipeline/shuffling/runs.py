@@ -13,12 +13,12 @@ from typing import BinaryIO, Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
-from pipeline.books.ledger import FileRecord
-from pipeline.books.sums import Run, SplitRuns, Sums, sum_rows
-from pipeline.columns import read_columns, read_numbers, row_bytes, write_columns
-from pipeline.output.staging import StagedFile
-from pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.sums import Run, SplitRuns, Sums, sum_rows
+from tokenmill.pipeline.columns import read_columns, read_numbers, row_bytes, write_columns
+from tokenmill.pipeline.output.staging import StagedFile
+from tokenmill.pipeline.shuffling.arranging import arrange
 
 _HEAD = pa.schema(
     [

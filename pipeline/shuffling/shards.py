@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pipeline import filenames, storage
-from pipeline.books import ledger
-from pipeline.books.quantities import BooksError
-from pipeline.books.shard_entry import ShardEntry, read_shard_entry, runs_digest
-from pipeline.books.sums import SplitRuns, Sums, sum_rows
-from pipeline.columns import row_bytes
-from pipeline.config.output import OutputConfig, ShuffleConfig
-from pipeline.filenames import keys_name, runs_name
-from pipeline.output.packing.sequences import PackingTokens
-from pipeline.output.packing.windows import WindowLayout
-from pipeline.output.shard import Shard
-from pipeline.output.staging import Staging
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.output.writers.formats import suffixes
-from pipeline.running.progress import OnBatch
-from pipeline.shuffling.merging import merge_range, shard_range
-from pipeline.shuffling.runs import RunFiles, open_runs
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry, runs_digest
+from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
+from tokenmill.pipeline.columns import row_bytes
+from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
+from tokenmill.pipeline.filenames import keys_name, runs_name
+from tokenmill.pipeline.output.packing.sequences import PackingTokens
+from tokenmill.pipeline.output.packing.windows import WindowLayout
+from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.formats import suffixes
+from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
+from tokenmill.pipeline.shuffling.runs import RunFiles, open_runs
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, if the config does not say how many shards there are."""

@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.books.ledger import FileRecord
-from pipeline.books.sums import describe_runs
-from pipeline.config.output import ShuffleConfig
-from pipeline.filenames import runs_name
-from pipeline.hashing import SHUFFLING, document_keys
-from pipeline.output.staging import Staging
-from pipeline.shuffling.runs import RunsWriter
-from pipeline.splits import Split
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.sums import describe_runs
+from tokenmill.pipeline.config.output import ShuffleConfig
+from tokenmill.pipeline.filenames import runs_name
+from tokenmill.pipeline.hashing import SHUFFLING, document_keys
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.shuffling.runs import RunsWriter
+from tokenmill.pipeline.splits import Split
 
 
 class SortedSplit:

@@ -3,10 +3,10 @@
 
 import pyarrow.compute as pc
 
-from pipeline.books import quantities
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.quantities import BooksError
-from pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.statistics.tally import Statistics
 
 
 def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
 
 Flags = npt.NDArray[np.bool_]
 

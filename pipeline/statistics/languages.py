@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from pipeline.books import json_files
-from pipeline.books.json_files import Count
-from pipeline.statistics import sample
-from pipeline.statistics.vocabulary import gini, ratio
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.statistics import sample
+from tokenmill.pipeline.statistics.vocabulary import gini, ratio
 
 _COUNTED = (
     *("documents", "mixed", "bytes", "characters", "spaced_words", "text_tokens", "tokens", "oov_tokens", "filtered"),

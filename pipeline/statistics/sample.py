@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.hashing import mix
-from pipeline.statistics import words
-from pipeline.statistics.vocabulary import ratio
-from pipeline.statistics.words import Ints
-from tokenizer import Tokenizer
+from tokenmill.pipeline.hashing import mix
+from tokenmill.pipeline.statistics import words
+from tokenmill.pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.statistics.words import Ints
+from tokenmill.tokenizer import Tokenizer
 
 SAMPLE_BYTES = 32 << 10
 """About how much text of a split is in the sample. With splits of 32 MiB this is 0.1 % of the text, and less than 1 %

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.books.json_files import MOST_TOKENS
-from pipeline.statistics import sample, words
-from pipeline.statistics.languages import LanguageCounts
-from pipeline.statistics.texts import TextCounts
-from tokenizer.compiling.kernel import kernel
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.json_files import MOST_TOKENS
+from tokenmill.pipeline.statistics import sample, words
+from tokenmill.pipeline.statistics.languages import LanguageCounts
+from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 EXACT_LENGTHS = 4096
 """Rows of fewer tokens than this are counted by their exact length."""

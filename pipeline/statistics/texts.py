@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from pipeline.books import json_files
-from pipeline.books.json_files import Count
-from pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.books import json_files
+from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.statistics.vocabulary import ratio
 
 if TYPE_CHECKING:
-    from tokenizer.text import StepReport
+    from tokenmill.tokenizer.text import StepReport
 
 MAX_RESIZED = 0.01
 """The share of a language's characters that a step may add or remove before the summary names it."""
@@ -98,7 +98,7 @@ _SHAPE = TypeAdapter(_Counts)
 
 
 def _read_report(report: _Report) -> "StepReport":
-    from tokenizer.text import StepReport  # imported here, since a job without steps does not need it
+    from tokenmill.tokenizer.text import StepReport  # imported here, since a job without steps does not need it
 
     return StepReport.from_json(report.model_dump())
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import filenames, storage
-from pipeline.parquet_file import open_parquet, whole
-from pipeline.statistics import entries, vocabulary
-from pipeline.statistics.vocabulary import Counts, ratio
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline.statistics import entries, vocabulary
+from tokenmill.pipeline.statistics.vocabulary import Counts, ratio
+from tokenmill.tokenizer import Tokenizer
 
 TOP = 100
 """How many entries each list of most frequent things has in a summary."""

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns import children
-from pipeline.statistics.words_kernels import READS, count_characters_and_words
-from tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.statistics.words_kernels import READS, count_characters_and_words
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
 
 Ints = npt.NDArray[np.int64]
 

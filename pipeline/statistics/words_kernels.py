@@ -10,7 +10,7 @@ import functools
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import count_ones, intrinsic, kernel, types
+from tokenmill.tokenizer.compiling.kernel import count_ones, intrinsic, kernel, types
 
 _BLOCK = 64
 READS = _BLOCK + 2

@@ -11,40 +11,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import filenames, schemas
-from pipeline.books import ledger, quantities
-from pipeline.books.equations import check_balance
-from pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.reject_limits import RejectLimits
-from pipeline.books.shard_entry import ShardEntry
-from pipeline.books.sums import SplitRuns
-from pipeline.config.job import Config
-from pipeline.config.kept_fields import decode_fields
-from pipeline.filenames import runs_name
-from pipeline.input import given_up, languages
-from pipeline.input.batches import ReadBatch
-from pipeline.input.choosing import Wanted
-from pipeline.input.reading import read_split
-from pipeline.output import rejects_file
-from pipeline.output.packing import marks
-from pipeline.output.packing.sequences import PackingTokens, packing_tokens
-from pipeline.output.packing.windows import WindowLayout
-from pipeline.output.shard import Shard
-from pipeline.output.staging import Staging
-from pipeline.output.writers import formats
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.running.progress import OnBatch
-from pipeline.shuffling.shards import PlannedShard, merge_shard
-from pipeline.shuffling.sorting import SortedSplit
-from pipeline.splits import Split
-from pipeline.statistics import words
-from pipeline.statistics.agreement import check_agreement
-from pipeline.statistics.languages import LanguageCounts
-from pipeline.statistics.sample import Sample
-from pipeline.statistics.tally import Statistics
-from pipeline.statistics.texts import TextCounts
-from tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
+from tokenmill.pipeline import filenames, schemas
+from tokenmill.pipeline.books import ledger, quantities
+from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.filenames import runs_name
+from tokenmill.pipeline.input import given_up, languages
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.output import rejects_file
+from tokenmill.pipeline.output.packing import marks
+from tokenmill.pipeline.output.packing.sequences import PackingTokens, packing_tokens
+from tokenmill.pipeline.output.packing.windows import WindowLayout
+from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
+from tokenmill.pipeline.shuffling.sorting import SortedSplit
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.statistics import words
+from tokenmill.pipeline.statistics.agreement import check_agreement
+from tokenmill.pipeline.statistics.languages import LanguageCounts
+from tokenmill.pipeline.statistics.sample import Sample
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
 
 _PADDED_IDS = 4 << 20
 """At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""

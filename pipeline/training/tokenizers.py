@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.job import Config
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import TrainConfig
-from tokenizer import Tokenizer, WordPiece
-from tokenizer.trainers import (
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.tokenizer import Tokenizer, WordPiece
+from tokenmill.tokenizer.trainers import (
     BPETrainer,
     CharacterTrainer,
     Tell,
@@ -63,7 +63,7 @@ def train_tokenizer(
       counts: `schemas.WORD_COUNTS`.
       config: the section, with `train`.
       span_tokens: special tokens besides those of the config.
-      tell: told about the progress of training, see `Tell` of `tokenizer.trainers.base`.
+      tell: told about the progress of training, see `Tell` of `tokenmill.tokenizer.trainers.base`.
 
     Raises:
       ValueError: if there is no `train`, or training fails, for example if the alphabet is larger than the vocabulary.

@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import TrainConfig
-from pipeline.counting.counts import CountsArtifact, Group, words_digest
-from pipeline.counting.words import describe_words
-from pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
-from tokenizer import Tokenizer
-from tokenizer.trainers import Tell
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.counting.counts import CountsArtifact, Group, words_digest
+from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.trainers import Tell
 
 FORMAT_VERSION = 1
 """Version of training.json."""

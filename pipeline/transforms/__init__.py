@@ -2,7 +2,7 @@
 """The jobs as Beam graphs. In: PCollections of splits. Out: PCollections of ids and entries; `jobs` combines them.
 
 Transforms are thin shells over the functions of the packages below. They are for the jobs; for your own graphs there is
-`pipeline.rows`. Only descriptions of splits and names go through Beam:
+`tokenmill.pipeline.rows`. Only descriptions of splits and names go through Beam:
 
 - `tokenizing.TokenizeSplits`: a split -> a committed shard, in one fused step;
 - `shuffling.SortSplits`, `FindMergedShards`, `MergeShards`: the same in two steps, for jobs that shuffle;

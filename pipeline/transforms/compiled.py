@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import apache_beam as beam
 
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 TokenizerText = str | beam.pvalue.AsSingleton
 """A `tokenizer.json` as text, or a side input that holds one."""

@@ -8,18 +8,18 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline.config.input import InputConfig
-from pipeline.config.text import TextOptions
-from pipeline.config.training import CountsConfig
-from pipeline.counting import count, finishing
-from pipeline.counting.finishing import PartitionCounts
-from pipeline.counting.partitions import N_PARTITIONS
-from pipeline.counting.split_counts import SplitCounts
-from pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE
-from pipeline.splits import Split
-from pipeline.transforms.compiled import compiled_tokenizer
-from pipeline.transforms.once import call_once
-from pipeline.transforms.stages import StageReport, enter_stage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.text import TextOptions
+from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.finishing import PartitionCounts
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS
+from tokenmill.pipeline.counting.split_counts import SplitCounts
+from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+from tokenmill.pipeline.transforms.once import call_once
+from tokenmill.pipeline.transforms.stages import StageReport, enter_stage
 
 COUNTS = CountsConfig()
 """The `counts` section by default: every word is kept, whatever its source."""

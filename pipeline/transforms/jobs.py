@@ -19,34 +19,34 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from pipeline import filenames, storage
-from pipeline.books import ledger, lists, manifest
-from pipeline.books.job_books import JobBooks
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord
-from pipeline.books.partitions import language_of
-from pipeline.books.planned import PlannedSplits, sort_ids
-from pipeline.books.quantities import BooksError
-from pipeline.config.job import Config
-from pipeline.counting import counts
-from pipeline.counting.count import count_key
-from pipeline.counting.finishing import PartitionCounts, delete_staged
-from pipeline.jobs import finish, planning
-from pipeline.jobs.planning import JobPlan
-from pipeline.output import folders
-from pipeline.output.ownership import Lease
-from pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
-from pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
-from pipeline.splits import Split
-from pipeline.training.train import Vocabulary
-from pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, for_each, keep_compiled
-from pipeline.transforms.counting import CountSplits, MergeCounts
-from pipeline.transforms.once import call_once
-from pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
-from pipeline.transforms.stages import enter_stage
-from pipeline.transforms.tokenizing import TokenizePartitions, TokenizeSplits
-from pipeline.transforms.training import TrainVocabularies
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, lists, manifest
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.partitions import language_of
+from tokenmill.pipeline.books.planned import PlannedSplits, sort_ids
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.counting.count import count_key
+from tokenmill.pipeline.counting.finishing import PartitionCounts, delete_staged
+from tokenmill.pipeline.jobs import finish, planning
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.training.train import Vocabulary
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, for_each, keep_compiled
+from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
+from tokenmill.pipeline.transforms.once import call_once
+from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
+from tokenmill.pipeline.transforms.stages import enter_stage
+from tokenmill.pipeline.transforms.tokenizing import TokenizePartitions, TokenizeSplits
+from tokenmill.pipeline.transforms.training import TrainVocabularies
+from tokenmill.tokenizer import Tokenizer
 
 
 def build(pipeline: beam.Pipeline, plan: JobPlan) -> Any:

@@ -8,17 +8,17 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.books.shard_entry import recorded_digest, runs_of
-from pipeline.books.sums import SplitRuns
-from pipeline.config.job import Config
-from pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
-from pipeline.running.clock import Stopwatch
-from pipeline.shuffling.shards import PlannedShard, load_committed
-from pipeline.splits import Split
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
-from pipeline.transforms.once import call_once
-from pipeline.transforms.stages import StageReport
+from tokenmill.pipeline.books.shard_entry import recorded_digest, runs_of
+from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
+from tokenmill.pipeline.running.clock import Stopwatch
+from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
+from tokenmill.pipeline.transforms.once import call_once
+from tokenmill.pipeline.transforms.stages import StageReport
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
-from pipeline.running import clock, progress
+from tokenmill.pipeline.running import clock, progress
 
 
 class StageReport:

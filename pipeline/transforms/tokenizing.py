@@ -8,13 +8,13 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.config.job import Config
-from pipeline.jobs.planning import TOKENIZING_STAGE
-from pipeline.running.clock import Stopwatch
-from pipeline.splits import Split
-from pipeline.tokenizing.tokenize import Share, tokenize_shares, tokenize_split
-from pipeline.transforms.compiled import TokenizerText, compiled_tokenizer, compiled_tokenizers, for_each
-from pipeline.transforms.stages import StageReport
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs.planning import TOKENIZING_STAGE
+from tokenmill.pipeline.running.clock import Stopwatch
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.tokenize import Share, tokenize_shares, tokenize_split
+from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer, compiled_tokenizers, for_each
+from tokenmill.pipeline.transforms.stages import StageReport
 
 
 @dataclasses.dataclass

@@ -8,12 +8,12 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.counting.counts import open_counts
-from pipeline.jobs.planning import TRAINING_STAGE
-from pipeline.running import progress
-from pipeline.training.train import train_vocabularies
-from pipeline.transforms.stages import enter_stage
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.jobs.planning import TRAINING_STAGE
+from tokenmill.pipeline.running import progress
+from tokenmill.pipeline.training.train import train_vocabularies
+from tokenmill.pipeline.transforms.stages import enter_stage
 
 
 @dataclasses.dataclass

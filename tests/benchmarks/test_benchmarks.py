@@ -128,7 +128,7 @@ def _peer(ids: list[list[int]], *, other_rules: bool = False, fails: bool = Fals
 
 
 def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tokenizer import Tokenizer
+    from tokenmill.tokenizer import Tokenizer
 
     tok = Tokenizer.from_file(str(tiny_vocab_file))
     texts = ("the mill grinds", "the mill")
@@ -155,7 +155,7 @@ def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: py
 def test_no_time_of_a_call_is_printed_where_ids_differ(
     tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tokenizer import Tokenizer
+    from tokenmill.tokenizer import Tokenizer
 
     monkeypatch.setattr(encode, "CALLS", (1,))
     tok = Tokenizer.from_file(str(tiny_vocab_file))

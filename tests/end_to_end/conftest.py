@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, filenames
 from tests import prism as prism_program
+from tokenmill.pipeline import cli, filenames
 
 SENTENCES = [
     "The mill grinds text into tokens, and tokens into shards.",
@@ -69,7 +69,7 @@ class Job:
 
     def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
         """As `run`, but in a process of its own, as runners with servers of theirs need it."""
-        words = [sys.executable, "-m", "pipeline", command, str(self.config), *arguments]
+        words = [sys.executable, "-m", "tokenmill", command, str(self.config), *arguments]
         return subprocess.Popen(
             words,
             cwd=prism_program.ROOT,
@@ -118,7 +118,7 @@ def make_job(tmp_path):
 @pytest.fixture(scope="session")
 def worker_service():
     """Yields the process of `tokenmill workers`, and its address."""
-    command = [sys.executable, "-m", "pipeline", "workers", "--port", "0"]
+    command = [sys.executable, "-m", "tokenmill", "workers", "--port", "0"]
     with subprocess.Popen(command, cwd=prism_program.ROOT, stdout=subprocess.PIPE, text=True) as service:
         yield service, service.stdout.readline().strip()
         service.terminate()

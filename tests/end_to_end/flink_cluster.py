@@ -182,7 +182,7 @@ def start(folder: Path, here: str = "127.0.0.1", hosts: Sequence[Host] = ()) -> 
             prefix = host.prefix if host is not None else ()
             everything.append(flink(f"task-manager-{i}", "taskexecutor.TaskManagerRunner", disk | address, prefix))
             if host is not None or i == 0:
-                serve = [sys.executable, "-m", "pipeline", "workers", "--port", str(WORKER_PORT), "--debug"]
+                serve = [sys.executable, "-m", "tokenmill", "workers", "--port", str(WORKER_PORT), "--debug"]
                 pools.append(launch(f"pool-{i}", [*prefix, *serve]))
         driver = "beam.runners.flink.FlinkJobServerDriver"
         ports = [f"--job-port={job_port}", "--artifact-port=0", "--expansion-port=0", "--job-host=localhost"]

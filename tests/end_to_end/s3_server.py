@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.filenames import OF_THE_MOMENT
+from tokenmill.pipeline.filenames import OF_THE_MOMENT
 
 ACCOUNT = {
     "AWS_ACCESS_KEY_ID": "test",

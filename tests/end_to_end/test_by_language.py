@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
-from pipeline.config.file import load_config
-from pipeline.estimating import comparison, forecast
-from pipeline.jobs import planning
 from tests.killing import run_killed
-from tokenizer import Tokenizer
-from tokenizer.languages import identify
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.estimating import comparison, forecast
+from tokenmill.pipeline.jobs import planning
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.languages import identify
 
 TEXTS = {
     "en": ["All human beings are born free and equal in dignity and rights.", "They are endowed with reason."],

@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from pipeline import cli
+from tokenmill.pipeline import cli
 
 datasets = pytest.importorskip("datasets")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipeline import cli
+from tokenmill.pipeline import cli
 
 LONG = "the mill " * 40
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
+from tokenmill.pipeline import cli
 
 WORDS = "the mill grinds text into tokens and shards of tokens feed the mill that trains".split()
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
-from pipeline.looking import inspect
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.looking import inspect
 
 ALL = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.output import ownership
-from pipeline.running.processes import Process
 from tests.end_to_end import s3_server
 from tests.end_to_end.s3_server import keys, objects, upload, visible
+from tokenmill.pipeline.output import ownership
+from tokenmill.pipeline.running.processes import Process
 
 boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
@@ -101,7 +101,7 @@ def test_a_killed_job_goes_on_where_it_was(server, store, corpus, make_job, tiny
     remote = make_job("remote", **sections([f"s3://bucket/corpus/{name}" for name in NAMES], tiny_vocab_file))
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)  # the other way to name a server
     arguments = ["tokenize", str(remote.config), "--set", "output.path=s3://bucket/out", "--workers", "1"]
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "tokenmill", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + 240

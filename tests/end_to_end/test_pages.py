@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
 from tests import browser as browsers
-from tokenizer import BPETrainer, Tokenizer
+from tokenmill.pipeline import cli
+from tokenmill.tokenizer import BPETrainer, Tokenizer
 
 pytestmark = pytest.mark.slow
 

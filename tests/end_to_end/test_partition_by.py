@@ -9,8 +9,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
 from tests.killing import run_killed
+from tokenmill.pipeline import cli
 
 TEXTS = {
     "en": "All human beings are born free and equal in dignity and rights.",
@@ -176,7 +176,7 @@ def test_mistakes_are_told_before_work(make_partitioned, capsys, more, message):
 
 
 def test_too_many_folders_are_refused(make_partitioned, capsys):
-    from tokenizer.languages import language_codes
+    from tokenmill.tokenizer.languages import language_codes
 
     job = make_partitioned("job", languages={"keep": list(language_codes()[:33])})
     assert job.run("run") == 2

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from pipeline import storage
 from tests.killing import run_killed
+from tokenmill.pipeline import storage
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_a_killed_worker_process_and_resumed(make_job, sections, capsys, monkeyp
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/sitecustomize.py").write_text(
         "import os, signal, sys\n"
-        "if 'pipeline.running.worker_process' in sys.orig_argv:\n"
-        "    from pipeline import storage\n"
+        "if 'tokenmill.pipeline.running.worker_process' in sys.orig_argv:\n"
+        "    from tokenmill.pipeline import storage\n"
         "    rename, seen = storage.rename, []\n"
         "    def rename_or_die(source, destination):\n"
         "        seen.append(1)\n"

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from pipeline import cli
+from tokenmill.pipeline import cli
 
 
 @pytest.fixture

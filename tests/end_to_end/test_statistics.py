@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.recounting_stats import stats_of
-from tokenizer import BPETrainer, Tokenizer
-from tokenizer.languages import RULES
+from tokenmill.tokenizer import BPETrainer, Tokenizer
+from tokenmill.tokenizer.languages import RULES
 
 SENTENCES = [
     "The mill grinds the text into tokens, and all of the tokens into shards.",

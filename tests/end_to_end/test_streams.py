@@ -12,9 +12,9 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import cli
-from pipeline.running.terminal import Terminal
-from tokenizer import Tokenizer
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.running.terminal import Terminal
+from tokenmill.tokenizer import Tokenizer
 
 TOKENS = ["[/INST]", "[url]", "[bold red]", ":smile:", "\x1b[2Jgone", "[link=file:///etc]x", "back\\[b]", "\x9b31m"]
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
-from pipeline.looking import inspect
-from tokenizer import Tokenizer
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.looking import inspect
+from tokenmill.tokenizer import Tokenizer
 
 FORMATS = ["parquet", "arrow", "mds", "megatron", "memmap"]
 PACKED = {"length": 16, "boundaries": ["segment_ids", "positions"]}

@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
-from pipeline import cli
-from tokenizer import Tokenizer
-from tokenizer.reference import count_words
+from tokenmill.pipeline import cli
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.reference import count_words
 
 MODELS = {
     "wordpiece": {"vocab_size": [220, 300], "min_frequency": 1},

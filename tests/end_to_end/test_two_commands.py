@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pipeline import cli
 from tests.killing import ROOT, go, paused
+from tokenmill.pipeline import cli
 
 OWNER = "_owner.json"
 
@@ -104,7 +104,8 @@ def test_ctrl_c_leaves_the_folder_to_whoever_comes_next(make_job, sections, undi
 
 def test_of_two_that_start_at_once_one_does_the_job(make_job, sections, undisturbed, tmp_path):
     job = make_job("job", **sections)
-    program = "import os, sys, pipeline.transforms.jobs\nfrom pipeline.cli import main\nprint('ready', flush=True)\n"
+    program = "import os, sys, tokenmill.pipeline.transforms.jobs\nfrom tokenmill.pipeline.cli import main\n"
+    program += "print('ready', flush=True)\n"
     program += "while not os.path.exists(sys.argv[1]): pass\nsys.exit(main(sys.argv[2:]))"
     command = [sys.executable, "-c", program, str(tmp_path / "go"), *tokenize(job, "--resume")]
     with contextlib.ExitStack() as stack:

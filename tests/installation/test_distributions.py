@@ -64,9 +64,10 @@ def test_the_same_sources_give_the_same_bytes(built: list[list[Path]]) -> None:
 def test_what_they_hold(built: list[list[Path]]) -> None:
     wheel, sdist = built[0]
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"{package}/py.typed" for package in ("tokenizer", "pipeline", "tokenmill")} <= names
+    modules = {"__init__.py", "py.typed", "tokenizer/__init__.py", "pipeline/__init__.py"}
+    assert {f"tokenmill/{name}" for name in modules} <= names
     info = next(name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
-    assert {name.partition("/")[0] for name in names} == {"tokenizer", "pipeline", "tokenmill", info}
+    assert {name.partition("/")[0] for name in names} == {"tokenmill", info}
     metadata = zipfile.ZipFile(wheel).read(f"{info}/METADATA").decode()
     assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE) == ["gcp", "aws", "azure", "yaml"]
     with tarfile.open(sdist) as archive:

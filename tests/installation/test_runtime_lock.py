@@ -51,7 +51,7 @@ def test_every_config_and_what_docs_show_runs_and_is_proven(
 ) -> None:
     python = clone / ".venv" / "bin" / "python"
     shutil.copytree(clone / "configs", tmp_path / "configs")
-    checked(python, "-m", "pipeline.quickstart", "build/quickstart/corpus", cwd=tmp_path)
+    checked(python, "-m", "tokenmill.pipeline.quickstart", "build/quickstart/corpus", cwd=tmp_path)
     names = [path.name for path in (tmp_path / "configs").glob("*.yaml")]
     for name in sorted(names, key=lambda name: (KINDS.index(re.split("[-.]", name)[0]), name)):
         kind = re.split("[-.]", name)[0]

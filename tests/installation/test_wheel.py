@@ -35,6 +35,8 @@ def test_a_wheel_works_from_another_folder(python: Path, tmp_path: Path) -> None
         "output: {path: out}\n"
     )
     checked(*PIP, "--python", python, "check", cwd=elsewhere)  # what the wheel says that it needs is in the lock
+    for name in ("tokenizer", "pipeline"):  # a user's own modules, which Python finds first
+        (elsewhere / f"{name}.py").write_text("raise SystemExit('another module was imported')")
     # Compiled anew: kernels that other tests have compiled would hide that this environment cannot.
     options = ("--workers", "2", "--mode", "processes")
     out = checked(tokenmill, "run", "job.yaml", *options, cwd=elsewhere, TOKENMILL_CACHE_DIR=str(tmp_path / "kernels"))
@@ -42,8 +44,8 @@ def test_a_wheel_works_from_another_folder(python: Path, tmp_path: Path) -> None
     assert ": proven; read " in checked(tokenmill, "verify", "out", "--deep", cwd=elsewhere)
     code = """
 import pathlib, sys
-import tokenizer, pipeline, tokenmill
-for module in (tokenizer, pipeline, tokenmill):
+import tokenmill.tokenizer, tokenmill.pipeline
+for module in (tokenmill.tokenizer, tokenmill.pipeline, tokenmill):
     assert pathlib.Path(sys.argv[1]) in pathlib.Path(module.__file__).parents
 tok = tokenmill.Tokenizer.from_file("out/vocab")
 assert tok.decode(tok.encode("The mill").ids) == "the mill"

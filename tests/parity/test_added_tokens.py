@@ -12,7 +12,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -19,9 +19,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_post_processors import assert_same_conversions  # noqa: E402
-from tokenizer import AddedToken, BPETrainer, Encoding, Tokenizer, TokenizerFileError, Unigram, WordLevel  # noqa: E402
-from tokenizer import pre_tokenizers as our_pre_tokenizers  # noqa: E402
-from tokenizer.post_processors import BertProcessing, SpecialToken, TemplateProcessing  # noqa: E402
+from tokenmill.tokenizer import AddedToken, BPETrainer, Encoding, Tokenizer, TokenizerFileError, Unigram, WordLevel  # noqa: E402
+from tokenmill.tokenizer import pre_tokenizers as our_pre_tokenizers  # noqa: E402
+from tokenmill.tokenizer.post_processors import BertProcessing, SpecialToken, TemplateProcessing  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -19,7 +19,7 @@ from tokenizers import processors  # noqa: E402
 from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
 from tests.parity import families  # noqa: E402
-from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -23,10 +23,10 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests.reference import model_kernels as kernels  # noqa: E402
 from tests.strategies import EXHAUSTIVE  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET  # noqa: E402
-from tokenizer.models.bpe_tables import new_bpe_scratch  # noqa: E402
-from tokenizer.ragged import read_only  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET  # noqa: E402
+from tokenmill.tokenizer.models.bpe_tables import new_bpe_scratch  # noqa: E402
+from tokenmill.tokenizer.ragged import read_only  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -22,9 +22,9 @@ import regex
 
 from tests import corpora
 from tests.strategies import EXHAUSTIVE
-from tokenizer import BPETrainer, CharacterTrainer, Tokenizer, Trainer, WordLevelTrainer, WordPieceTrainer
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenmill.tokenizer import BPETrainer, CharacterTrainer, Tokenizer, Trainer, WordLevelTrainer, WordPieceTrainer
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
 
 hf = pytest.importorskip("tokenizers")
 pytestmark = pytest.mark.parity

@@ -13,7 +13,7 @@ pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 from hypothesis import settings
 
 from benchmarks import compositions
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.parity
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tokenizer.languages import identify
+from tokenmill.tokenizer.languages import identify
 
 pytestmark = pytest.mark.parity
 

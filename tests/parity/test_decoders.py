@@ -15,8 +15,8 @@ from hypothesis import strategies as st  # noqa: E402
 from tokenizers import decoders as theirs  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenizer import decoders as ours  # noqa: E402
-from tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
+from tokenmill.tokenizer import decoders as ours  # noqa: E402
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

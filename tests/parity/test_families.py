@@ -18,8 +18,8 @@ from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
 from tests.parity import families  # noqa: E402
-from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
-from tokenizer.models import Unigram  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
+from tokenmill.tokenizer.models import Unigram  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

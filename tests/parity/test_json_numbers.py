@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer
-from tokenizer.formats.json_numbers import float_text, read_float
-from tokenizer.models import Unigram
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.formats.json_numbers import float_text, read_float
+from tokenmill.tokenizer.models import Unigram
 
 tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers is an extra for tests")
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import unicodedata2
 
-from tokenizer.text import TextChain
+from tokenmill.tokenizer.text import TextChain
 
 pytestmark = pytest.mark.parity
 

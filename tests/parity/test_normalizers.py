@@ -14,9 +14,9 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import charsmaps, strategies  # noqa: E402
-from tokenizer import normalizers as ours  # noqa: E402
-from tokenizer.aligned import AlignedText  # noqa: E402
-from tokenizer.normalizers import tables  # noqa: E402
+from tokenmill.tokenizer import normalizers as ours  # noqa: E402
+from tokenmill.tokenizer.aligned import AlignedText  # noqa: E402
+from tokenmill.tokenizer.normalizers import tables  # noqa: E402
 
 theirs = hf.normalizers
 

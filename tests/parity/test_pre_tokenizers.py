@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.strategies import texts
-from tokenizer import pre_tokenizers as ours
-from tokenizer.aligned import AlignedText
-from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import patterns, tables
-from tokenizer.pre_tokenizers.pattern_automata import find_automaton
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
-from tokenizer.ragged import text_rows
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer import pre_tokenizers as ours
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import patterns, tables
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 hf = pytest.importorskip("tokenizers")
 theirs = pytest.importorskip("tokenizers.pre_tokenizers")

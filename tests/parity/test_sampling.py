@@ -18,7 +18,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_sentencepiece_tokenizers import load, train  # noqa: E402
-from tokenizer import Sampling, Tokenizer  # noqa: E402
+from tokenmill.tokenizer import Sampling, Tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.parity
 N = 8000

@@ -17,9 +17,9 @@ from tokenizers import models, pre_tokenizers  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_files import TIKTOKEN  # noqa: E402
 from tests.parity.test_sentencepiece_tokenizers import OPTIONS, TYPES, train  # noqa: E402
-from tokenizer import BPE, Tokenizer  # noqa: E402
-from tokenizer.formats import bpe_files, saving  # noqa: E402
-from tokenizer.pre_tokenizers import Metaspace  # noqa: E402
+from tokenmill.tokenizer import BPE, Tokenizer  # noqa: E402
+from tokenmill.tokenizer.formats import bpe_files, saving  # noqa: E402
+from tokenmill.tokenizer.pre_tokenizers import Metaspace  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

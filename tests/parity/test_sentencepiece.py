@@ -20,11 +20,11 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
-from tokenizer import Tokenizer, models  # noqa: E402
-from tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
-from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
-from tokenizer.models.unigram import PieceType  # noqa: E402
-from tokenizer.ragged import Ragged, text_rows  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, models  # noqa: E402
+from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
+from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
+from tokenmill.tokenizer.models.unigram import PieceType  # noqa: E402
+from tokenmill.tokenizer.ragged import Ragged, text_rows  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.parity.families import FAMILIES, family
 from tests.strategies import FEWER
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 _PIECES = ["  ", " a", "你好", "😀", "é", "<s>", "\n\n", "the mill", "▁", "Ġ", "…"]
 TEXTS = st.lists(st.text(max_size=12) | st.sampled_from(_PIECES), max_size=8).map("".join)

@@ -18,7 +18,7 @@ from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES  
 from transformers.tokenization_utils_tokenizers import TokenizersBackend  # noqa: E402
 
 from tests.parity import families  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 

@@ -25,8 +25,8 @@ from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_saving import gpt2  # noqa: E402
 from tests.parity.test_sentencepiece_tokenizers import train  # noqa: E402
-from tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
-from tokenizer.formats.transformers_classes import CLASSES  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
+from tokenmill.tokenizer.formats.transformers_classes import CLASSES  # noqa: E402
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 

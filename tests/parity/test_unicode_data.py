@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("unicodedata2", reason="needs the test group: unicodedata2")
 
-from tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import data
 from tools.unicode import scripts, text
 
 pytestmark = pytest.mark.parity

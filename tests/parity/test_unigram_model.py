@@ -18,10 +18,10 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.reference import model_kernels as kernels  # noqa: E402
-from tokenizer import Tokenizer  # noqa: E402
-from tokenizer.formats import sentencepiece  # noqa: E402
-from tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
-from tokenizer.ragged import read_only  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
+from tokenmill.tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
+from tokenmill.tokenizer.ragged import read_only  # noqa: E402
 
 pytestmark = pytest.mark.parity
 

@@ -19,10 +19,10 @@ import pytest
 
 from tests.corpora import documents
 from tests.strategies import EXHAUSTIVE
-from tokenizer.formats import sentencepiece as sentencepiece_file
-from tokenizer.models.unigram import PieceType, Unigram
-from tokenizer.models.vocabulary import ScoredTokens
-from tokenizer.trainers import UnigramTrainer
+from tokenmill.tokenizer.formats import sentencepiece as sentencepiece_file
+from tokenmill.tokenizer.models.unigram import PieceType, Unigram
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens
+from tokenmill.tokenizer.trainers import UnigramTrainer
 
 sentencepiece = pytest.importorskip("sentencepiece")
 pytestmark = pytest.mark.parity

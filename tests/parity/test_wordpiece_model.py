@@ -9,8 +9,8 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 import pyarrow as pa  # noqa: E402
 
-from tokenizer import Tokenizer, reference  # noqa: E402
-from tokenizer.models import OOV_POLICIES, WordPiece  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, reference  # noqa: E402
+from tokenmill.tokenizer.models import OOV_POLICIES, WordPiece  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -30,7 +30,7 @@ def _vocabs(draw: st.DrawFn) -> tuple[list[str], str]:
 
 
 def tokenizer_of(vocab: list[str], prefix: str, max_chars: int = 100, oov: str = "word") -> Tokenizer:
-    from tokenizer.pre_tokenizers import WhitespaceSplit
+    from tokenmill.tokenizer.pre_tokenizers import WhitespaceSplit
 
     ids = {token: i for i, token in enumerate(vocab)}
     model = WordPiece(ids, continuing_subword_prefix=prefix, max_input_chars_per_word=max_chars, oov_policy=oov)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.corpora import documents
 from tests.strategies import EXHAUSTIVE
-from tokenizer.trainers import WordPieceTrainer
+from tokenmill.tokenizer.trainers import WordPieceTrainer
 
 hf = pytest.importorskip("tokenizers")
 pytestmark = pytest.mark.parity

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import quickstart
+from tokenmill.pipeline import quickstart
 
 SOURCES = {
     "b/inner.py": '"""About inner."""\n\n\nclass C:\n    """About C."""\n\n    def f(self):\n        """About f."""\n',

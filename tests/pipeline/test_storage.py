@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata, FileSystem
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 STORE = {}
 
@@ -274,14 +274,15 @@ def test_new_directories_are_synced_into_those_above(tmp_path, monkeypatch):
 
 def test_local_files_need_no_beam(tmp_path):
     code = (
-        "import sys; from pipeline import storage; from pipeline.config.input import InputConfig\n"
-        "from pipeline.input.reading import read_split; from pipeline.input.splitting import plan_splits\n"
+        "import sys; from tokenmill.pipeline import storage; from tokenmill.pipeline.config.input import InputConfig\n"
+        "from tokenmill.pipeline.input.reading import read_split\n"
+        "from tokenmill.pipeline.input.splitting import plan_splits\n"
         "storage.write_atomic(sys.argv[1], b'text'); config = InputConfig(paths=[sys.argv[1]])\n"
         "(split,) = plan_splits(config, ''); assert list(read_split(split, config))\n"
         "assert 'apache_beam' not in sys.modules"
     )
     subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.txt")], check=True, cwd=Path(storage.__file__).parents[1]
+        [sys.executable, "-c", code, str(tmp_path / "a.txt")], check=True, cwd=Path(storage.__file__).parents[2]
     )
 
 

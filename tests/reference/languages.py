@@ -5,9 +5,9 @@ import functools
 from collections import Counter
 from typing import Any
 
-from tokenizer.languages import identifying as rules
-from tokenizer.languages.score_kernels import SAMPLE_BYTES
-from tokenizer.languages.scripts import SCRIPTS, script_table
+from tokenmill.tokenizer.languages import identifying as rules
+from tokenmill.tokenizer.languages.score_kernels import SAMPLE_BYTES
+from tokenmill.tokenizer.languages.scripts import SCRIPTS, script_table
 
 
 def identify_text(text: str, threshold: float = 0.5) -> tuple[str, float, bool]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that run a model on words one after the other, without a cache."""
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.unigram import unigram_word
-from tokenizer.kernels.whole_words import wordlevel_word
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.bpe import bpe_word
+from tokenmill.tokenizer.kernels.unigram import unigram_word
+from tokenmill.tokenizer.kernels.whole_words import wordlevel_word
 
 
 @kernel

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference implementations of `pipeline.output.packing.kernels`, in plain Python."""
+"""The reference implementations of `tokenmill.pipeline.output.packing.kernels`, in plain Python."""
 
 from collections.abc import Sequence
 

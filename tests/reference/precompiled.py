@@ -3,8 +3,8 @@
 
 import functools
 
-from tokenizer.normalizers import Precompiled, tables
-from tokenizer.normalizers.kernels import precompiled as kernels
+from tokenmill.tokenizer.normalizers import Precompiled, tables
+from tokenmill.tokenizer.normalizers.kernels import precompiled as kernels
 
 
 def normalize(text: str, normalizer: Precompiled) -> str:

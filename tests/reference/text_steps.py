@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import regex
 
-from tokenizer.normalizers import tables as unicode_tables
-from tokenizer.normalizers.base import Edit, TextStep
-from tokenizer.text import tables
-from tokenizer.text.accents import StripAccents
-from tokenizer.text.emoji import Emoji, describe, emoji_classes
-from tokenizer.text.kernels import emoji as kernels
-from tokenizer.text.kernels.segments import HAN, OTHER
-from tokenizer.text.row_steps import find_matches
-from tokenizer.text.runs import IsolateDigits, RepeatedPunctuation, digits, punctuation
-from tokenizer.text.segments import Segment, segment_tables
-from tokenizer.text.spans import SpanRule
-from tokenizer.text.whitespace import Whitespace
+from tokenmill.tokenizer.normalizers import tables as unicode_tables
+from tokenmill.tokenizer.normalizers.base import Edit, TextStep
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.accents import StripAccents
+from tokenmill.tokenizer.text.emoji import Emoji, describe, emoji_classes
+from tokenmill.tokenizer.text.kernels import emoji as kernels
+from tokenmill.tokenizer.text.kernels.segments import HAN, OTHER
+from tokenmill.tokenizer.text.row_steps import find_matches
+from tokenmill.tokenizer.text.runs import IsolateDigits, RepeatedPunctuation, digits, punctuation
+from tokenmill.tokenizer.text.segments import Segment, segment_tables
+from tokenmill.tokenizer.text.spans import SpanRule
+from tokenmill.tokenizer.text.whitespace import Whitespace
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 
 
 def train_wordpiece(

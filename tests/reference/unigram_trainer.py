@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tokenizer.formats.json_numbers import written
-from tokenizer.pre_tokenizers.tables import script_numbers
-from tokenizer.trainers.unigram import UnigramTrainer
-from tokenizer.trainers.unigram_seeds import LEAST_AT_ENDS
+from tokenmill.tokenizer.formats.json_numbers import written
+from tokenmill.tokenizer.pre_tokenizers.tables import script_numbers
+from tokenmill.tokenizer.trainers.unigram import UnigramTrainer
+from tokenmill.tokenizer.trainers.unigram_seeds import LEAST_AT_ENDS
 
 Scores = dict[str, float]
 

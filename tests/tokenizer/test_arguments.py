@@ -3,10 +3,10 @@
 
 import pytest
 
-from tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
-from tokenizer.fidelity import oov_costs, round_trips, step_losses
-from tokenizer.languages import LanguageTextTokenizer
-from tokenizer.text import TextChain, TextTokenizer, parse_steps
+from tokenmill.tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
+from tokenmill.tokenizer.fidelity import oov_costs, round_trips, step_losses
+from tokenmill.tokenizer.languages import LanguageTextTokenizer
+from tokenmill.tokenizer.text import TextChain, TextTokenizer, parse_steps
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c", "abc"]
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, WordLevel, reference, word_counter
-from tokenizer import normalizers as nm
-from tokenizer import pre_tokenizers as pt
-from tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
-from tokenizer.kernels import encode_loop
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer import Tokenizer, WordLevel, reference, word_counter
+from tokenmill.tokenizer import normalizers as nm
+from tokenmill.tokenizer import pre_tokenizers as pt
+from tokenmill.tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 COMPOSITIONS = {
     "gpt2": (None, pt.ByteLevel(add_prefix_space=False)),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import Tokenizer, WordPiece, counting, reference
-from tokenizer.models import OOV_POLICIES
+from tokenmill.tokenizer import Tokenizer, WordPiece, counting, reference
+from tokenmill.tokenizer.models import OOV_POLICIES
 
 EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]
 

@@ -5,9 +5,9 @@ import pickle
 
 import pytest
 
-from tokenizer.assembling import EncodedToken, assemble
-from tokenizer.encoding import Encoding
-from tokenizer.post_processors import PLAIN_LAYOUT, BertProcessing, RobertaProcessing, Truncation
+from tokenmill.tokenizer.assembling import EncodedToken, assemble
+from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.post_processors import PLAIN_LAYOUT, BertProcessing, RobertaProcessing, Truncation
 
 LAYOUT = BertProcessing(("[SEP]", 3), ("[CLS]", 2)).template()
 # "unable  to" and "so be it"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
-from tokenizer import Tokenizer
-from tokenizer.fidelity import StepLoss, oov_costs, round_trips, step_losses
-from tokenizer.languages import script_name
-from tokenizer.text import TextChain, TextTokenizer
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.fidelity import StepLoss, oov_costs, round_trips, step_losses
+from tokenmill.tokenizer.languages import script_name
+from tokenmill.tokenizer.text import TextChain, TextTokenizer
 
 
 def loss(step: object, *documents: str) -> StepLoss:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Layout, Padding, Tokenizer, Truncation
+from tokenmill.tokenizer import Layout, Padding, Tokenizer, Truncation
 
 FRAMES = st.lists(st.integers(100, 103), max_size=3)
 TEXTS = st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=5)

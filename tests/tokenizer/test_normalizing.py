@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer
-from tokenizer.added_tokens import AddedToken
-from tokenizer.kernels.scanners_parts import SPACE
-from tokenizer.models import BPE, WordLevel
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
-from tokenizer.normalizing import without_idle_steps
-from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
-from tokenizer.text import TextChain, parse_steps
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.kernels.scanners_parts import SPACE
+from tokenmill.tokenizer.models import BPE, WordLevel
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
+from tokenmill.tokenizer.normalizing import without_idle_steps
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenmill.tokenizer.text import TextChain, parse_steps
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tokenizer.post_processors import (
+from tokenmill.tokenizer.post_processors import (
     PLAIN_LAYOUT,
     BertProcessing,
     ByteLevel,

@@ -5,13 +5,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenizer import Layout, Sampling, Tokenizer, add_word_counts, check_array, count_characters, unchecked_text_rows
-from tokenizer.fidelity import oov_costs, round_trips
-from tokenizer.languages import Languages, LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
-from tokenizer.post_processors import Padding
-from tokenizer.ragged import id_rows, text_column, text_rows
-from tokenizer.text import TextChain, TextTokenizer
-from tokenizer.trainers import BPETrainer, WordPieceTrainer, spelled_word_counts
+from tokenmill.tokenizer import (
+    Layout,
+    Sampling,
+    Tokenizer,
+    add_word_counts,
+    check_array,
+    count_characters,
+    unchecked_text_rows,
+)
+from tokenmill.tokenizer.fidelity import oov_costs, round_trips
+from tokenmill.tokenizer.languages import Languages, LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
+from tokenmill.tokenizer.post_processors import Padding
+from tokenmill.tokenizer.ragged import id_rows, text_column, text_rows
+from tokenmill.tokenizer.text import TextChain, TextTokenizer
+from tokenmill.tokenizer.trainers import BPETrainer, WordPieceTrainer, spelled_word_counts
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "text", "latin", "caf", "ext", "a", "b"]
 LATIN_1 = pa.array([b"text", None, b"latin caf\xe9 text"]).view(pa.string())

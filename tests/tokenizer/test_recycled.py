@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenizer import Tokenizer, recycled
-from tokenizer.models import BPE
+from tokenmill.tokenizer import Tokenizer, recycled
+from tokenmill.tokenizer.models import BPE
 
 _N = 1 << 19
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import BPE, Tokenizer, Truncation, decoders
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel
-from tokenizer.token_runs import html_of, runs_of
+from tokenmill.tokenizer import BPE, Tokenizer, Truncation, decoders
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel
+from tokenmill.tokenizer.token_runs import html_of, runs_of
 
 
 def shown(*pieces: bytes) -> list[str]:

@@ -3,11 +3,17 @@
 
 import pytest
 
-from tokenizer import Tokenizer, compositions, decoders
-from tokenizer import normalizers as nm
-from tokenizer import pre_tokenizers as pt
-from tokenizer.post_processors import BertProcessing
-from tokenizer.trainers import BPETrainer, CharacterTrainer, UnigramTrainer, WordLevelTrainer, WordPieceTrainer
+from tokenmill.tokenizer import Tokenizer, compositions, decoders
+from tokenmill.tokenizer import normalizers as nm
+from tokenmill.tokenizer import pre_tokenizers as pt
+from tokenmill.tokenizer.post_processors import BertProcessing
+from tokenmill.tokenizer.trainers import (
+    BPETrainer,
+    CharacterTrainer,
+    UnigramTrainer,
+    WordLevelTrainer,
+    WordPieceTrainer,
+)
 
 TEXTS = ["The mill grinds text.", "The miller's mill, the mill!\n", "字字 mill"] * 3
 SENTENCEPIECE = ("<unk>", "<s>", "</s>")

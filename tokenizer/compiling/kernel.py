@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from llvmlite import ir
 
-from tokenizer.compiling import kernel_files, machine_code
+from tokenmill.tokenizer.compiling import kernel_files, machine_code
 
 is_cold = kernel_files.is_cold
 """Re-exported for the pipeline, which asks before it starts workers."""
@@ -19,7 +19,7 @@ is_cold = kernel_files.is_cold
 
 def prepare() -> None:
     """Imports and initializes numba, which takes a second or two: call it before forking processes that compile."""
-    from tokenizer.compiling import numba_compiler
+    from tokenmill.tokenizer.compiling import numba_compiler
 
     numba_compiler.prepare()
 
@@ -98,7 +98,7 @@ class Kernel:
             return None if found is None else self._compiled.setdefault(kinds, found)
 
     def _compile(self, path: Path | None, kinds: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
-        from tokenizer.compiling import numba_compiler
+        from tokenmill.tokenizer.compiling import numba_compiler
 
         compiled = numba_compiler.compiled(self._dispatcher, args)
         if kinds is None:
@@ -109,7 +109,7 @@ class Kernel:
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
-        from tokenizer.compiling import numba_compiler
+        from tokenmill.tokenizer.compiling import numba_compiler
 
         with _making:
             made = self.__dict__.get("_dispatcher")

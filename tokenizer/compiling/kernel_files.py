@@ -19,11 +19,11 @@ import stat
 import tempfile
 from pathlib import Path
 
-from tokenizer.compiling import machine_code
+from tokenmill.tokenizer.compiling import machine_code
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _IMPORT = re.compile(
-    rb"^ *from ((?:tokenizer|pipeline)(?:\.\w+)*) import (?:([\w, ]+)(?:#.*)?$|\(([\w,\s]+)\))", re.MULTILINE
+    rb"^ *from (tokenmill\.(?:tokenizer|pipeline)(?:\.\w+)*) import (?:([\w, ]+)(?:#.*)?$|\(([\w,\s]+)\))", re.MULTILINE
 )
 
 

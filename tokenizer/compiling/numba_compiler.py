@@ -24,7 +24,7 @@ from numba.core.registry import cpu_target
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
-from tokenizer.compiling import kernel_files, numba_additions
+from tokenmill.tokenizer.compiling import kernel_files, numba_additions
 
 _announced: list[bool] = []
 numba_additions.install()

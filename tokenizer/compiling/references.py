@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import cgutils, intrinsic
+from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic
 
 
 @intrinsic
@@ -18,7 +18,7 @@ def refer(typingctx: Any, values: Any) -> Any:
 
     The values are copies: assigning to the variables that they came from does not change them.
     """
-    from tokenizer.compiling.numba_additions import Reference
+    from tokenmill.tokenizer.compiling.numba_additions import Reference
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return cgutils.alloca_once_value(builder, args[0])

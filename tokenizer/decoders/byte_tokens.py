@@ -5,8 +5,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tokenizer.decoders.base import Decoder, TokenTexts
-from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.decoders.base import Decoder, TokenTexts
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
 # HF reads the digits as Rust reads numbers: in upper or lower case, and with a sign.

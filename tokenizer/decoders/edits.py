@@ -5,9 +5,9 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tokenizer.decoders.base import Decoder, TokenDecoder
-from tokenizer.normalizers.base import check_content
-from tokenizer.pre_tokenizers.patterns import compiled, find_segments
+from tokenmill.tokenizer.decoders.base import Decoder, TokenDecoder
+from tokenmill.tokenizer.normalizers.base import check_content
+from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,10 +4,10 @@
 import collections.abc
 import re
 
-from tokenizer.decoders.base import Decoder, TokenDecoder
-from tokenizer.decoders.byte_tokens import ByteLevel
-from tokenizer.decoders.edits import Fuse, Strip
-from tokenizer.decoders.sequence import Sequence
+from tokenmill.tokenizer.decoders.base import Decoder, TokenDecoder
+from tokenmill.tokenizer.decoders.byte_tokens import ByteLevel
+from tokenmill.tokenizer.decoders.edits import Fuse, Strip
+from tokenmill.tokenizer.decoders.sequence import Sequence
 
 _HALF = re.compile("[\udc80-\udcff]")
 """Between steps, a byte that is no character by itself is written as with Python's `surrogateescape`."""

@@ -6,11 +6,11 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
-from tokenizer.decoders.base import Decoder, TokenDecoder, TokenTexts
-from tokenizer.decoders.byte_tokens import ByteFallback, ByteLevel
-from tokenizer.decoders.edits import Fuse, Replace, Strip
-from tokenizer.decoders.words import WordPiece
-from tokenizer.normalizers.base import FREE_BYTES, check_growth
+from tokenmill.tokenizer.decoders.base import Decoder, TokenDecoder, TokenTexts
+from tokenmill.tokenizer.decoders.byte_tokens import ByteFallback, ByteLevel
+from tokenmill.tokenizer.decoders.edits import Fuse, Replace, Strip
+from tokenmill.tokenizer.decoders.words import WordPiece
+from tokenmill.tokenizer.normalizers.base import FREE_BYTES, check_growth
 
 
 class _Steps(NamedTuple):

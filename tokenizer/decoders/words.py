@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from tokenizer.decoders.base import Decoder, TokenDecoder
+from tokenmill.tokenizer.decoders.base import Decoder, TokenDecoder
 
 _CLEANUPS = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),

@@ -4,4 +4,4 @@
 `choose` returns the one that fuses most steps into its kernel and gives the same ids.
 """
 
-from tokenizer.engines.choice import choose as choose
+from tokenmill.tokenizer.engines.choice import choose as choose

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.ragged import Ragged
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.ragged import Ragged
 
 
 @dataclasses.dataclass(frozen=True)

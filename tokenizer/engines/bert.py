@@ -4,17 +4,17 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken
-from tokenizer.engines.models import model_runner
-from tokenizer.engines.tables import TablePool, run_loop
-from tokenizer.kernel_memory import new_scratch
-from tokenizer.kernels import bert_wordpiece
-from tokenizer.models import WordPiece
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.models import model_runner
+from tokenmill.tokenizer.engines.tables import TablePool, run_loop
+from tokenmill.tokenizer.kernel_memory import new_scratch
+from tokenmill.tokenizer.kernels import bert_wordpiece
+from tokenmill.tokenizer.models import WordPiece
+from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 class BertEngine:

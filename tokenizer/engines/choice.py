@@ -4,22 +4,22 @@
 import dataclasses
 from typing import Any
 
-from tokenizer.engines.base import Engine
-from tokenizer.engines.bert import BertEngine
-from tokenizer.engines.models import model_runner
-from tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
-from tokenizer.engines.scanned import ScannedEngine
-from tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
-from tokenizer.engines.sentencepiece_tables import raw_tables
-from tokenizer.engines.staged import StagedEngine
-from tokenizer.engines.tables import TablePool
-from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.models.unigram import SPACE
-from tokenizer.models.vocabulary import tokens_of
-from tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
-from tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Digits, Metaspace, Split
-from tokenizer.pre_tokenizers import Sequence as PreTokenizers
-from tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
+from tokenmill.tokenizer.engines.base import Engine
+from tokenmill.tokenizer.engines.bert import BertEngine
+from tokenmill.tokenizer.engines.models import model_runner
+from tokenmill.tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
+from tokenmill.tokenizer.engines.scanned import ScannedEngine
+from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
+from tokenmill.tokenizer.engines.sentencepiece_tables import raw_tables
+from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
+from tokenmill.tokenizer.models.unigram import SPACE
+from tokenmill.tokenizer.models.vocabulary import tokens_of
+from tokenmill.tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Digits, Metaspace, Split
+from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
+from tokenmill.tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
 
 _SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
 """A normalizer of sentencepiece that only replaces spaces by "▁"."""

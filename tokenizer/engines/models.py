@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.counting import Tally
-from tokenizer.engines.tables import TablePool, run_loop
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernel_memory import new_scratch
-from tokenizer.kernels import scanning
-from tokenizer.kernels.spelled_bytes import Reading
-from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenizer.models.bpe import new_bpe_scratch
-from tokenizer.models.bpe_tables import without_suffix
-from tokenizer.models.byte_alphabet import LETTERS
-from tokenizer.models.unigram import new_unigram_scratch
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.tables import TablePool, run_loop
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.kernel_memory import new_scratch
+from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.kernels.spelled_bytes import Reading
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models.bpe import new_bpe_scratch
+from tokenmill.tokenizer.models.bpe_tables import without_suffix
+from tokenmill.tokenizer.models.byte_alphabet import LETTERS
+from tokenmill.tokenizer.models.unigram import new_unigram_scratch
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.words import Words
 
 _NO_SCRATCH = np.int64(0)
 _NO_LETTERS = read_only(LETTERS[:0])

@@ -20,36 +20,44 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import normalizers, recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
-from tokenizer.engines.base import AlignedToken
-from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.staged import StagedEngine, whole_rows
-from tokenizer.engines.tables import TablePool, run_loop
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import normalized_words as kernels
-from tokenizer.kernels import sentencepiece_units
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.kernels.normalized_words import EVERY_SPACE, N_NOTED, N_PENDING, NO_SPACE, ONE_SPACE, Pending, WordTables
-from tokenizer.kernels.scanners_parts import SPACE as SPACE_CLASS
-from tokenizer.kernels.span_table import FLAG, Table
-from tokenizer.kernels.word_counters import COUNTER_TOTAL
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.bpe_tables import take_part
-from tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
-from tokenizer.models.vocabulary import tokens_of
-from tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
-from tokenizer.normalizers.base import MAX_GROWTH, Normalizer
-from tokenizer.normalizers.kernels import precompiled
-from tokenizer.normalizers.kernels.normal_forms import INERT
-from tokenizer.normalizers.tables import graphemes
-from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
-from tokenizer.pre_tokenizers import Sequence as PreTokenizers
-from tokenizer.ragged import Ragged, gathered, read_only, text_rows
-from tokenizer.row_kernels import insert_rows
-from tokenizer.unicode import tables as unicode_tables
-from tokenizer.words import Words
+from tokenmill.tokenizer import normalizers, recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
+from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.models import ModelRunner
+from tokenmill.tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenmill.tokenizer.engines.tables import TablePool, run_loop
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.kernels import normalized_words as kernels
+from tokenmill.tokenizer.kernels import sentencepiece_units
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.kernels.normalized_words import (
+    EVERY_SPACE,
+    N_NOTED,
+    N_PENDING,
+    NO_SPACE,
+    ONE_SPACE,
+    Pending,
+    WordTables,
+)
+from tokenmill.tokenizer.kernels.scanners_parts import SPACE as SPACE_CLASS
+from tokenmill.tokenizer.kernels.span_table import FLAG, Table
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.bpe_tables import take_part
+from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
+from tokenmill.tokenizer.models.vocabulary import tokens_of
+from tokenmill.tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
+from tokenmill.tokenizer.normalizers.base import MAX_GROWTH, Normalizer
+from tokenmill.tokenizer.normalizers.kernels import precompiled
+from tokenmill.tokenizer.normalizers.kernels.normal_forms import INERT
+from tokenmill.tokenizer.normalizers.tables import graphemes
+from tokenmill.tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
+from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
+from tokenmill.tokenizer.row_kernels import insert_rows
+from tokenmill.tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.words import Words
 
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))

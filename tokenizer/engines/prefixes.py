@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.edit_lists import prepend
-from tokenizer.ragged import Ragged
+from tokenmill.tokenizer.normalizers.edit_lists import prepend
+from tokenmill.tokenizer.ragged import Ragged
 
 
 def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool_] | None = None) -> Ragged:

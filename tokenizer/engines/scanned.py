@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.counting import Tally
-from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.prefixes import begin_with_space
-from tokenizer.engines.staged import StagedEngine
-from tokenizer.engines.tables import TablePool
-from tokenizer.kernels import scanning
-from tokenizer.pre_tokenizers.scanner_patterns import Scanner
-from tokenizer.ragged import Ragged
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.models import ModelRunner
+from tokenmill.tokenizer.engines.prefixes import begin_with_space
+from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
+from tokenmill.tokenizer.ragged import Ragged
 
 _NAMES = {"bpe": "BPE", "wordlevel": "WordLevel", "wordpiece": "WordPiece", "unigram": "Unigram"}
 """The models that have kernels with scanners."""

@@ -6,25 +6,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken
-from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.prefixes import begin_with_space
-from tokenizer.engines.sentencepiece_tables import RawTables, new_merging_scratch, new_scored_scratch, scored_unigram
-from tokenizer.engines.staged import StagedEngine
-from tokenizer.engines.tables import TablePool
-from tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
-from tokenizer.kernels.encode_loop import AT_ID, NEEDED
-from tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
-from tokenizer.kernels.word_counters import COUNTER_TOTAL
-from tokenizer.models import Unigram
-from tokenizer.models.unigram import SPACE
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.pre_tokenizers import Metaspace
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.models import ModelRunner
+from tokenmill.tokenizer.engines.prefixes import begin_with_space
+from tokenmill.tokenizer.engines.sentencepiece_tables import (
+    RawTables,
+    new_merging_scratch,
+    new_scored_scratch,
+    scored_unigram,
+)
+from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
+from tokenmill.tokenizer.kernels.encode_loop import AT_ID, NEEDED
+from tokenmill.tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models.unigram import SPACE
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.pre_tokenizers import Metaspace
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 bytes at a time, and a piece may begin at the very end."""

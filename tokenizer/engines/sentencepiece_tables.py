@@ -8,17 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.kernels import sentencepiece_blocks as blocks
-from tokenizer.kernels import sentencepiece_units as kernels
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.bpe import BPETables, new_bpe_scratch
-from tokenizer.models.bpe_tables import BPEScratch
-from tokenizer.models.unigram import SPACE, UnigramTables
-from tokenizer.models.vocabulary import Characters, ids_of, tokens_of
-from tokenizer.normalizers.sentencepiece import MAX_WORK, SentencePieceNormalizer, SentencePieceTables, new_links
-from tokenizer.ragged import distinct, read_only
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.kernels import sentencepiece_blocks as blocks
+from tokenmill.tokenizer.kernels import sentencepiece_units as kernels
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.bpe import BPETables, new_bpe_scratch
+from tokenmill.tokenizer.models.bpe_tables import BPEScratch
+from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables
+from tokenmill.tokenizer.models.vocabulary import Characters, ids_of, tokens_of
+from tokenmill.tokenizer.normalizers.sentencepiece import (
+    MAX_WORK,
+    SentencePieceNormalizer,
+    SentencePieceTables,
+    new_links,
+)
+from tokenmill.tokenizer.ragged import distinct, read_only
 
 
 class KnownTables(NamedTuple):

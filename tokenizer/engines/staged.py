@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.engines.base import AlignedToken
-from tokenizer.engines.models import ModelRunner
-from tokenizer.engines.tables import TablePool
-from tokenizer.pre_tokenizers.spelled_bytes import unspell
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.models import ModelRunner
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.words import Words
 
 
 class StagedEngine:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.counting import Tally
-from tokenizer.engines.base import CacheInfo
-from tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
-from tokenizer.kernels import encode_loop
-from tokenizer.kernels.encode_loop import AT_ID, N_COLUMNS, NEEDED, ROOM, Work
-from tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
-from tokenizer.kernels.word_counters import COUNTER_TOTAL
-from tokenizer.ragged import Ragged
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.base import CacheInfo
+from tokenmill.tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.kernels.encode_loop import AT_ID, N_COLUMNS, NEEDED, ROOM, Work
+from tokenmill.tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
+from tokenmill.tokenizer.ragged import Ragged
 
 _LINE_BYTES = 64
 _PADDING = 32

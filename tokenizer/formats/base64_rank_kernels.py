@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads lines of a base64 token and a number, as tiktoken writes ranks.
 
-Its reference implementation is `tokenizer.formats.tiktoken_ranks.read_any_lines`;
+Its reference implementation is `tokenmill.tokenizer.formats.tiktoken_ranks.read_any_lines`;
 `tests/tokenizer/formats/test_bpe_files.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _NONE = 64

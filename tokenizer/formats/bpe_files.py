@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenizer import decoders, normalizers, pre_tokenizers
-from tokenizer.added_tokens import AddedToken
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files
-from tokenizer.formats.json_vocabulary import parse_vocab
-from tokenizer.models import BPE
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.models.vocabulary import Vocabulary
-from tokenizer.parts import Parts
-from tokenizer.post_processors import RobertaProcessing
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files
+from tokenmill.tokenizer.formats.json_vocabulary import parse_vocab
+from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.post_processors import RobertaProcessing
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
@@ -183,7 +183,7 @@ def read_clip(data: bytes, source: str) -> Parts:
     """Returns the parts of CLIP's tokenizer from OpenAI's gzip of merges.
 
     The normalizer is HF's. All else is from OpenAI's `simple_tokenizer.py`, which also mends text with ftfy and decodes
-    HTML entities; `tokenizer.text.TextTokenizer.for_clip` does that too.
+    HTML entities; `tokenmill.tokenizer.text.TextTokenizer.for_clip` does that too.
     """
     import gzip  # only CLIP's file is packed
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.formats.json_node import Node
 
 _REQUIRED = object()
 _MAX_PARTS = 256

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import mistakes
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import mistakes
 
 MAX_FILE_BYTES = 512 << 20
 """The largest file to read. No real tokenizer file is near this size; a larger one is a mistake or an attack."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.formats.json_node import Node
-from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenmill.tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary
 
 
 def read_model(node: Node, *, byte_level: bool) -> Any:

@@ -5,8 +5,8 @@ import json
 import re
 from typing import Any
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats.json_numbers import read_float
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats.json_numbers import read_float
 
 _MAX_INTEGER = (1 << 63) - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -7,7 +7,7 @@ line of `*`: to give HF's ids, a Unigram model needs HF's scores.
 
 import math
 
-from tokenizer.formats.json_vocabulary_kernels import POWERS_OF_TEN
+from tokenmill.tokenizer.formats.json_vocabulary_kernels import POWERS_OF_TEN
 
 _POWERS = POWERS_OF_TEN.tolist()
 _MOST = (1 << 64) - 1

@@ -3,8 +3,8 @@
 
 from typing import Any
 
-from tokenizer import decoders, normalizers, pre_tokenizers
-from tokenizer.formats.components import (
+from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
+from tokenmill.tokenizer.formats.components import (
     Field,
     Spec,
     base64_bytes,
@@ -17,7 +17,7 @@ from tokenizer.formats.components import (
     text,
     with_pattern,
 )
-from tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.formats.json_node import Node
 
 _BEHAVIORS = {
     "Removed": "removed",

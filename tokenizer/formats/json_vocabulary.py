@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files
-from tokenizer.formats import json_vocabulary_kernels as kernels
-from tokenizer.formats.json_node import Node, parse
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.bpe_tables import Merges
-from tokenizer.models.ids import MAX_ID
-from tokenizer.models.vocabulary import WORD_PADDING, ScoredTokens, Tokens, Vocabulary
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files
+from tokenmill.tokenizer.formats import json_vocabulary_kernels as kernels
+from tokenmill.tokenizer.formats.json_node import Node, parse
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.bpe_tables import Merges
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, ScoredTokens, Tokens, Vocabulary
 
 _SPACES = " \t\n\r"
 LARGE = 1 << 19

@@ -9,9 +9,9 @@ Its reference implementation is `json.loads`; `tests/tokenizer/formats/test_json
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.utf8 import write_utf8
-from tokenizer.kernels.whole_words import whole_word
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.utf8 import write_utf8
+from tokenmill.tokenizer.kernels.whole_words import whole_word
 
 FAILED = -1
 _MAX_DIGITS = 9

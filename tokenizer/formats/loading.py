@@ -5,14 +5,22 @@ import dataclasses
 import re
 from pathlib import Path
 
-from tokenizer.compositions import bert_parts
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import bpe_files, files, mistakes, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
-from tokenizer.formats.json_node import Node
-from tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
-from tokenizer.formats.sentencepiece_parts import tokenizer_parts
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.parts import Parts
+from tokenmill.tokenizer.compositions import bert_parts
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import (
+    bpe_files,
+    files,
+    mistakes,
+    sentencepiece,
+    tiktoken_ranks,
+    tokenizer_json,
+    vocab_txt,
+)
+from tokenmill.tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
+from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.parts import Parts
 
 _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
 _JSON = re.compile(r'\{|\[\s*["{\[]')
@@ -117,14 +125,14 @@ def _beside(path: Path, what: str, name: str, other: str) -> Path:
 
 
 def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Parts:
-    from tokenizer.formats import transformers_folder  # takes as long to import as half a dozen other modules
+    from tokenmill.tokenizer.formats import transformers_folder  # takes as long to import as half a dozen other modules
 
     assert options.as_class is not None
     return transformers_folder.load_file(path, options.as_class, merges)
 
 
 def _load_directory(path: Path, options: _Options) -> Parts:
-    from tokenizer.formats import transformers_folder
+    from tokenmill.tokenizer.formats import transformers_folder
 
     if (path / "tokenizer.json").is_file():
         options.only(path, "a folder with a tokenizer.json, which says all itself")

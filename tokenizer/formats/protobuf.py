@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.errors import TokenizerFileError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types; groups (3 and 4) are refused, which nothing has written for twenty years."""

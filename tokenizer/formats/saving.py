@@ -16,20 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenizer.encoder import Encoder
-from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
-from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
-from tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenizer.formats.sentencepiece_parts import tokenizer_parts
-from tokenizer.models import BPE, Unigram, WordPiece
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.models.unigram import PieceType
-from tokenizer.models.vocabulary import ScoredTokens
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.parts import Parts
-from tokenizer.pre_tokenizers import Split
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
-from tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenmill.tokenizer.encoder import Encoder
+from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
+from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
+from tokenmill.tokenizer.formats.sentencepiece import UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.pre_tokenizers import Split
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
 
 _VERSION_LINE = "#version: 0.2\n"
 _BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tiktoken", ".gz": "clip"}

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files, protobuf
-from tokenizer.formats.protobuf import Field
-from tokenizer.formats.sentencepiece_kernels import read_pieces
-from tokenizer.models.ids import MAX_ID
-from tokenizer.models.unigram import PieceType
-from tokenizer.models.vocabulary import WORD_PADDING, Tokens
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files, protobuf
+from tokenmill.tokenizer.formats.protobuf import Field
+from tokenmill.tokenizer.formats.sentencepiece_kernels import read_pieces
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, Tokens
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 """Values of `TrainerSpec.model_type`."""

@@ -8,7 +8,7 @@ sentencepiece's ids from the file on every text, HF on ordinary text.
 
 from typing import Any
 
-from tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.errors import TokenizerFileError
 
 SPACE = "▁"
 _TYPE = "SentencePieceNormalizer"

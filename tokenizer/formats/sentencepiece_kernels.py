@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the pieces in a SentencePiece model's file.
 
-Its reference implementation is `tokenizer.formats.sentencepiece._read_piece`;
+Its reference implementation is `tokenmill.tokenizer.formats.sentencepiece._read_piece`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 # The tags on the wire: field 1 of the file, a piece; its fields 1, 2 and 3, text, score and type.
 _PIECE, _TEXT, _SCORE, _TYPE = 0x0A, 0x0A, 0x15, 0x18

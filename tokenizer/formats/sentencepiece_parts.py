@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import decoders
-from tokenizer.added_tokens import AddedToken
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files
-from tokenizer.formats.sentencepiece import BPE as BPE_MODEL
-from tokenizer.formats.sentencepiece import UNIGRAM, WORD, SentencePieceFile
-from tokenizer.formats.sentencepiece_text import normalizer_of
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.bpe_pieces import merges_of_pieces
-from tokenizer.models.bpe_tables import Merges
-from tokenizer.models.unigram import PieceType
-from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
-from tokenizer.parts import Parts
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer import decoders
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files
+from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
+from tokenmill.tokenizer.formats.sentencepiece import UNIGRAM, WORD, SentencePieceFile
+from tokenmill.tokenizer.formats.sentencepiece_text import normalizer_of
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
+from tokenmill.tokenizer.models.bpe_tables import Merges
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.ragged import read_only
 
 
 def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:

@@ -4,11 +4,11 @@
 import functools
 from collections.abc import Sequence
 
-from tokenizer.aligned import AlignedText
-from tokenizer.decoders import characters_of
-from tokenizer.formats.sentencepiece import NormalizerSpec, SentencePieceFile
-from tokenizer.models.unigram import SPACE, PieceType
-from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.decoders import characters_of
+from tokenmill.tokenizer.formats.sentencepiece import NormalizerSpec, SentencePieceFile
+from tokenmill.tokenizer.models.unigram import SPACE, PieceType
+from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
 
 
 def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import decoders, pre_tokenizers
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats.base64_rank_kernels import read_lines
-from tokenizer.models import BPE
-from tokenizer.models.bpe_tables import padded_bytes
-from tokenizer.models.vocabulary import WORD_PADDING
-from tokenizer.parts import Parts
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer import decoders, pre_tokenizers
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats.base64_rank_kernels import read_lines
+from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.models.bpe_tables import padded_bytes
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 
 class Ranks(NamedTuple):

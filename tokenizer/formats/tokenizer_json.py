@@ -10,15 +10,15 @@ import json
 from json.encoder import encode_basestring
 from typing import Any
 
-from tokenizer.added_tokens import AddedToken
-from tokenizer.formats import components, files, json_roles, sentencepiece_json
-from tokenizer.formats.json_models import read_model, write_model
-from tokenizer.formats.json_node import Node
-from tokenizer.formats.json_numbers import float_text
-from tokenizer.formats.json_vocabulary import parse_tokenizer
-from tokenizer.models import Unigram
-from tokenizer.parts import Parts
-from tokenizer.post_processors import (
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.formats import components, files, json_roles, sentencepiece_json
+from tokenmill.tokenizer.formats.json_models import read_model, write_model
+from tokenmill.tokenizer.formats.json_node import Node
+from tokenmill.tokenizer.formats.json_numbers import float_text
+from tokenmill.tokenizer.formats.json_vocabulary import parse_tokenizer
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.post_processors import (
     BertProcessing,
     ByteLevel,
     Padding,
@@ -29,7 +29,7 @@ from tokenizer.post_processors import (
     TemplateProcessing,
     Truncation,
 )
-from tokenizer.pre_tokenizers import is_byte_level
+from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 
 VERSION = "1.0"
 _STRATEGIES = {"LongestFirst": "longest_first", "OnlyFirst": "only_first", "OnlySecond": "only_second"}

@@ -8,19 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer import decoders, normalizers, pre_tokenizers
-from tokenizer.added_tokens import AddedToken
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
-from tokenizer.formats.sentencepiece import SentencePieceFile
-from tokenizer.formats.sentencepiece_parts import tokenizer_parts
-from tokenizer.formats.transformers_classes import CLASSES, FILES, NO_LAYOUT, Family, Kind, family_of, known_classes
-from tokenizer.formats.transformers_settings import Settings, read_settings
-from tokenizer.models import WordPiece
-from tokenizer.models.unigram import PieceType
-from tokenizer.models.vocabulary import Tokens
-from tokenizer.parts import Parts
-from tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
+from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
+from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile
+from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
+from tokenmill.tokenizer.formats.transformers_classes import (
+    CLASSES,
+    FILES,
+    NO_LAYOUT,
+    Family,
+    Kind,
+    family_of,
+    known_classes,
+)
+from tokenmill.tokenizer.formats.transformers_settings import Settings, read_settings
+from tokenmill.tokenizer.models import WordPiece
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
 
 _MAX_EXTRA_IDS = 1 << 16
 """The most `<extra_id_0>`, ... tokens; T5 has a hundred, and no file should be able to ask for any number."""

@@ -6,11 +6,11 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-from tokenizer.added_tokens import AddedToken
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import files
-from tokenizer.formats.json_node import Node, parse
-from tokenizer.formats.transformers_classes import class_of_model
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files
+from tokenmill.tokenizer.formats.json_node import Node, parse
+from tokenmill.tokenizer.formats.transformers_classes import class_of_model
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _MOST_DIGITS = 19

@@ -4,8 +4,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 _SPECIAL = re.compile(r"\[.*\]|<.*>", re.DOTALL)
 """Tokens such as `[CLS]` and `<S>`, whose capitals say nothing of the text that a vocabulary is for."""

@@ -20,7 +20,7 @@ import string
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, types
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, types
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)

@@ -4,7 +4,7 @@
 `data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, but do not affect the
 result.
 
-Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.patterns.find_segments`;
 `tests/tokenizer/pre_tokenizers/test_automata.py` compares them.
 """
 
@@ -13,11 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
-from tokenizer.compiling.references import values_of
-from tokenizer.kernels.automata_composed import ANY_CASE, GIVEN_UP, OPEN_BYTES, Composed, pass_letters, read_on
-from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, leading_zeros, load_u64, trailing_zeros, unlikely
+from tokenmill.tokenizer.compiling.references import values_of
+from tokenmill.tokenizer.kernels.automata_composed import (
+    ANY_CASE,
+    GIVEN_UP,
+    OPEN_BYTES,
+    Composed,
+    pass_letters,
+    read_on,
+)
+from tokenmill.tokenizer.kernels.scanners_parts import leading_letters, leading_lower
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 _THREE_BYTES = 0xE1
 """The least first byte of characters of three bytes or more, except those of India's scripts, which use spaces."""

@@ -6,7 +6,7 @@ Here a state says how far each pattern is: the state of its automaton, the place
 bytes after that place, at most `OPEN_BYTES`. A pattern reads what the one before it has decided. If more bytes than
 that are open, the state is `GIVEN_UP`.
 
-Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.patterns.find_segments`;
 `tests/tokenizer/pre_tokenizers/test_automata.py` compares them.
 """
 
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
-from tokenizer.kernels.scanners_parts import leading_letters, leading_lower
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 
 OPEN_BYTES = 4
 GIVEN_UP = 0

@@ -4,18 +4,24 @@
 The loop's spans are words of raw text; only words that are not in its table are cleaned, lower-cased and stripped of
 accents.
 
-Its reference implementations are `tokenizer.reference.encode` and `tokenizer.reference.count_words`;
-`tests/tokenizer/test_encode.py` compares them.
+Its reference implementations are `tokenmill.tokenizer.reference.encode` and
+`tokenmill.tokenizer.reference.count_words`; `tests/tokenizer/test_encode.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, trailing_zeros
-from tokenizer.compiling.references import refer, values_of
-from tokenizer.kernels.ascii_blocks import bert_words
-from tokenizer.kernels.bert_scanner import any_word
-from tokenizer.kernels.classes import ISOLATED, SPACE
-from tokenizer.kernels.encode_loop import (
+from tokenmill.tokenizer.compiling.kernel import (
+    kernel,
+    kernel_of_short_loops,
+    kernel_part,
+    leading_zeros,
+    trailing_zeros,
+)
+from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.kernels.ascii_blocks import bert_words
+from tokenmill.tokenizer.kernels.bert_scanner import any_word
+from tokenmill.tokenizer.kernels.classes import ISOLATED, SPACE
+from tokenmill.tokenizer.kernels.encode_loop import (
     APART,
     AT,
     KEY_0,
@@ -27,14 +33,21 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.scanners_parts import character
-from tokenizer.kernels.span_table import MISSES, begins_run, emit_direct, find_span, remember_direct, remember_span
-from tokenizer.kernels.spans import add_span, expand
-from tokenizer.kernels.utf8 import decode_utf8
-from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
-from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
-from tokenizer.kernels.wordpiece import wordpiece
+from tokenmill.tokenizer.kernels.scanners_parts import character
+from tokenmill.tokenizer.kernels.span_table import (
+    MISSES,
+    begins_run,
+    emit_direct,
+    find_span,
+    remember_direct,
+    remember_span,
+)
+from tokenmill.tokenizer.kernels.spans import add_span, expand
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
+from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
+from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
+from tokenmill.tokenizer.kernels.wordpiece import wordpiece
 
 _ONE = np.uint64(1)
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding of one word: as one token if the model looks up whole words and has it, else symbols, then merges.
 
-Its reference implementation is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe_twin.tokenize_bytes`;
+`tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_dropping, merge_scanning
-from tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
-from tokenizer.kernels.whole_words import put_word, whole_word
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_dropping, merge_scanning
+from tokenmill.tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
+from tokenmill.tokenizer.kernels.whole_words import put_word, whole_word
 
 
 @kernel_part

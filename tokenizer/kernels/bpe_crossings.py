@@ -8,14 +8,14 @@ joins the two characters, so both sides can be encoded, and cached, on their own
 A set of bits holds hashes of the two characters around each such place inside a token. Most tokens hold both characters
 whole. For the others, which begin or end inside a character, a second set says which two bytes can meet there at all.
 
-Its reference implementation is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe.BPE.tokenize_bytes`;
+`tests/tokenizer/models/test_bpe_cuts.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
-from tokenizer.kernels.utf8 import character_bytes
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.utf8 import character_bytes
 
 CROSSING_BITS = 20
 CROSSED_BITS = 16

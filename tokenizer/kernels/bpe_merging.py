@@ -10,16 +10,25 @@ there. The smallest key gives both rank and place of the next merge; it is found
 changes two keys and clears a third. Longer stretches use a heap of `rank << 32 | position`, and so do all if different
 merges can be equally good.
 
-Its reference implementation is `tokenizer.models.bpe_twin.tokenize_bytes`; `tests/tokenizer/models/test_bpe.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe_twin.tokenize_bytes`;
+`tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import cgutils, intrinsic, kernel, kernel_part, types
-from tokenizer.kernels.bpe_pairs import LEAST_NO_KEY, NO_KEY, NO_PAIR, NO_RANK, may_join, pair_of, pair_rank, rank_of
-from tokenizer.kernels.heap import pop, push
+from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic, kernel, kernel_part, types
+from tokenmill.tokenizer.kernels.bpe_pairs import (
+    LEAST_NO_KEY,
+    NO_KEY,
+    NO_PAIR,
+    NO_RANK,
+    may_join,
+    pair_of,
+    pair_rank,
+    rank_of,
+)
+from tokenmill.tokenizer.kernels.heap import pop, push
 
 MAX_SCANNED = 256
 """Stretches of more symbols than this use the heap."""

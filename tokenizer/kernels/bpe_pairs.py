@@ -12,13 +12,13 @@ Most pairs that are looked up do not merge. Before the slots, in the same array,
 if the bit of a pair is 0, the pair is in no slot. The filter is 32 times smaller than the slots, and so stays in the
 cache when they do not.
 
-Its reference implementation is `tokenizer.models.bpe_fields.BPEFields.ranks`; `tests/tokenizer/models/test_bpe.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe_fields.BPEFields.ranks`;
+`tests/tokenizer/models/test_bpe.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 NO_RANK = np.uint32(0xFFFFFF)
 """Rank of a pair that does not merge; real ranks are smaller."""

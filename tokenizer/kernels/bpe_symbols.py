@@ -6,9 +6,9 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 # Rows of `model.characters` and `model.byte_symbols`: the symbol of a character depends on its place in the word.
 CONTINUES, ENDS = 1, 2

@@ -9,7 +9,7 @@ Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_do
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 # A state: bits 0..8 the byte that leads here (NO_BYTE in an empty place), bits 9..33 the piece that ends here plus one,
 # bits 34..62 the base: its child by byte b is at base ^ b. Base 0 is the empty first block: no children.

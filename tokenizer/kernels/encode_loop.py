@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import kernel_part, leading_zeros, unlikely
-from tokenizer.kernels.span_table import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part, leading_zeros, unlikely
+from tokenmill.tokenizer.kernels.span_table import (
     FLAG,
     UNKNOWN,
     Table,
@@ -24,7 +24,7 @@ from tokenizer.kernels.span_table import (
     first_slot,
     span_key,
 )
-from tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 
 BATCH = 128
 """The number of spans that completes a batch; the last block of text may add some."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A binary heap of integers, smallest first, in an array that the caller provides."""
 
-from tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel_part
 
 
 @kernel_part

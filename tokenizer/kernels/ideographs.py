@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import intrinsic, kernel_part, trailing_zeros, types
-from tokenizer.compiling.vectors import I16, all_of, bits, constant, load_bytes, pick
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, trailing_zeros, types
+from tokenmill.tokenizer.compiling.vectors import I16, all_of, bits, constant, load_bytes, pick
 
 IDEOGRAPHS = slice(0x4E00, 0x9F80)
 """Code points of three bytes, of the same class in every table."""

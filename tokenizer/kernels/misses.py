@@ -3,12 +3,12 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
-from tokenizer.compiling.references import values_of
-from tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
-from tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
-from tokenizer.kernels.word_counters import add_count
-from tokenizer.kernels.word_table import word_key_anywhere
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
+from tokenmill.tokenizer.compiling.references import values_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP
+from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, find_span, remember_span
+from tokenmill.tokenizer.kernels.word_counters import add_count
+from tokenmill.tokenizer.kernels.word_table import word_key_anywhere
 
 
 @kernel_part

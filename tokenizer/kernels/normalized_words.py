@@ -6,7 +6,7 @@ are looked up. What the table does not have either is not encoded in the loop: i
 and all pending spans are normalized and encoded together after the loop. A span with the FLAG is a later part of a
 word, so it gets no "▁" in front.
 
-Its reference implementation is `tokenizer.engines.staged.StagedEngine`;
+Its reference implementation is `tokenmill.tokenizer.engines.staged.StagedEngine`;
 `tests/tokenizer/engines/test_normalized_words.py` compares them.
 """
 
@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import (
+from tokenmill.tokenizer.compiling.kernel import (
     kernel,
     kernel_of_short_loops,
     kernel_part,
     leading_zeros,
 )
-from tokenizer.compiling.references import refer, values_of
-from tokenizer.kernels.ascii_blocks import blank_words
-from tokenizer.kernels.encode_loop import (
+from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.kernels.ascii_blocks import blank_words
+from tokenmill.tokenizer.kernels.encode_loop import (
     AT,
     FLAGGED,
     KEY_0,
@@ -35,9 +35,9 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
-from tokenizer.kernels.sentencepiece_units import character_hashes, joined
-from tokenizer.kernels.span_table import (
+from tokenmill.tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
+from tokenmill.tokenizer.kernels.sentencepiece_units import character_hashes, joined
+from tokenmill.tokenizer.kernels.span_table import (
     FLAG,
     LONGEST,
     MISSES,
@@ -49,10 +49,10 @@ from tokenizer.kernels.span_table import (
     remember_span,
     span_key,
 )
-from tokenizer.kernels.spans import add_span, expand
-from tokenizer.kernels.text_parts import character_before
-from tokenizer.kernels.unigram import weigh_paths
-from tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.spans import add_span, expand
+from tokenmill.tokenizer.kernels.text_parts import character_before
+from tokenmill.tokenizer.kernels.unigram import weigh_paths
+from tokenmill.tokenizer.kernels.utf8 import next_character
 
 PENDING = 1 << 30
 """The placeholder id of the first pending span; those of the others follow."""

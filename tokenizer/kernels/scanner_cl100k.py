@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.ascii_blocks import up_to, word_starts
-from tokenizer.kernels.scanners_parts import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.ascii_blocks import up_to, word_starts
+from tokenmill.tokenizer.kernels.scanners_parts import (
     BLANK,
     LETTER,
     MARK,

@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.ascii_blocks import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.ascii_blocks import (
     APOSTROPHES,
     DIGITS,
     HIGH,
@@ -15,7 +15,7 @@ from tokenizer.kernels.ascii_blocks import (
     run_stops,
     up_to,
 )
-from tokenizer.kernels.scanners_parts import (
+from tokenmill.tokenizer.kernels.scanners_parts import (
     LETTER,
     NUMBER,
     SPACE,

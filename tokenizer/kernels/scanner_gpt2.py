@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.ascii_blocks import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.ascii_blocks import (
     APOSTROPHES,
     BLANKS,
     DIGITS,
@@ -15,7 +15,7 @@ from tokenizer.kernels.ascii_blocks import (
     known_bits,
     up_to,
 )
-from tokenizer.kernels.scanners_parts import (
+from tokenmill.tokenizer.kernels.scanners_parts import (
     BLANK,
     LETTER,
     NUMBER,

@@ -3,8 +3,8 @@ r"""Plain words: between white space, `\w+|[^\w\s]+`, and BERT's."""
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.ascii_blocks import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.ascii_blocks import (
     DIGITS,
     HIGH,
     LETTERS,
@@ -15,7 +15,7 @@ from tokenizer.kernels.ascii_blocks import (
     known_bits,
     run_stops,
 )
-from tokenizer.kernels.scanners_parts import LETTER, SIGN, SPACE, character, run_end, run_until
+from tokenmill.tokenizer.kernels.scanners_parts import LETTER, SIGN, SPACE, character, run_end, run_until
 
 _ONE = np.uint64(1)
 

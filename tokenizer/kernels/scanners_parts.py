@@ -7,9 +7,9 @@ read, never beyond the array, but do not affect the result.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.ideographs import ideographs_end, is_ideograph
-from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.ideographs import ideographs_end, is_ideograph
+from tokenmill.tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, decode_utf8
 
 LETTER, NUMBER, SPACE, UPPER, LOWER, MARK, SIGN = 1, 2, 4, 8, 16, 32, 64
 r"""`\p{L}`; `\p{N}`; `\s`; `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`; `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`; `\p{M}`; `[\p{P}\p{S}]`.

@@ -12,16 +12,16 @@ affect the result. A scanner may have functions that find where pre-tokens start
 Each scanner is a line of `SCANNERS`. Kernels are made and compiled when they are first asked for, and are named after
 their parts.
 
-Its reference implementation is `tokenizer.pre_tokenizers.patterns.find_segments`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.patterns.find_segments`;
 `tests/parity/test_pre_tokenizers.py` compares them.
 """
 
 import functools
 from typing import Any, NamedTuple
 
-from tokenizer.compiling.kernel import kernel_part, made_kernel
-from tokenizer.compiling.references import refer
-from tokenizer.kernels import (
+from tokenmill.tokenizer.compiling.kernel import kernel_part, made_kernel
+from tokenmill.tokenizer.compiling.references import refer
+from tokenmill.tokenizer.kernels import (
     scanner_cl100k,
     scanner_clip,
     scanner_gpt2,
@@ -31,12 +31,20 @@ from tokenizer.kernels import (
     words_bpe,
     words_spelled,
 )
-from tokenizer.kernels.ascii_blocks import no_starts
-from tokenizer.kernels.automata import next_automata, next_referred, referred_starts
-from tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED, emit_all, encode_rows, nothing_at_end, tally_has_room
-from tokenizer.kernels.scanners_parts import skip_spaces
-from tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
-from tokenizer.kernels.word_loops import align_words, count_swallowed
+from tokenmill.tokenizer.kernels.ascii_blocks import no_starts
+from tokenmill.tokenizer.kernels.automata import next_automata, next_referred, referred_starts
+from tokenmill.tokenizer.kernels.encode_loop import (
+    APART,
+    FLAGGED,
+    JOINED,
+    emit_all,
+    encode_rows,
+    nothing_at_end,
+    tally_has_room,
+)
+from tokenmill.tokenizer.kernels.scanners_parts import skip_spaces
+from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
+from tokenmill.tokenizer.kernels.word_loops import align_words, count_swallowed
 
 
 class ScannerParts(NamedTuple):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's normalizer in one pass: character map, user-defined pieces left alone, white space, "▁".
 
-Its reference implementation is `tokenizer.formats.sentencepiece_text.normalize`;
+Its reference implementation is `tokenmill.tokenizer.formats.sentencepiece_text.normalize`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
 
 _LABEL = 0x800000FF
 _SPACE = 32

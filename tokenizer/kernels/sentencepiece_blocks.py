@@ -6,9 +6,9 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 
 import numpy as np
 
-from tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
-from tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
-from tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
+from tokenmill.tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
+from tokenmill.tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
 
 BLOCK_READS = 64
 # The masks of a block: spaces, tabs, line feeds, carriage returns, spaces or controls, bytes that are not ASCII, bytes

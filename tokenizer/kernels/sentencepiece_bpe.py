@@ -3,17 +3,17 @@
 
 The ids of one part of a row never depend on the others, as no merge reaches across (see `sentencepiece_units`).
 
-Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`;
+Its reference implementation is `tokenmill.tokenizer.models.bpe.BPE.tokenize`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part
-from tokenizer.compiling.references import refer
-from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.encode_loop import FLAGGED, emit_all, encode_rows
-from tokenizer.kernels.sentencepiece_spans import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part
+from tokenmill.tokenizer.compiling.references import refer
+from tokenmill.tokenizer.kernels.bpe import bpe_word
+from tokenmill.tokenizer.kernels.encode_loop import FLAGGED, emit_all, encode_rows
+from tokenmill.tokenizer.kernels.sentencepiece_spans import (
     PartsArguments,
     end_row,
     has_room,

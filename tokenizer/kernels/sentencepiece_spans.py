@@ -8,7 +8,8 @@ without ids, and the engine encodes it as a whole.
 The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`,
 and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
 
-Its reference implementation is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+Its reference implementation is
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
@@ -17,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import count_ones, kernel, kernel_part, leading_zeros
-from tokenizer.compiling.references import values_of
-from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, NEEDED, SLOT, STOP
-from tokenizer.kernels.sentencepiece_blocks import block_parts, code_point_at
-from tokenizer.kernels.sentencepiece_units import (
+from tokenmill.tokenizer.compiling.kernel import count_ones, kernel, kernel_part, leading_zeros
+from tokenmill.tokenizer.compiling.references import values_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, NEEDED, SLOT, STOP
+from tokenmill.tokenizer.kernels.sentencepiece_blocks import block_parts, code_point_at
+from tokenmill.tokenizer.kernels.sentencepiece_units import (
     ALONE,
     FRONT,
     INSIDE,
@@ -37,11 +38,11 @@ from tokenizer.kernels.sentencepiece_units import (
     part_stop,
     past_graphic,
 )
-from tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
-from tokenizer.kernels.spans import add_span, expand
-from tokenizer.kernels.unigram import width
-from tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
-from tokenizer.kernels.word_table import word_key_anywhere
+from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
+from tokenmill.tokenizer.kernels.spans import add_span, expand
+from tokenmill.tokenizer.kernels.unigram import width
+from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
+from tokenmill.tokenizer.kernels.word_table import word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
 """A row with a longer part is encoded as a whole."""

@@ -13,16 +13,16 @@ number no larger than the sum so far plus the largest sum inside the part; takin
 enlarge an error. So two sums that differ by more than k whole units keep their order. k is at most the number of
 characters of the part.
 
-Its reference implementation is `tokenizer.models.unigram.Unigram.tokenize`;
+Its reference implementation is `tokenmill.tokenizer.models.unigram.Unigram.tokenize`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, unlikely
-from tokenizer.compiling.references import refer, values_of
-from tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
-from tokenizer.kernels.sentencepiece_spans import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, unlikely
+from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
+from tokenmill.tokenizer.kernels.sentencepiece_spans import (
     PartsArguments,
     end_row,
     has_room,
@@ -30,8 +30,8 @@ from tokenizer.kernels.sentencepiece_spans import (
     part_spans,
     unknown_or_miss,
 )
-from tokenizer.kernels.span_table import FLAG, LIMIT_SHIFT, MAX_LIMIT, POOLED, UNKNOWN, copy_four, emit_pooled
-from tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, weigh_paths
+from tokenmill.tokenizer.kernels.span_table import FLAG, LIMIT_SHIFT, MAX_LIMIT, POOLED, UNKNOWN, copy_four, emit_pooled
+from tokenmill.tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, weigh_paths
 
 _REBASE_BELOW = np.float32(REBASE_BELOW)
 LONGEST_EXACT = 192

@@ -16,15 +16,16 @@ One code point is described by an int64, its *entry* (`KnownTables.characters`):
               (`KnownTables.joins`) that says whether some piece has the pair
     19 .. 0   its half as the second of a pair
 
-Its reference implementation is `tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+Its reference implementation is
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
 # The kinds of ASCII bytes (`KnownTables.kinds`): part of a word, a space, or a control character that is always alone.
 WORD, SEPARATOR, ALONE = 0, 1, 2

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
-from tokenizer.kernels.word_table import long_key, same_bytes
+from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic, ir, kernel_part, load_u64, types, unlikely
+from tokenmill.tokenizer.kernels.word_table import long_key, same_bytes
 
 LONGEST = 15
 """The most bytes of a span that is its own key."""

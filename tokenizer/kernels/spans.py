@@ -6,9 +6,9 @@ Each `..._spans`, with its first arguments bound, is a `next_spans` of `encode_l
 
 import numpy as np
 
-from tokenizer.compiling.kernel import count_ones, kernel_part, leading_zeros, trailing_zeros
-from tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, STOP
-from tokenizer.kernels.span_table import FLAG
+from tokenmill.tokenizer.compiling.kernel import count_ones, kernel_part, leading_zeros, trailing_zeros
+from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, STOP
+from tokenmill.tokenizer.kernels.span_table import FLAG
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _MOST_PARTS = 64

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes spelled as characters of GPT-2's alphabet: what models that are not byte-level read after a `ByteLevel`.
 
-Its reference implementation is `tokenizer.pre_tokenizers.byte_level.ByteLevel.split_aligned_pieces`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.byte_level.ByteLevel.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares them.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 
 class Reading(NamedTuple):

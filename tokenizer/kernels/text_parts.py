@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, next_character
 
 _FROM_ZERO, _PAST_NINE = np.uint64(0x80 - ord("0")) * EACH_BYTE, np.uint64(0x80 - ord(":")) * EACH_BYTE
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram on one word: the best path through all ways to cut it into pieces, by Viterbi over a double-array trie.
 
-Its reference implementation is `tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/models/test_unigram.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.unigram.Unigram.tokenize`;
+`tests/tokenizer/models/test_unigram.py` compares them.
 """
 
 import math
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
 
 REBASE_BELOW = -100000.0
 """Below this sum sentencepiece 0.2.3 subtracts it and begins again at zero, so that single precision suffices."""

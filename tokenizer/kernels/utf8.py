@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
 
 HIGH_BITS = np.uint64(0x8080808080808080)
 LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words that are tokens as a whole: all of a WordLevel vocabulary, and those that BPE looks up before it merges.
 
-Its reference implementation is `tokenizer.models.wordlevel.WordLevel.tokenize`;
+Its reference implementation is `tokenmill.tokenizer.models.wordlevel.WordLevel.tokenize`;
 `tests/tokenizer/models/test_wordlevel.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.word_table import VALUE, find, first_slot, insert, word_key
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.word_table import VALUE, find, first_slot, insert, word_key
 
 COLLIDING = -1
 _PASSED = 64

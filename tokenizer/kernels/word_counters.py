@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters of words, for tallies and exact counts: a `word_table`, which the caller makes larger when it is full."""
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, find, insert
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, VALUE, find, insert
 
 COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
 """Cells of `kernel_memory.CounterArrays.state`."""

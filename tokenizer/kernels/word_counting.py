@@ -5,16 +5,16 @@ Instead of ids, a slot of the table holds how often its span has occurred, so th
 processor's cache. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those
 that were evicted from the table. `move_counts` adds the counts that are in the table.
 
-Its reference implementations are `tokenizer.reference.count_words` and `tokenizer.reference.count_pre_tokens`;
-`tests/tokenizer/test_counting.py` compares them.
+Its reference implementations are `tokenmill.tokenizer.reference.count_words` and
+`tokenmill.tokenizer.reference.count_pre_tokens`; `tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
-from tokenizer.compiling.references import refer, values_of
-from tokenizer.kernels import word_table
-from tokenizer.kernels.encode_loop import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
+from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.kernels import word_table
+from tokenmill.tokenizer.kernels.encode_loop import (
     APART,
     AT,
     KEY_0,
@@ -25,11 +25,11 @@ from tokenizer.kernels.encode_loop import (
     nothing_at_end,
     tally_has_room,
 )
-from tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
-from tokenizer.kernels.spans import found_spans, never_cut
-from tokenizer.kernels.utf8 import add_characters
-from tokenizer.kernels.word_counters import add_count
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
+from tokenmill.tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
+from tokenmill.tokenizer.kernels.spans import found_spans, never_cut
+from tokenmill.tokenizer.kernels.utf8 import add_characters
+from tokenmill.tokenizer.kernels.word_counters import add_count
+from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
 """Arguments of the loop when no row is an added token, and no span is encoded."""

@@ -6,8 +6,8 @@ passed by name and inlined, so that every model has machine code of its own; is_
 word, and not the last.
 """
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.utf8 import add_whole_characters, continues_character
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.utf8 import add_whole_characters, continues_character
 
 
 @kernel_part

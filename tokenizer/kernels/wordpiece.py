@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece on one word: greedy longest match in a trie, with four policies for unknown characters.
 
-Its reference implementation is `tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares them.
+Its reference implementation is `tokenmill.tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares
+them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE over words that have been found already.
 
-Its reference implementation is `tokenizer.models.bpe.BPE.tokenize_bytes`; `tests/tokenizer/models/test_bpe_cuts.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe.BPE.tokenize_bytes`;
+`tests/tokenizer/models/test_bpe_cuts.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
-from tokenizer.kernels.bpe_pairs import may_join
-from tokenizer.kernels.misses import miss_by
-from tokenizer.kernels.utf8 import character_bytes, decode_utf8
-from tokenizer.kernels.whole_words import whole_word
-from tokenizer.kernels.word_table import SHORT_WORD_BYTES
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.bpe import bpe_word
+from tokenmill.tokenizer.kernels.bpe_crossings import character_value, is_apart, is_apart_at, may_cross
+from tokenmill.tokenizer.kernels.bpe_pairs import may_join
+from tokenmill.tokenizer.kernels.misses import miss_by
+from tokenmill.tokenizer.kernels.utf8 import character_bytes, decode_utf8
+from tokenmill.tokenizer.kernels.whole_words import whole_word
+from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES
 
 _LONGEST_UNCUT = 6
 """In bytes: shorter words of characters, or as long ones, are not cut."""

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece, WordLevel and Unigram over words that have been found already, which they may read as spelled bytes.
 
-Its reference implementations are `tokenizer.reference.wordpiece`, `tokenizer.models.wordlevel.WordLevel.tokenize`,
-`tokenizer.models.unigram.Unigram.tokenize`; `tests/tokenizer/test_encode.py` compares them.
+Its reference implementations are `tokenmill.tokenizer.reference.wordpiece`,
+`tokenmill.tokenizer.models.wordlevel.WordLevel.tokenize`, `tokenmill.tokenizer.models.unigram.Unigram.tokenize`;
+`tests/tokenizer/test_encode.py` compares them.
 """
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.misses import miss_by
-from tokenizer.kernels.spelled_bytes import read_word
-from tokenizer.kernels.unigram import unigram_word
-from tokenizer.kernels.whole_words import wordlevel_word
-from tokenizer.kernels.wordpiece import wordpiece
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.misses import miss_by
+from tokenmill.tokenizer.kernels.spelled_bytes import read_word
+from tokenmill.tokenizer.kernels.unigram import unigram_word
+from tokenmill.tokenizer.kernels.whole_words import wordlevel_word
+from tokenmill.tokenizer.kernels.wordpiece import wordpiece
 
 
 @kernel_part

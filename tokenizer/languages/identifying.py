@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.languages import model, score_kernels
-from tokenizer.languages.script_kernels import HAN
-from tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
-from tokenizer.ragged import Errors, Ragged, gathered, text_rows
+from tokenmill.tokenizer.languages import model, score_kernels
+from tokenmill.tokenizer.languages.script_kernels import HAN
+from tokenmill.tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
+from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, text_rows
 
 UNKNOWN = "und"
 """The code of documents whose language is undetermined."""

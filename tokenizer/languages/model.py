@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.languages import score_kernels
-from tokenizer.normalizers.base import Edges, join_rows
-from tokenizer.normalizers.forms import NormalForm
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.characters import Lowercase
+from tokenmill.tokenizer.languages import score_kernels
+from tokenmill.tokenizer.normalizers.base import Edges, join_rows
+from tokenmill.tokenizer.normalizers.forms import NormalForm
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text.characters import Lowercase
 
 _PIECES = 1 << 12
 """The most pieces to score at a time: each has 142 scores."""

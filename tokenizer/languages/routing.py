@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.core import Tokenizer
-from tokenizer.errors import check_list
-from tokenizer.languages.identifying import Languages, identify, language_codes
-from tokenizer.languages.rules import DEFAULT
-from tokenizer.normalizers.base import Edges
-from tokenizer.ragged import Errors, Ragged, gathered, read_only, text_column, text_rows
-from tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
-from tokenizer.text.base import StepReport
-from tokenizer.text.chain import ChainResult
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.languages.identifying import Languages, identify, language_codes
+from tokenmill.tokenizer.languages.rules import DEFAULT
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, read_only, text_column, text_rows
+from tokenmill.tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
+from tokenmill.tokenizer.text.base import StepReport
+from tokenmill.tokenizer.text.chain import ChainResult
 
 Steps = Sequence[str | Mapping[str, Any] | TextStep]
 

@@ -24,4 +24,4 @@ RULES: Mapping[str, Sequence[str | Mapping[str, Any]]] = {
     # NFC writes nukta letters in one way. Joiners and marks are part of the spelling and stay.
     "hi": ["default", "ascii_digits"],
 }
-"""Steps by language; see `tokenizer.text.parse_steps`."""
+"""Steps by language; see `tokenmill.tokenizer.text.parse_steps`."""

@@ -7,8 +7,8 @@ Its reference implementation is `tests.reference.languages.identify_text`;
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 SAMPLE_BYTES = 2048
 """The most bytes of a document that are read."""

@@ -6,8 +6,8 @@ Its reference implementation is in `tests/tokenizer/languages/test_languages.py`
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, load_u64
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel, load_u64
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
 
 NO_SCRIPT, LATIN, HAN, KANA, HANGUL = range(5)
 """The numbers of scripts that kernels know; hiragana and katakana are one script."""

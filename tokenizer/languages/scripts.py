@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.languages import script_kernels
-from tokenizer.ragged import Ragged, read_only, text_rows
-from tokenizer.unicode import data
+from tokenmill.tokenizer.languages import script_kernels
+from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer.unicode import data
 
 UNICODE_VERSION = data.TEXT_VERSION
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models: pre-tokens to ids, one algorithm per file."""
 
-from tokenizer.models.bpe import BPE as BPE
-from tokenizer.models.unigram import Unigram as Unigram
-from tokenizer.models.wordlevel import WordLevel as WordLevel
-from tokenizer.models.wordpiece import OOV_POLICIES as OOV_POLICIES
-from tokenizer.models.wordpiece import WordPiece as WordPiece
+from tokenmill.tokenizer.models.bpe import BPE as BPE
+from tokenmill.tokenizer.models.unigram import Unigram as Unigram
+from tokenmill.tokenizer.models.wordlevel import WordLevel as WordLevel
+from tokenmill.tokenizer.models.wordpiece import OOV_POLICIES as OOV_POLICIES
+from tokenmill.tokenizer.models.wordpiece import WordPiece as WordPiece

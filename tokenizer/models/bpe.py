@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models import bpe_twin
-from tokenizer.models.bpe_fields import BPEFields
-from tokenizer.models.bpe_lowering import lower
-from tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
-from tokenizer.models.bpe_tables import BPETables, new_bpe_scratch, padded_bytes
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
-from tokenizer.models.ids import check_all_ids
-from tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models import bpe_twin
+from tokenmill.tokenizer.models.bpe_fields import BPEFields
+from tokenmill.tokenizer.models.bpe_lowering import lower
+from tokenmill.tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
+from tokenmill.tokenizer.models.bpe_tables import BPETables, new_bpe_scratch, padded_bytes
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
+from tokenmill.tokenizer.models.ids import check_all_ids
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 
 __all__ = ["BPE", "BYTE_ALPHABET", "BPETables", "new_bpe_scratch"]
 

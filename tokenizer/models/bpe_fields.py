@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.bpe_pairs import NO_RANK
-from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.bpe_tables import Merges
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenizer.models.ids import check_ids
-from tokenizer.models.vocabulary import Vocabulary, find_ids
+from tokenmill.tokenizer.kernels.bpe_pairs import NO_RANK
+from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.bpe_tables import Merges
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.models.ids import check_ids
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, find_ids
 
 _MAX_MERGES = int(NO_RANK)
 

@@ -4,11 +4,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.bpe_pairs import build_byte_pairs
-from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
-from tokenizer.models.bpe_fields import BPEFields
-from tokenizer.models.bpe_ranks import MergesOfRanks
-from tokenizer.models.bpe_tables import (
+from tokenmill.tokenizer.kernels.bpe_pairs import build_byte_pairs
+from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenmill.tokenizer.models.bpe_fields import BPEFields
+from tokenmill.tokenizer.models.bpe_ranks import MergesOfRanks
+from tokenmill.tokenizer.models.bpe_tables import (
     BPETables,
     crossings_of,
     joins_of,
@@ -17,9 +17,17 @@ from tokenizer.models.bpe_tables import (
     reachable,
     take_part,
 )
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenizer.models.kernels.bpe_unmerged import find_unmerged
-from tokenizer.models.vocabulary import WORD_PADDING, Words, ids_of, offsets_of, tokens_of, word_table, words_of
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.models.kernels.bpe_unmerged import find_unmerged
+from tokenmill.tokenizer.models.vocabulary import (
+    WORD_PADDING,
+    Words,
+    ids_of,
+    offsets_of,
+    tokens_of,
+    word_table,
+    words_of,
+)
 
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
 _N_CODE_POINTS = 0x110000

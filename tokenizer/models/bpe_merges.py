@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import overload
 
-from tokenizer.models.bpe_tables import Merges
+from tokenmill.tokenizer.models.bpe_tables import Merges
 
 
 class MergesOfIds(Sequence[tuple[str, str]]):

@@ -6,9 +6,9 @@ import reprlib
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.bpe_tables import Merges
-from tokenizer.models.kernels.bpe_pieces import find_merges
-from tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models.bpe_tables import Merges
+from tokenmill.tokenizer.models.kernels.bpe_pieces import find_merges
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 
 _MAX_MERGES = 1 << 21
 """The most merges; the largest known vocabulary, of 256,000 pieces, has half a million."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.bpe_tables import (
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.bpe_tables import (
     COLLIDING,
     PAIR_TABLE_TRIES,
     BPETables,
@@ -16,8 +16,8 @@ from tokenizer.models.bpe_tables import (
     new_bpe_scratch,
     pair_bits,
 )
-from tokenizer.models.kernels.bpe_unmerged import recover_merges
-from tokenizer.models.vocabulary import Words
+from tokenmill.tokenizer.models.kernels.bpe_unmerged import recover_merges
+from tokenmill.tokenizer.models.vocabulary import Words
 
 
 class MergesOfRanks(MergesOfIds):

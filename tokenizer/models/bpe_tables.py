@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.kernels import bpe_crossings
-from tokenizer.kernels import bpe_pairs as pairs
-from tokenizer.kernels.bpe_merging import MAX_SCANNED
-from tokenizer.models.kernels import bpe_reachable
-from tokenizer.models.vocabulary import WORD_PADDING, offsets_of
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.kernels import bpe_crossings
+from tokenmill.tokenizer.kernels import bpe_pairs as pairs
+from tokenmill.tokenizer.kernels.bpe_merging import MAX_SCANNED
+from tokenmill.tokenizer.models.kernels import bpe_reachable
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, offsets_of
 
 
 class BPETables(NamedTuple):

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
-from tokenizer.models.bpe_fields import BPEFields, without
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenmill.tokenizer.models.bpe_fields import BPEFields, without
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 
 _U64 = (1 << 64) - 1
 

@@ -4,9 +4,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import spelled_bytes
-from tokenizer.models.vocabulary import WORD_PADDING, Tokens
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.kernels import spelled_bytes
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, Tokens
+from tokenmill.tokenizer.ragged import read_only
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [b for b in range(256) if b not in _PRINTABLE]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import double_array as kernels
-from tokenizer.models.vocabulary import Tokens
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.kernels import double_array as kernels
+from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.ragged import read_only
 
 _MAX_BYTES = 1 << 28
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.vocabulary import Vocabulary
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 
 MAX_ID = (1 << 24) - 1
 """The largest id: tables are as long as it, and a file should not be able to make them arbitrarily long."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.kernels import unigram as kernels
-from tokenizer.models.double_array import DoubleArray, double_array
-from tokenizer.models.ids import MAX_ID
-from tokenizer.models.vocabulary import NotDistinctError, ScoredTokens, Tokens, Vocabulary
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.kernels import unigram as kernels
+from tokenmill.tokenizer.models.double_array import DoubleArray, double_array
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import NotDistinctError, ScoredTokens, Tokens, Vocabulary
+from tokenmill.tokenizer.ragged import read_only
 
 UNKNOWN_PENALTY = 10.0
 """An unknown character scores this much less than the worst piece."""

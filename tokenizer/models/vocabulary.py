@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.kernels.whole_words import COLLIDING, build_words
-from tokenizer.models.kernels.sorting import first_keys, sort_texts, take_texts
-from tokenizer.models.kernels.vocabulary import decode_texts, find_texts
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.kernels.whole_words import COLLIDING, build_words
+from tokenmill.tokenizer.models.kernels.sorting import first_keys, sort_texts, take_texts
+from tokenmill.tokenizer.models.kernels.vocabulary import decode_texts, find_texts
+from tokenmill.tokenizer.ragged import read_only
 
 WORD_PADDING = 16
 """Bytes that kernels may read beyond the start of a word."""

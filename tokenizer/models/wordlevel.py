@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.models.ids import check_ids
-from tokenizer.models.vocabulary import word_table, words_of
+from tokenmill.tokenizer.models.ids import check_ids
+from tokenmill.tokenizer.models.vocabulary import word_table, words_of
 
 
 class WordLevelTables(NamedTuple):

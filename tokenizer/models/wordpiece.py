@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels import wordpiece as kernels
-from tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
-from tokenizer.models.bpe_tables import padded_bytes
-from tokenizer.models.double_array import double_array
-from tokenizer.models.ids import check_ids
-from tokenizer.models.vocabulary import Tokens
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.kernels import wordpiece as kernels
+from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
+from tokenmill.tokenizer.models.bpe_tables import padded_bytes
+from tokenmill.tokenizer.models.double_array import double_array
+from tokenmill.tokenizer.models.ids import check_ids
+from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.ragged import read_only
 
 OOV_POLICIES = {
     "word": kernels.OOV_WORD,

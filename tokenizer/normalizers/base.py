@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.aligned import AlignedText
-from tokenizer.errors import TextGrowthError, check_strings
-from tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.errors import TextGrowthError, check_strings
+from tokenmill.tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
 
 
 class Edit(NamedTuple):

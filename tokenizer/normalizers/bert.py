@@ -5,14 +5,14 @@ import dataclasses
 
 import numpy as np
 
-from tokenizer import kernel_memory, recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.base import Normalizer, aligned, edits_of_characters, rows_of, unless_same
-from tokenizer.normalizers.characters import Lowercase
-from tokenizer.normalizers.forms import NFD
-from tokenizer.normalizers.kernels import bert as bert_kernels
-from tokenizer.ragged import Ragged
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer import kernel_memory, recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.normalizers.base import Normalizer, aligned, edits_of_characters, rows_of, unless_same
+from tokenmill.tokenizer.normalizers.characters import Lowercase
+from tokenmill.tokenizer.normalizers.forms import NFD
+from tokenmill.tokenizer.normalizers.kernels import bert as bert_kernels
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,11 +8,11 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import (
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import (
     Applied,
     Edges,
     Edit,
@@ -22,10 +22,10 @@ from tokenizer.normalizers.base import (
     edits_of_characters,
     rows_of,
 )
-from tokenizer.normalizers.kernels import character_maps
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.unicode import data as unicode_data
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.normalizers.kernels import character_maps
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 class CharacterStep(TextStep):

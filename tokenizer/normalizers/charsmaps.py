@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tokenizer.unicode import data as unicode_data
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 _BLOCK = 256
 _HAS_RESULT = 1 << 8

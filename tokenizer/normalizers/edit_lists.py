@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_room, grown, rows_of
-from tokenizer.normalizers.kernels import edit_lists
-from tokenizer.normalizers.kernels.edit_lists import Texts
-from tokenizer.normalizers.tables import SPARE_BYTES
-from tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_room, grown, rows_of
+from tokenmill.tokenizer.normalizers.kernels import edit_lists
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import Texts
+from tokenmill.tokenizer.normalizers.tables import SPARE_BYTES
+from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 
 _ROOM, _BYTES_PER_EDIT = 1 << 12, 4
 """The first call has room for this many edits, or for one in so many bytes."""

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content, rows_of
-from tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
-from tokenizer.normalizers.kernels import edit_lists, matches, whitespace
-from tokenizer.pre_tokenizers.patterns import compiled, find_segments
-from tokenizer.ragged import Ragged
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content, rows_of
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
+from tokenmill.tokenizer.normalizers.kernels import edit_lists, matches, whitespace
+from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)

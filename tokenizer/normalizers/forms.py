@@ -7,13 +7,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, rows_of
-from tokenizer.normalizers.kernels import normal_forms
-from tokenizer.ragged import Ragged
-from tokenizer.unicode import tables as unicode_tables
-from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, rows_of
+from tokenmill.tokenizer.normalizers.kernels import normal_forms
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 

@@ -3,11 +3,11 @@
 
 import dataclasses
 
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, unless_same
-from tokenizer.normalizers.edit_lists import apply_edits, found_edits, places_in_text
-from tokenizer.normalizers.kernels import precompiled as kernels
-from tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, unless_same
+from tokenmill.tokenizer.normalizers.edit_lists import apply_edits, found_edits, places_in_text
+from tokenmill.tokenizer.normalizers.kernels import precompiled as kernels
+from tokenmill.tokenizer.ragged import Ragged, text_rows
 
 
 @dataclasses.dataclass(frozen=True)

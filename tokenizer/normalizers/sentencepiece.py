@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.kernels import sentencepiece as kernels
-from tokenizer.models.double_array import double_array
-from tokenizer.models.unigram import SPACE
-from tokenizer.models.vocabulary import Tokens
-from tokenizer.normalizers.base import Normalizer, rows_of, unless_same
-from tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels import sentencepiece as kernels
+from tokenmill.tokenizer.models.double_array import double_array
+from tokenmill.tokenizer.models.unigram import SPACE
+from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenmill.tokenizer.ragged import Ragged, read_only
 
 _PROBLEMS = {
     1: "keys without end",

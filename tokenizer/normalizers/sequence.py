@@ -4,9 +4,9 @@
 import dataclasses
 from collections.abc import Sequence as Normalizers
 
-from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.base import Normalizer, check_growth, grown
-from tokenizer.ragged import Ragged
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.normalizers.base import Normalizer, check_growth, grown
+from tokenmill.tokenizer.ragged import Ragged
 
 
 @dataclasses.dataclass(frozen=True)

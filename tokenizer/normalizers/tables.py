@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers.kernels import normal_forms, precompiled
-from tokenizer.normalizers.kernels.edit_lists import Texts
-from tokenizer.ragged import read_only
-from tokenizer.unicode import data
-from tokenizer.unicode import tables as unicode_tables
-from tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.normalizers.kernels import normal_forms, precompiled
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import Texts
+from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 UNICODE_VERSION, HF_UNICODE_VERSION = data.TEXT_VERSION, data.UNICODE_VERSIONS["decompositions"]
 """The versions of Unicode that there are normal forms of: that of the text steps, and that of HF tokenizers.

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.aligned import AlignedText
-from tokenizer.pre_tokenizers.pattern_syntax import Node, parse
-from tokenizer.pre_tokenizers.pieces import (
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
+from tokenmill.tokenizer.pre_tokenizers.pieces import (
     Pieces,
     PreTokenizer,
     begins_with,
@@ -18,8 +18,8 @@ from tokenizer.pre_tokenizers.pieces import (
     run_scanner,
     split_at_blanks,
 )
-from tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
-from tokenizer.pre_tokenizers.split import run_literal
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
+from tokenmill.tokenizer.pre_tokenizers.split import run_literal
 
 
 def _prepended(text: AlignedText, character: str) -> AlignedText:

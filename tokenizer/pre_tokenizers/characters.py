@@ -3,14 +3,14 @@
 
 import dataclasses
 
-from tokenizer.kernels.scanners_parts import NUMBER, SIGN
-from tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
-from tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
-from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
-from tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.kernels.scanners_parts import NUMBER, SIGN
+from tokenmill.tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.ragged import distinct
+from tokenmill.tokenizer.ragged import distinct
 
 N_CODE_POINTS = 0x110000
 

@@ -4,7 +4,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata_composed import (
+from tokenmill.tokenizer.kernels.automata_composed import (
     ANY_CASE,
     LOWER_CASE,
     MAX_COLUMNS,
@@ -15,7 +15,7 @@ from tokenizer.kernels.automata_composed import (
     Composed,
     build,
 )
-from tokenizer.ragged import distinct, read_only
+from tokenmill.tokenizer.ragged import distinct, read_only
 
 _MAX_COMBINATIONS = 1 << 20
 """Known patterns have some thousand, of which a hundred are there."""

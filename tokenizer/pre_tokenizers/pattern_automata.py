@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
-from tokenizer.kernels.automata_composed import Composed
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
-from tokenizer.pre_tokenizers.composed_automata import LETTER_LOOPS, compose
-from tokenizer.pre_tokenizers.pattern_syntax import (
+from tokenmill.tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
+from tokenmill.tokenizer.kernels.automata_composed import Composed
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
+from tokenmill.tokenizer.pre_tokenizers.composed_automata import LETTER_LOOPS, compose
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import (
     Alternation,
     Characters,
     Look,
@@ -30,7 +30,7 @@ from tokenizer.pre_tokenizers.pattern_syntax import (
     can_be_empty,
     parse,
 )
-from tokenizer.ragged import distinct, read_only
+from tokenmill.tokenizer.ragged import distinct, read_only
 
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
 """Limits for one pattern, except the steps; real ones have a few hundred places, dozens of states, sets and kinds."""

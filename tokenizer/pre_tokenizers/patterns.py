@@ -13,8 +13,8 @@ import string
 import time
 from typing import TYPE_CHECKING
 
-from tokenizer.pre_tokenizers.tables import category_runs, script_runs
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.pre_tokenizers.tables import category_runs, script_runs
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 if TYPE_CHECKING:
     import regex

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.pre_tokenizers import segment_kernels as kernels
-from tokenizer.pre_tokenizers.pattern_syntax import Node
-from tokenizer.pre_tokenizers.scanner_patterns import Scanner
-from tokenizer.ragged import Ragged, read_only, text_rows
-from tokenizer.words import Words
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.pre_tokenizers import segment_kernels as kernels
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
+from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer.words import Words
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

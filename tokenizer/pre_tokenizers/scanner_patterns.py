@@ -5,9 +5,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from tokenizer.kernels import scanning
-from tokenizer.pre_tokenizers import tables
-from tokenizer.pre_tokenizers.pattern_automata import check_finished
+from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.pre_tokenizers import tables
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import check_finished
 
 Dialect = Literal["hf", "tiktoken"]
 r"""Whose dialect a pattern is in: `{1,3}+` is possessive in tiktoken, and `(?:...{1,3})+` in HF's Oniguruma."""

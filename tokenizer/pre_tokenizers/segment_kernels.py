@@ -4,16 +4,16 @@
 Segments cover pieces of text without gaps; each is either a match of the delimiter or the text between two matches.
 `values`, `starts`, `stops` and `counts` are as in `split_kernels`.
 
-Its reference implementation is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.automata import next_segment, start_text
-from tokenizer.kernels.scanners_parts import character
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
+from tokenmill.tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.automata import next_segment, start_text
+from tokenmill.tokenizer.kernels.scanners_parts import character
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
 _FIRST_PATTERN = np.uint64(0)
 _SPACES = np.uint64(0x20) * EACH_BYTE

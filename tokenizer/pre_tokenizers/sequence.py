@@ -4,16 +4,16 @@
 import dataclasses
 import functools
 
-from tokenizer.aligned import AlignedText
-from tokenizer.kernels.scanning import AUTOMATA
-from tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
-from tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, Whitespace, WhitespaceSplit
-from tokenizer.pre_tokenizers.pattern_automata import build
-from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
-from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner
-from tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
-from tokenizer.pre_tokenizers.split import Split
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels.scanning import AUTOMATA
+from tokenmill.tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
+from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, Whitespace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
+from tokenmill.tokenizer.pre_tokenizers.split import Split
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tokenizer import recycled
-from tokenizer.aligned import AlignedText
-from tokenizer.kernels import spelled_bytes as kernels
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
-from tokenizer.pre_tokenizers.pieces import Pieces
-from tokenizer.ragged import read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels import spelled_bytes as kernels
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
+from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.words import Words
 
 _WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
 

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.pre_tokenizers import patterns, segment_kernels
-from tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
-from tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
-from tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
-from tokenizer.ragged import gathered, read_only
-from tokenizer.words import Words
+from tokenmill.tokenizer.pre_tokenizers import patterns, segment_kernels
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
+from tokenmill.tokenizer.ragged import gathered, read_only
+from tokenmill.tokenizer.words import Words
 
 Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
 

@@ -6,12 +6,12 @@
     out_starts, out_stops: int64[n]    the pre-tokens; filled, with room for one for each byte
     counts:    int64[n_pieces + 1]     the number of pre-tokens before each piece; filled, except the first, which is 0
 
-Its reference implementation is `tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
+Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
 `tests/tokenizer/pre_tokenizers/test_components.py` compares them.
 """
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 
 @kernel

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, UNDERSCORES, UPPERS
-from tokenizer.kernels.ideographs import IDEOGRAPHS
-from tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
-from tokenizer.ragged import read_only
-from tokenizer.unicode import data
-from tokenizer.unicode.tables import check_ascii
+from tokenmill.tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, UNDERSCORES, UPPERS
+from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
+from tokenmill.tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
+from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.unicode import data
+from tokenmill.tokenizer.unicode.tables import check_ascii
 
 Classes = npt.NDArray[np.uint8]
 """uint8[0x110000], bits of `kernels.scanners_parts`."""

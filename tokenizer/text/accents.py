@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers.base import Applied, Edges, MergedWords
-from tokenizer.normalizers.edit_lists import EditingStep, apply_edits, found_edits, lowered_texts
-from tokenizer.normalizers.forms import NormalForm
-from tokenizer.normalizers.tables import UNICODE_VERSION, decompositions, first_byte_steps
-from tokenizer.ragged import Ragged, gathered, read_only, string_array, text_rows
-from tokenizer.text import tables
-from tokenizer.text.base import MAX_MERGED_SOURCES, add_merged
-from tokenizer.text.kernels import accents as kernels
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, MergedWords
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, apply_edits, found_edits, lowered_texts
+from tokenmill.tokenizer.normalizers.forms import NormalForm
+from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, decompositions, first_byte_steps
+from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array, text_rows
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.base import MAX_MERGED_SOURCES, add_merged
+from tokenmill.tokenizer.text.kernels import accents as kernels
 
 Mode = Literal["none", "latin-only", "all"]
 

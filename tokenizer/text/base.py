@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.base import MergedWords
-from tokenizer.normalizers.tables import first_byte_steps
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.kernels import candidates as candidate_kernels
-from tokenizer.text.kernels import reports as report_kernels
+from tokenmill.tokenizer.normalizers.base import MergedWords
+from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
+from tokenmill.tokenizer.text.kernels import reports as report_kernels
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer.aligned import AlignedText
-from tokenizer.errors import check_list
-from tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
-from tokenizer.normalizers.forms import NormalForm
-from tokenizer.ragged import Errors, Ragged, string_array, text_column
-from tokenizer.text.accents import StripAccents
-from tokenizer.text.base import CharacterSet, StepReport, changed_rows, nearest, row_characters
-from tokenizer.text.characters import (
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
+from tokenmill.tokenizer.normalizers.forms import NormalForm
+from tokenmill.tokenizer.ragged import Errors, Ragged, string_array, text_column
+from tokenmill.tokenizer.text.accents import StripAccents
+from tokenmill.tokenizer.text.base import CharacterSet, StepReport, changed_rows, nearest, row_characters
+from tokenmill.tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
     CaseFold,
@@ -29,12 +29,12 @@ from tokenizer.text.characters import (
     Tatweel,
     ZeroWidth,
 )
-from tokenizer.text.emoji import Emoji
-from tokenizer.text.mojibake import Ftfy, Mojibake
-from tokenizer.text.row_steps import HtmlEntities, Regex
-from tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
-from tokenizer.text.segments import Segment
-from tokenizer.text.whitespace import Whitespace
+from tokenmill.tokenizer.text.emoji import Emoji
+from tokenmill.tokenizer.text.mojibake import Ftfy, Mojibake
+from tokenmill.tokenizer.text.row_steps import HtmlEntities, Regex
+from tokenmill.tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
+from tokenmill.tokenizer.text.segments import Segment
+from tokenmill.tokenizer.text.whitespace import Whitespace
 
 _CLASSES: tuple[type[TextStep], ...] = (
     Lowercase, CaseFold, StripAccents, ControlCharacters, Whitespace, Punctuation, RepeatedPunctuation, ZeroWidth, Bidi,

@@ -6,13 +6,13 @@ import itertools
 
 import numpy as np
 
-from tokenizer import normalizers
-from tokenizer.normalizers.base import Applied, Edges, Edit, join_rows, replaced
-from tokenizer.normalizers.characters import CharacterStep
-from tokenizer.ragged import Ragged
-from tokenizer.text import tables
-from tokenizer.text.base import CharacterSet
-from tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer import normalizers
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, join_rows, replaced
+from tokenmill.tokenizer.normalizers.characters import CharacterStep
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.base import CharacterSet
+from tokenmill.tokenizer.unicode import data as unicode_data
 
 _SIGMA = "Σ"
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.normalizers.base import Edges
-from tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenizer.normalizers.tables import first_byte_steps
-from tokenizer.ragged import Ragged, gathered, read_only, string_array
-from tokenizer.text import tables
-from tokenizer.text.kernels import emoji as kernels
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.kernels import emoji as kernels
 
 Mode = Literal["isolate", "describe", "drop", "keep"]
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import Edit, TextStep
-from tokenizer.normalizers.forms import NormalForm
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import CharacterSet
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import Edit, TextStep
+from tokenmill.tokenizer.normalizers.forms import NormalForm
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text.base import CharacterSet
 
 _MAX_SEGMENT = 1_000_000
 """The most characters that ftfy handles at once, its `max_decode_length`."""

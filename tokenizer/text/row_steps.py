@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer.normalizers.base import Edit, TextStep
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text.base import check_encodable
-from tokenizer.text.kernels import candidates
+from tokenmill.tokenizer.normalizers.base import Edit, TextStep
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text.base import check_encodable
+from tokenmill.tokenizer.text.kernels import candidates
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7

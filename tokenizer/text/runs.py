@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.base import Edges
-from tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenizer.normalizers.kernels import matches
-from tokenizer.normalizers.tables import first_byte_steps
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text import tables
-from tokenizer.text.kernels import segments
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenmill.tokenizer.normalizers.kernels import matches
+from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.kernels import segments
 
 
 @functools.cache

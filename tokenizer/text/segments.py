@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.base import Edges
-from tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text import tables
-from tokenizer.text.kernels import segments as kernels
-from tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
-from tokenizer.unicode import data
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.kernels import segments as kernels
+from tokenmill.tokenizer.text.kernels.segments import HAN, HIRAGANA, KATAKANA, OTHER, THAI
+from tokenmill.tokenizer.unicode import data
 
 _MODES = {
     "han": {HAN: "HAN"},

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.edit_lists import found_edits
-from tokenizer.normalizers.kernels import matches
-from tokenizer.normalizers.tables import Runs
-from tokenizer.ragged import Ragged, read_only
-from tokenizer.text import tables
-from tokenizer.text.emoji import find_emoji
-from tokenizer.text.kernels import spans
-from tokenizer.text.runs import digit_steps, digits
+from tokenmill.tokenizer.normalizers.edit_lists import found_edits
+from tokenmill.tokenizer.normalizers.kernels import matches
+from tokenmill.tokenizer.normalizers.tables import Runs
+from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text import tables
+from tokenmill.tokenizer.text.emoji import find_emoji
+from tokenmill.tokenizer.text.kernels import spans
+from tokenmill.tokenizer.text.runs import digit_steps, digits
 
 LEAST = {"repeated": 4, "whitespace": 2}
 """Named pattern -> the least number of characters in a row, unless a rule says otherwise."""

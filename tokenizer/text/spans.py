@@ -12,14 +12,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import added_token_kernels
-from tokenizer.normalizers.base import Edges
-from tokenizer.normalizers.edit_lists import places_in_text
-from tokenizer.ragged import Ragged, gathered, text_rows
-from tokenizer.text.base import check_encodable, nearest
-from tokenizer.text.kernels import spans as span_kernels
-from tokenizer.text.row_steps import compile_pattern, find_matches
-from tokenizer.text.span_finders import LEAST, NAMED, find_literal
+from tokenmill.tokenizer import added_token_kernels
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.normalizers.edit_lists import places_in_text
+from tokenmill.tokenizer.ragged import Ragged, gathered, text_rows
+from tokenmill.tokenizer.text.base import check_encodable, nearest
+from tokenmill.tokenizer.text.kernels import spans as span_kernels
+from tokenmill.tokenizer.text.row_steps import compile_pattern, find_matches
+from tokenmill.tokenizer.text.span_finders import LEAST, NAMED, find_literal
 
 Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
 

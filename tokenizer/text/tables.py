@@ -6,10 +6,10 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.classes import N_CODE_POINTS
-from tokenizer.ragged import read_only
-from tokenizer.unicode import data
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 UNICODE_VERSION = data.TEXT_VERSION
 

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenizer import decoders
-from tokenizer.added_tokens import Segments
-from tokenizer.aligned import AlignedText
-from tokenizer.core import Tokenizer
-from tokenizer.counting import Tally
-from tokenizer.encoding import Encoding
-from tokenizer.errors import check_list
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.normalizers.base import TextStep
-from tokenizer.ragged import Errors, Ragged, gathered, string_array, text_column, text_rows
-from tokenizer.text.base import StepReport
-from tokenizer.text.chain import ChainResult, TextChain, parse_steps
-from tokenizer.text.spans import CutText, SpanFinder, SpanRule
+from tokenmill.tokenizer import decoders
+from tokenmill.tokenizer.added_tokens import Segments
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.normalizers.base import TextStep
+from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, string_array, text_column, text_rows
+from tokenmill.tokenizer.text.base import StepReport
+from tokenmill.tokenizer.text.chain import ChainResult, TextChain, parse_steps
+from tokenmill.tokenizer.text.spans import CutText, SpanFinder, SpanRule
 
 
 class PreparedText(NamedTuple):

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.normalizers.base import Edges
-from tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenizer.normalizers.kernels import whitespace as kernels
-from tokenizer.normalizers.tables import Runs
-from tokenizer.ragged import Ragged
-from tokenizer.text import tables
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
+from tokenmill.tokenizer.normalizers.kernels import whitespace as kernels
+from tokenmill.tokenizer.normalizers.tables import Runs
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.text import tables
 
 Newlines = Literal["space", "keep", "paragraphs"]
 

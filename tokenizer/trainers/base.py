@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.errors import check_strings
-from tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.errors import check_strings
+from tokenmill.tokenizer.models.ids import MAX_ID
 
 MAX_INT = (1 << 63) - 1
 """The largest integer of kernels."""

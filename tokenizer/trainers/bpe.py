@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.models.bpe import BPE
-from tokenizer.trainers import alphabet, base
-from tokenizer.trainers.merging import Merged, merge_pairs
-from tokenizer.trainers.word_counts import CountedWords, words_as_bytes, words_as_code_points
+from tokenmill.tokenizer.models.bpe import BPE
+from tokenmill.tokenizer.trainers import alphabet, base
+from tokenmill.tokenizer.trainers.merging import Merged, merge_pairs
+from tokenmill.tokenizer.trainers.word_counts import CountedWords, words_as_bytes, words_as_code_points
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

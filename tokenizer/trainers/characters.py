@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.models.bpe import BPE
-from tokenizer.trainers import alphabet, base
-from tokenizer.trainers.word_counts import words_as_code_points
+from tokenmill.tokenizer.models.bpe import BPE
+from tokenmill.tokenizer.trainers import alphabet, base
+from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.trainers.base import Tell
-from tokenizer.trainers.kernels.merge_by_frequency import merge_most_frequent
-from tokenizer.trainers.kernels.merge_by_likelihood import merge_most_likely, rank_rows
-from tokenizer.trainers.kernels.pair_merging import (
+from tokenmill.tokenizer.trainers.base import Tell
+from tokenmill.tokenizer.trainers.kernels.merge_by_frequency import merge_most_frequent
+from tokenmill.tokenizer.trainers.kernels.merge_by_likelihood import merge_most_likely, rank_rows
+from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     BYTES_WANTED,
     N_MERGES,
     N_PAIRS,
@@ -25,7 +25,7 @@ from tokenizer.trainers.kernels.pair_merging import (
     fill_token_slots,
     lay_out_words,
 )
-from tokenizer.trainers.word_counts import MAX_CHARACTERS, CountedWords
+from tokenmill.tokenizer.trainers.word_counts import MAX_CHARACTERS, CountedWords
 
 Rule = Literal["frequency", "likelihood"]
 """How the next pair to merge is chosen."""
@@ -84,7 +84,7 @@ def merge_pairs(
     Args:
       rule: the pair that goes first is the one of the highest count (`frequency`) or of the highest count(ab) /
         (count(a) * count(b)) (`likelihood`); ties go to the smaller left id, then to the smaller right id.
-      words: as `tokenizer.trainers.word_counts` makes them.
+      words: as `tokenmill.tokenizer.trainers.word_counts` makes them.
       ids: int32[4, n_distinct], the symbol of each character by its place in the word, -1 to leave it out.
       tokens: distinct; a symbol is a position in them.
       prefix: taken off the right token when two are joined.

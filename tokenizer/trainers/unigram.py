@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.formats.json_numbers import written
-from tokenizer.models.unigram import PieceType, Unigram
-from tokenizer.trainers.base import (
+from tokenmill.tokenizer.formats.json_numbers import written
+from tokenmill.tokenizer.models.unigram import PieceType, Unigram
+from tokenmill.tokenizer.trainers.base import (
     BYTE_TOKENS,
     Tell,
     Trainer,
@@ -22,11 +22,11 @@ from tokenizer.trainers.base import (
     check_tokens,
     freeze_strings,
 )
-from tokenizer.trainers.kernels import unigram_suffixes as kernels
-from tokenizer.trainers.unigram_em import Candidates, fixed_point_unit, seed_candidates
-from tokenizer.trainers.unigram_seeds import Alphabet, Pieces, choose_alphabet, find_seeds
-from tokenizer.trainers.unigram_text import lay_out, sort_suffixes
-from tokenizer.trainers.word_counts import CountedWords, distinct_words, words_as_code_points
+from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
+from tokenmill.tokenizer.trainers.unigram_em import Candidates, fixed_point_unit, seed_candidates
+from tokenmill.tokenizer.trainers.unigram_seeds import Alphabet, Pieces, choose_alphabet, find_seeds
+from tokenmill.tokenizer.trainers.unigram_text import lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.word_counts import CountedWords, distinct_words, words_as_code_points
 
 MAX_WEIGHT = 2**62
 """The counts, each times its word's characters and `max_piece_length`, add up to less than this: sums stay int64."""

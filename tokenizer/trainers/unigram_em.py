@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.models.unigram import UNKNOWN_PENALTY
-from tokenizer.trainers.kernels import unigram as kernels
-from tokenizer.trainers.unigram_seeds import Pieces
-from tokenizer.trainers.unigram_text import Int32s, Int64s, Text, lay_out, sort_suffixes
-from tokenizer.trainers.word_counts import CountedWords
+from tokenmill.tokenizer.models.unigram import UNKNOWN_PENALTY
+from tokenmill.tokenizer.trainers.kernels import unigram as kernels
+from tokenmill.tokenizer.trainers.unigram_seeds import Pieces
+from tokenmill.tokenizer.trainers.unigram_text import Int32s, Int64s, Text, lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.word_counts import CountedWords
 
 Float64s = npt.NDArray[np.float64]
 

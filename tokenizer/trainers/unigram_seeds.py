@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenizer.pre_tokenizers.tables import script_numbers
-from tokenizer.trainers.kernels import unigram_suffixes as kernels
-from tokenizer.trainers.unigram_text import N_CODE_POINTS, Int32s, Int64s, Text
-from tokenizer.trainers.word_counts import CountedWords
+from tokenmill.tokenizer.pre_tokenizers.tables import script_numbers
+from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
+from tokenmill.tokenizer.trainers.unigram_text import N_CODE_POINTS, Int32s, Int64s, Text
+from tokenmill.tokenizer.trainers.word_counts import CountedWords
 
 SPACE = 0x2581
 """U+2581, which SentencePiece writes for a space."""

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.trainers.kernels import unigram_suffixes as kernels
-from tokenizer.trainers.word_counts import CountedWords
+from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
+from tokenmill.tokenizer.trainers.word_counts import CountedWords
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

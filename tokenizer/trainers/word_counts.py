@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
-from tokenizer.counting import checked_word_counts
-from tokenizer.pre_tokenizers.spelled_bytes import spelled_words
-from tokenizer.ragged import Ragged, gathered
-from tokenizer.words import Words
+from tokenmill.tokenizer.added_tokens import AddedToken, AddedTokenMatcher
+from tokenmill.tokenizer.counting import checked_word_counts
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled_words
+from tokenmill.tokenizer.ragged import Ragged, gathered
+from tokenmill.tokenizer.words import Words
 
 MAX_TOTAL = 2**63 - 1
 """The largest sum of counts, each times its word's characters; keeps every sum of a training an int64."""

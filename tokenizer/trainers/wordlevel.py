@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenizer.models.wordlevel import WordLevel
-from tokenizer.trainers import base
-from tokenizer.trainers.word_counts import distinct_words
+from tokenmill.tokenizer.models.wordlevel import WordLevel
+from tokenmill.tokenizer.trainers import base
+from tokenmill.tokenizer.trainers.word_counts import distinct_words
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

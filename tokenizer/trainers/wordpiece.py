@@ -7,10 +7,10 @@ from typing import get_args
 
 import pyarrow as pa
 
-from tokenizer.models.wordpiece import WordPiece
-from tokenizer.trainers import alphabet, base
-from tokenizer.trainers.merging import Rule, merge_pairs
-from tokenizer.trainers.word_counts import words_as_code_points
+from tokenmill.tokenizer.models.wordpiece import WordPiece
+from tokenmill.tokenizer.trainers import alphabet, base
+from tokenmill.tokenizer.trainers.merging import Rule, merge_pairs
+from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

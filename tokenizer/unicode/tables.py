@@ -15,9 +15,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.kernels.ascii_blocks import BLANKS, BYTES, DIGITS, LETTERS, NEWLINES, SIGNS, TABS
-from tokenizer.kernels.classes import DROPPED, ISOLATED, N_CODE_POINTS, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
-from tokenizer.unicode import data
+from tokenmill.tokenizer.kernels.ascii_blocks import BLANKS, BYTES, DIGITS, LETTERS, NEWLINES, SIGNS, TABS
+from tokenmill.tokenizer.kernels.classes import (
+    DROPPED,
+    ISOLATED,
+    N_CODE_POINTS,
+    REORDERED,
+    SPACE,
+    TAIL,
+    TAIL_CLASS,
+    WORD,
+)
+from tokenmill.tokenizer.unicode import data
 
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
 

@@ -8,9 +8,9 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from pipeline.cli import parser
-from pipeline.commands.arguments import commands_of
-from pipeline.commands.examples import EXAMPLES
+from tokenmill.pipeline.cli import parser
+from tokenmill.pipeline.commands.arguments import commands_of
+from tokenmill.pipeline.commands.examples import EXAMPLES
 
 PAGE = "docs/reference/commands.md"
 

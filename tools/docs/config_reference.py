@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from pipeline.config.file import load_config
-from pipeline.config.job import json_schema
-from pipeline.config.training import OPTIONS
+from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.config.job import json_schema
+from tokenmill.pipeline.config.training import OPTIONS
 
 PAGE = "docs/reference/config.md"
 

@@ -6,9 +6,9 @@ The lists are those of the code. The advice for each is written here, and an ent
 
 from collections.abc import Mapping
 
-from pipeline.books import rules
-from pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
-from pipeline.input.rejects import REASONS
+from tokenmill.pipeline.books import rules
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, MISTAKE, STOPPED
+from tokenmill.pipeline.input.rejects import REASONS
 
 PAGE = "docs/reference/errors.md"
 

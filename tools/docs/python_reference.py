@@ -20,10 +20,10 @@ PAGE = "docs/reference/python.md"
 
 MODULES = {
     "tokenizer": "Tokenizers over columns of text. Knows neither Beam nor the pipeline.",
-    "tokenizer.text": "What happens to text before a tokenizer sees it.",
-    "tokenizer.trainers": "Word counts in, models out.",
-    "tokenizer.languages": "The language of each document, and steps by language.",
-    "tokenizer.fidelity": "What is lost on the way from text to ids and back.",
+    "tokenmill.tokenizer.text": "What happens to text before a tokenizer sees it.",
+    "tokenmill.tokenizer.trainers": "Word counts in, models out.",
+    "tokenmill.tokenizer.languages": "The language of each document, and steps by language.",
+    "tokenmill.tokenizer.fidelity": "What is lost on the way from text to ids and back.",
     "tokenmill": "All public names under one name that no other package has, and what Beam graphs of your own need.",
 }
 """Module -> a line about it, in the order of the page."""

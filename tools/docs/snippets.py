@@ -58,7 +58,7 @@ class Sandbox:
         ):
             script.write_text(f'#!/usr/bin/env bash\nexec "{python}" {command} "$@"\n', encoding="utf-8")
             script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        self._checked("-m", "pipeline.quickstart", "build/quickstart/corpus")
+        self._checked("-m", "tokenmill.pipeline.quickstart", "build/quickstart/corpus")
         self._checked("-m", "tokenmill", "run", "configs/quickstart.yaml")
 
     def run(self, document: Path) -> Iterator[Outcome]:

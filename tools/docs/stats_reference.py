@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.reporting.stats_file import json_schema
+from tokenmill.pipeline.reporting.stats_file import json_schema
 
 PAGE = "docs/reference/stats.md"
 

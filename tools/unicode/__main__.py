@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import data
 from tools.unicode import bert, normalization, packing, patterns, scripts, text
 
 

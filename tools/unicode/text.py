@@ -6,7 +6,7 @@ import unicodedata
 import regex
 import unicodedata2
 
-from tokenizer.unicode.data import TEXT_VERSION, texts_of
+from tokenmill.tokenizer.unicode.data import TEXT_VERSION, texts_of
 from tools.unicode import packing
 from tools.unicode.packing import CODE_POINTS, HANGUL, Arrays
 

@@ -9,7 +9,7 @@ Its reference implementations are `tests.reference.packing.plan_in_order`, `test
 
 from typing import Any
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 
 @kernel

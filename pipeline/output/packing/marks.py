@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from pipeline.config.job import Config
-from tokenizer import Layout, Tokenizer
+from tokenmill.pipeline.config.job import Config
+from tokenmill.tokenizer import Layout, Tokenizer
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.books.ledger import Written
-from pipeline.books.sums_kernels import add_values
-from pipeline.output.packing.marks import Marks
-from pipeline.output.writers.base import ragged
-from pipeline.statistics.tally import Statistics
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.sums_kernels import add_values
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.output.writers.base import ragged
+from tokenmill.pipeline.statistics.tally import Statistics
 
 
 def count(

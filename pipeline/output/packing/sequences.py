@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.config.output import PackingConfig
-from pipeline.output.packing import kernels
-from pipeline.output.writers.base import check_schema, ragged
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import PackingConfig
+from tokenmill.pipeline.output.packing import kernels
+from tokenmill.pipeline.output.writers.base import check_schema, ragged
+from tokenmill.tokenizer import Tokenizer
 
 WINDOW_TOKENS = 4 << 20
 """A packer packs documents with this many tokens at a time, and holds them; `best_fit` looks no farther."""

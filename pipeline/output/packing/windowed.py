@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.books.ledger import Written
-from pipeline.books.sums_kernels import add_values
-from pipeline.output.packing.marks import Marks
-from pipeline.statistics.tally import Statistics
-from tokenizer import Layout, Truncation
+from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.sums_kernels import add_values
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.tokenizer import Layout, Truncation
 
 Spans = tuple[np.ndarray, np.ndarray, np.ndarray]
 """ids int32, starts int64[n] and stops int64[n]: where in `ids` the tokens of each row are, without its padding."""

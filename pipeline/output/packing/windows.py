@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.output.packing.marks import Marks
-from pipeline.output.packing.sequences import Segments
-from pipeline.output.writers.base import check_schema
-from tokenizer import Layout
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.output.packing.sequences import Segments
+from tokenmill.pipeline.output.writers.base import check_schema
+from tokenmill.tokenizer import Layout
 
 BATCH_IDS = 4 << 20
 """Rows with this many ids are made at a time, unless one window has more: windows may repeat most tokens many times."""

@@ -7,9 +7,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
-from pipeline.output.writers.parquet import MAX_DOC_ID_BYTES, MAX_ROWS, RowGroups, group_weights
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
+from tokenmill.pipeline.output.writers.parquet import MAX_DOC_ID_BYTES, MAX_ROWS, RowGroups, group_weights
 
 MAX_BATCH_TOKENS = 1 << 20
 """The most ids of a record batch, unless one row has more; a reader of a compressed file holds one batch."""

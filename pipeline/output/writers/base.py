@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
+from tokenmill.pipeline import schemas
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids, ragged
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids, ragged
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_VERSION = 1

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.output.writers.thrift import Fields, Struct, read_struct
+from tokenmill.pipeline.output.writers.thrift import Fields, Struct, read_struct
 
 _MAGIC = b"PAR1"
 _SCHEMA, _ROW_GROUPS, _COLUMNS, _METADATA = 2, 4, 1, 3

@@ -6,14 +6,14 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.config.output import KEEPS_FIELDS, Format, OutputConfig
-from pipeline.output.writers.arrow import ArrowWriter, read_arrow
-from pipeline.output.writers.base import ShardWriter, TokenizerInfo, skip_rows
-from pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
-from pipeline.output.writers.mds import MDSWriter, read_mds
-from pipeline.output.writers.parquet import ParquetWriter, read_parquet
-from pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import KEEPS_FIELDS, Format, OutputConfig
+from tokenmill.pipeline.output.writers.arrow import ArrowWriter, read_arrow
+from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo, skip_rows
+from tokenmill.pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
+from tokenmill.pipeline.output.writers.mds import MDSWriter, read_mds
+from tokenmill.pipeline.output.writers.parquet import ParquetWriter, read_parquet
+from tokenmill.pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
 
 ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
 """The endings of names of files with rows, of all formats."""

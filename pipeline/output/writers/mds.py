@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.output.writers import mds_kernels
-from pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, skip_rows
-from pipeline.output.writers.json_texts import json_texts
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.writers import mds_kernels
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, skip_rows
+from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1
 """The most bytes of a shard: offsets have 32 bits."""

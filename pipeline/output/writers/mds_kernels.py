@@ -10,7 +10,7 @@ them.
 
 from typing import Any
 
-from tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 
 @kernel

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import schemas
-from pipeline.columns import row_bytes
-from pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
-from pipeline.output.writers.parquet_format import ParquetFileWriter
-from pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import row_bytes
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, skip_rows
+from tokenmill.pipeline.output.writers.parquet_format import ParquetFileWriter
+from tokenmill.pipeline.parquet_file import open_parquet, whole
 
 MAX_ROWS = 1 << 20
 """The most rows of a row group, however few tokens they have: empty documents take memory, too."""

@@ -16,15 +16,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from pipeline.output.writers.foreign_columns import ForeignColumns
-from pipeline.output.writers.parquet_kernels import (
+from tokenmill.pipeline.output.writers.foreign_columns import ForeignColumns
+from tokenmill.pipeline.output.writers.parquet_kernels import (
     MAX_LEVEL_BYTES,
     count_values,
     list_levels,
     map_values,
     plain_strings,
 )
-from pipeline.output.writers.thrift import Struct, varint
+from tokenmill.pipeline.output.writers.thrift import Struct, varint
 
 _MAGIC = b"PAR1"
 _PAGE_ENTRIES = 1 << 19

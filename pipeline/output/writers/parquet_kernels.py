@@ -9,7 +9,7 @@ Source: `Encodings.md` of the Apache Parquet format; its section "Run Length Enc
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 MAX_LEVEL_BYTES = 3
 """The most bytes of repetition, or of definition, levels per entry: a run of one takes two, longer ones fewer."""

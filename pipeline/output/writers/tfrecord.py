@@ -10,9 +10,9 @@ from typing import BinaryIO, Literal, cast
 import numpy as np
 import pyarrow as pa
 
-from pipeline import schemas
-from pipeline.output.writers import tfrecord_kernels as kernels
-from pipeline.output.writers.base import check_schema
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
+from tokenmill.pipeline.output.writers.base import check_schema
 
 _BUFFER_BYTES = 8 << 20
 _MAX_EXAMPLE_BYTES = (1 << 31) - 1  # what protobuf parsers accept

@@ -22,7 +22,7 @@ High-Performance CRC Generation". Its reference implementations are in `tests/pi
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
 
 FRAME_BYTES = 16
 """Bytes of a record besides its data: the length, its checksum, the data's checksum."""

@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
-from pipeline.books import equations
-from pipeline.books.ledger import FileRecord
-from pipeline.books.quantities import BooksError
 from tests.ledger_entries import READ, entry_of
+from tokenmill.pipeline.books import equations
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import schemas
-from pipeline.books import rules
-from pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
-from pipeline.config.input import InputConfig
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books import rules
+from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 LINES = b'\xef\xbb\xbf{"text": "a"}\n\nno json\n{"text": "ccc"}\n'
 

@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
-from pipeline.books.job_books import JobBooks, identities
-from pipeline.books.quantities import BooksError
-from pipeline.splits import Split
 from tests.finished_splits import built, entry_of, pieces
+from tokenmill.pipeline.books.job_books import JobBooks, identities
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.splits import Split
 
 
 def check_inputs(entries):

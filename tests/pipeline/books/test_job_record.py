@@ -5,10 +5,10 @@ import tomllib
 
 import pytest
 
-from pipeline import VERSION
-from pipeline.books.job_record import Job
-from pipeline.config.training import CountsConfig
 from tests.finished_splits import JOB, config_of
+from tokenmill.pipeline import VERSION
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.config.training import CountsConfig
 
 
 def test_version_is_that_of_the_project(repository):

@@ -8,11 +8,11 @@ import os
 
 import pytest
 
-from pipeline import filenames
-from pipeline.books import ledger
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.splits import Split
 from tests.ledger_entries import PIECE, SPLIT, commit, committed, entry_of
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.splits import Split
 
 
 def test_names():

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from pipeline import filenames, storage
-from pipeline.books import manifest
-from pipeline.books.job_record import Job
-from pipeline.books.planned import PlannedSplits
-from pipeline.books.quantities import BooksError
-from pipeline.output.folders import prepare_output
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.output.folders import prepare_output
 
 
 def test_the_manifest_says_what_was_made_of_what():

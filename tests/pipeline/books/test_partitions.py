@@ -3,9 +3,9 @@
 
 import pytest
 
-from pipeline.books import partitions
-from pipeline.books.quantities import OF_INPUT, BooksError, imbalances
-from pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books import partitions
+from tokenmill.pipeline.books.quantities import OF_INPUT, BooksError, imbalances
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
 
 
 def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):

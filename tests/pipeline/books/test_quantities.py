@@ -5,12 +5,12 @@ import dataclasses
 
 import pytest
 
-from pipeline.books import quantities
-from pipeline.books.input_counts import PieceCounts, ReadCounts
-from pipeline.books.ledger import LedgerEntry
-from pipeline.books.quantities import Equation
-from pipeline.counting.split_counts import GroupTotals, Totals
-from pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.quantities import Equation
+from tokenmill.pipeline.counting.split_counts import GroupTotals, Totals
+from tokenmill.pipeline.statistics.tally import Statistics
 
 EQUATIONS = [each for found in vars(quantities).values() if isinstance(found, tuple) for each in found]
 EQUATIONS = [each for each in EQUATIONS if isinstance(each, Equation)]

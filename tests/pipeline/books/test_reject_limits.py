@@ -3,9 +3,9 @@
 
 import pytest
 
-from pipeline.books.reject_limits import LossyFiles, RejectLimits
-from pipeline.config.input import InputConfig
-from pipeline.running.progress import Progress, Stage
+from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.running.progress import Progress, Stage
 
 
 def test_a_number_of_rejects_is_a_limit_from_the_first_record_on():

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import VERSION, cli
-from pipeline.commands.arguments import commands_of
-from pipeline.counting import finishing
-from pipeline.running.display import megabytes
-from pipeline.tokenizing import tokenize
+from tokenmill.pipeline import VERSION, cli
+from tokenmill.pipeline.commands.arguments import commands_of
+from tokenmill.pipeline.counting import finishing
+from tokenmill.pipeline.running.display import megabytes
+from tokenmill.pipeline.tokenizing import tokenize
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,7 +39,7 @@ def write_config(tiny_corpus, tiny_vocab_file, tmp_path):
 
 def test_help_waits_for_no_library_and_is_complete(capsys):
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "pipeline", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "tokenmill", "--help"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0
@@ -69,7 +69,7 @@ def test_version(capsys):
 )
 def test_commands_import_what_they_need(command, heavy):
     code = (
-        "import sys; from pipeline.cli import main; main(sys.argv[2:]);"
+        "import sys; from tokenmill.pipeline.cli import main; main(sys.argv[2:]);"
         "loaded = {m.split('.')[0] for m in sys.modules} & set(sys.argv[1].split()); sys.exit(' '.join(loaded) or 0)"
     )
     done = subprocess.run(
@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_read_once_the_job_is_done_is_one_message(capsys
     def fail(*_):
         raise OSError("disk: on fire")
 
-    monkeypatch.setattr("pipeline.reporting.summary.summarize", fail)
+    monkeypatch.setattr("tokenmill.pipeline.reporting.summary.summarize", fail)
     assert cli.main(["tokenize", write_config(), "--mode", "inline"]) == 1
     assert "tokenmill: failed: disk: on fire" in capsys.readouterr().err.splitlines()
 

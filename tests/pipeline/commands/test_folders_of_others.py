@@ -10,15 +10,15 @@ import shutil
 import pyarrow as pa
 import pytest
 
-from pipeline import cli, storage
-from pipeline.books import ledger
-from pipeline.output import folders
-from pipeline.proving import trace
-from pipeline.proving.inputs import check_unchanged
-from pipeline.reporting import page
-from pipeline.splits import Piece
-from pipeline.statistics.tally import STATISTICS, Statistics
 from tests.plain_job import PlainJob
+from tokenmill.pipeline import cli, storage
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.proving import trace
+from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.reporting import page
+from tokenmill.pipeline.splits import Piece
+from tokenmill.pipeline.statistics.tally import STATISTICS, Statistics
 
 TEXTS = ["the mill grinds text", "", "a mill", "mill mill", "grinds", "the text"]
 

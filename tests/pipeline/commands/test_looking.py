@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
-from pipeline.looking import inspect
-from tokenizer import BPE, Tokenizer, decoders
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.looking import inspect
+from tokenmill.tokenizer import BPE, Tokenizer, decoders
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel
 
 WORDS = ["the", "mill", "grinds", "text", "玫瑰花", "a", "ɸ", "tokens"]
 N_DOCUMENTS = 60
@@ -201,7 +201,7 @@ def test_ids_of_another_tokenizer_are_shown_and_cannot_be_searched(make, look, r
 
 
 def test_few_rows_are_held_whatever_is_read(make, monkeypatch):
-    from pipeline.looking import selecting
+    from tokenmill.pipeline.looking import selecting
 
     out = make()
     table = pq.read_table(sorted(out.glob("tokens-*.parquet"))[0])

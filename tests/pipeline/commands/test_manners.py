@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from pipeline import cli
-from pipeline.commands.arguments import commands_of
-from pipeline.commands.completion import SHELLS
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.commands.arguments import commands_of
+from tokenmill.pipeline.commands.completion import SHELLS
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pipeline import cli
+from tokenmill.pipeline import cli
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import cli
-from pipeline.comparing import conditions, measure, page
-from pipeline.comparing.comparison import compare
-from pipeline.comparing.loading import Candidate, labels
-from pipeline.comparing.measure import Found
-from pipeline.comparing.reading import Corpus
-from pipeline.comparing.sums import GroupSums
-from pipeline.statistics.words import Encoded
-from tokenizer import Tokenizer
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.comparing import conditions, measure, page
+from tokenmill.pipeline.comparing.comparison import compare
+from tokenmill.pipeline.comparing.loading import Candidate, labels
+from tokenmill.pipeline.comparing.measure import Found
+from tokenmill.pipeline.comparing.reading import Corpus
+from tokenmill.pipeline.comparing.sums import GroupSums
+from tokenmill.pipeline.statistics.words import Encoded
+from tokenmill.tokenizer import Tokenizer
 
 EVIL = "<script>alert(1)</script>"
 

@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import pytest
 
-from pipeline import cli
-from pipeline.comparing import from_counts, from_text
-from pipeline.comparing.loading import load
-from pipeline.comparing.reading import Corpus
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.counting.arithmetic import Term, merge
-from pipeline.counting.counts import open_counts
-from pipeline.training.tokenizers import counting_tokenizer
 from tests.recounting import n_tokens
-from tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.comparing import from_counts, from_text
+from tokenmill.pipeline.comparing.loading import load
+from tokenmill.pipeline.comparing.reading import Corpus
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.counting.arithmetic import Term, merge
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer
+from tokenmill.tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
 
 TEXTS = {
     "a": ["the mill  grinds the text\n\ninto tokens, 12 times!", "  玫瑰花 the mill's", ""],

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.comparing import from_text, measure
-from pipeline.comparing.loading import Candidate, load
-from pipeline.comparing.measure import KINDS
-from pipeline.comparing.reading import Corpus, Documents
-from pipeline.comparing.sums import N_BLOCKS
-from pipeline.hashing import document_keys
 from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
-from tokenizer import BPETrainer, Tokenizer
-from tokenizer.languages import identify, main_scripts
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.comparing import from_text, measure
+from tokenmill.pipeline.comparing.loading import Candidate, load
+from tokenmill.pipeline.comparing.measure import KINDS
+from tokenmill.pipeline.comparing.reading import Corpus, Documents
+from tokenmill.pipeline.comparing.sums import N_BLOCKS
+from tokenmill.pipeline.hashing import document_keys
+from tokenmill.tokenizer import BPETrainer, Tokenizer
+from tokenmill.tokenizer.languages import identify, main_scripts
 
 TRAINING = ["the mill grinds the text into tokens, 12 times!", "die Mühle mahlt", "玫瑰花", "привет мир"] * 3
 BYTES = Tokenizer.untrained("none", "gpt2", byte_level=True).train_from_iterator(TRAINING, BPETrainer(vocab_size=300))

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from pipeline import cli
-from pipeline.comparing.sweep import smaller
 from tests.word_counts import table
-from tokenizer import BPETrainer, Tokenizer, UnigramTrainer
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.comparing.sweep import smaller
+from tokenmill.tokenizer import BPETrainer, Tokenizer, UnigramTrainer
 
 TEXT = "the mill grinds the text into tokens, and the mill's tokens into the text of the mill and the grinder"
 WORDS = {word: TEXT.count(word) for word in f" {TEXT}".replace(" ", "| ").split("|") if word}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.comparing import words as words_module
-from pipeline.comparing.words import WORDS, Words, changes
 from tests.strategies import texts
+from tokenmill.pipeline.comparing import words as words_module
+from tokenmill.pipeline.comparing.words import WORDS, Words, changes
 
 COUNTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 6)), max_size=12)
 

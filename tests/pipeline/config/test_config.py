@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pipeline import schemas
-from pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config, json_schema
-from pipeline.config.output import OutputConfig
-from pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
-from pipeline.config.training import TrainConfig
-from pipeline.output.writers import mds
-from pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config, json_schema
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.output.writers import mds
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
 
 MINIMAL = """
 input:     {paths: ["corpus/*.jsonl"], format: auto, text_field: text, id_field: id}
@@ -403,7 +403,7 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
     import sys
 
     code = (
-        "import sys; from pipeline.config.file import load_config; load_config(sys.argv[1]);"
+        "import sys; from tokenmill.pipeline.config.file import load_config; load_config(sys.argv[1]);"
         "sys.exit(any(m.split('.')[0] in {'apache_beam', 'numba', 'pyarrow', 'numpy'} for m in sys.modules))"
     )
     root = Path(__file__).parents[3]

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline import cli
-from pipeline.config.file import ConfigError, load_config
-from pipeline.config.job import Config
-from pipeline.config.sections import MAX_INT
-from pipeline.config.tokenizer import PaddingConfig, TokenizerConfig
-from pipeline.config.training import MAX_VOCAB_SIZE, OPTIONS, TrainConfig
-from pipeline.training.tokenizers import train_tokenizer
-from tokenizer import trainers
-from tokenizer.models.ids import MAX_ID
-from tokenizer.post_processors import MAX_PADDED
-from tokenizer.text import STEPS
-from tokenizer.trainers.unigram import MAX_PIECE_LENGTH
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.sections import MAX_INT
+from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig
+from tokenmill.pipeline.config.training import MAX_VOCAB_SIZE, OPTIONS, TrainConfig
+from tokenmill.pipeline.training.tokenizers import train_tokenizer
+from tokenmill.tokenizer import trainers
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.post_processors import MAX_PADDED
+from tokenmill.tokenizer.text import STEPS
+from tokenmill.tokenizer.trainers.unigram import MAX_PIECE_LENGTH
 
 _KINDS = ("integer", "number")
 

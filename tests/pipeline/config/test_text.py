@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.books import manifest
-from pipeline.config.file import ConfigError, load_config
-from pipeline.config.job import Config, json_schema
-from pipeline.counting.counts import open_counts
-from pipeline.jobs.planning import plan_job, prepare
-from pipeline.proving.verify import verify
-from pipeline.running.runners import choose_runner, open_runner
-from pipeline.statistics.texts import TextCounts
-from pipeline.transforms import jobs
-from tokenizer import Tokenizer
-from tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.job import Config, json_schema
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.jobs.planning import plan_job, prepare
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.pipeline.transforms import jobs
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
 
 TEXTS = [
     "The  mill grinds 12 texts &amp; tokens.",

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.counting import counts
-from pipeline.counting.arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
-from pipeline.counting.counts import PartitionWriter, Pruning, open_counts
-from pipeline.counting.partitions import partitions_of
-from pipeline.counting.words import describe_words
-from pipeline.output.staging import Staging
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.counting.arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
+from tokenmill.pipeline.counting.counts import PartitionWriter, Pruning, open_counts
+from tokenmill.pipeline.counting.partitions import partitions_of
+from tokenmill.pipeline.counting.words import describe_words
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.tokenizer import Tokenizer
 
 WORDS = describe_words(Tokenizer.untrained_bert().to_str())
 N_PARTITIONS = 2

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.books.quantities import BooksError
-from pipeline.config.input import InputConfig
-from pipeline.config.training import CountsConfig
-from pipeline.counting import count, counts, finishing, merging
-from pipeline.counting.count import check_sources, count_key, count_split
-from pipeline.counting.counts import open_counts
-from pipeline.counting.finishing import (
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.counting import count, counts, finishing, merging
+from tokenmill.pipeline.counting.count import check_sources, count_key, count_split
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.counting.finishing import (
     PartitionCounts,
     find_bound,
     finish_counts,
@@ -30,11 +30,11 @@ from pipeline.counting.finishing import (
     load_finished,
     merge_partition,
 )
-from pipeline.counting.partitions import N_PARTITIONS, partition_of, partitions_of
-from pipeline.counting.split_counts import SplitCounts, Totals
-from pipeline.input.splitting import plan_splits
-from pipeline.output.staging import Staging
-from tokenizer import Tokenizer, add_word_counts
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partition_of, partitions_of
+from tokenmill.pipeline.counting.split_counts import SplitCounts, Totals
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.tokenizer import Tokenizer, add_word_counts
 
 TOKENIZER = Tokenizer.untrained_bert()
 WORDS = ["mill", "token", "naïve", "字", "a" * 200, "x1", "é"]

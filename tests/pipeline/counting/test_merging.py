@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.counting import merging
-from pipeline.counting.merging import merge_runs, merge_streams
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.counting import merging
+from tokenmill.pipeline.counting.merging import merge_runs, merge_streams
 
 WORDS = st.one_of(st.binary(max_size=3), st.sampled_from([b"a" * 20, b"a" * 20 + b"\0", b"a" * 19 + b"\xff"]))
 RUNS = st.lists(st.dictionaries(WORDS, st.integers(1, 9), max_size=8), max_size=12)

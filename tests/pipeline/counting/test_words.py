@@ -6,8 +6,8 @@ import json
 
 import pyarrow as pa
 
-from pipeline.counting.words import deciding, describe_words
-from tokenizer import Tokenizer
+from tokenmill.pipeline.counting.words import deciding, describe_words
+from tokenmill.tokenizer import Tokenizer
 
 TEXTS = pa.array(["The mill's 12 wheels,\n don't stop ", " Größe  字字 e\u0301\u2028x", "▁a ▁▁b\tÄ İ"])
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.estimating import costs
-from pipeline.estimating.costs import Work
+from tokenmill.pipeline.estimating import costs
+from tokenmill.pipeline.estimating.costs import Work
 
 
 def work(seconds, **values):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.estimating.estimates import Estimate, Scale, Unit, spread
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit, spread
 
 
 def sample(counts, sizes, step):

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.books.shard_entry import runs_of
-from pipeline.config.job import Config
-from pipeline.estimating import advice, comparison, forecast, places, report, trial
-from pipeline.jobs import planning
-from pipeline.jobs.finish import finish_output
-from pipeline.tokenizing.tokenize import merge_planned, tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.estimating import advice, comparison, forecast, places, report, trial
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 WORDS = ["the", "mill", "grinds", "text", "玫", "unaffable", "tokens", "zzz", "ing"]
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.input import InputConfig
-from pipeline.estimating import excerpts, places
-from pipeline.estimating.excerpts import _BLOCK_BYTES, _Blocks
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.estimating import excerpts, places
+from tokenmill.pipeline.estimating.excerpts import _BLOCK_BYTES, _Blocks
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 
 def read(samples, config):

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.books import manifest
-from pipeline.config.job import Config
-from pipeline.counting.counts import open_counts
-from pipeline.input import given_up
-from pipeline.jobs.planning import plan_job, prepare
-from pipeline.proving.verify import verify
-from pipeline.running.runners import choose_runner, open_runner
-from pipeline.transforms import jobs
-from tokenizer import Tokenizer
-from tokenizer.models import Unigram
-from tokenizer.pre_tokenizers import WhitespaceSplit, patterns
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.input import given_up
+from tokenmill.pipeline.jobs.planning import plan_job, prepare
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.pipeline.transforms import jobs
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.pre_tokenizers import WhitespaceSplit, patterns
 
 STUCK = "x" * 60
 TEXTS = ["the mill", STUCK, "[SEP] grinds", "text", STUCK + " text", "", "mill mill"]

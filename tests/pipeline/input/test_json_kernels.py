@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.input import json_kernels, jsonl
-from pipeline.input.json_kernels import is_deeper, judge_lines, parse_lines
+from tokenmill.pipeline.input import json_kernels, jsonl
+from tokenmill.pipeline.input.json_kernels import is_deeper, judge_lines, parse_lines
 
 PARTS = ('"', "\\", "[", "{", "]", "}", "NaN", "Inf", "-Inf", ":", ",", " ", "\t", "a", "N", "I", "0" * 60, "\0", "é")
 LINES = st.lists(st.sampled_from(PARTS), max_size=60).map(lambda parts: "".join(parts).encode())

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.input.json_value_kernels import find_values
-from pipeline.input.json_values import KIND_NAMES, Names, find_all, find_slowly, texts_of
+from tokenmill.pipeline.input.json_value_kernels import find_values
+from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, find_all, find_slowly, texts_of
 
 NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"', "a\\", ""])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.input import InputConfig
-from pipeline.input import jsonl, streams, transcoding
-from pipeline.input.reading import read_split
-from pipeline.input.rejects import REASONS
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import jsonl, streams, transcoding
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.input.splitting import plan_splits
 
 BOM = b"\xef\xbb\xbf"
 

@@ -12,20 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline.books import equations, ledger
-from pipeline.books.job_books import identities
-from pipeline.config.file import ConfigError, load_config
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config
-from pipeline.counting.count import count_key, count_split
-from pipeline.jobs import finish
-from pipeline.jobs.planning import plan_job, prepare
-from pipeline.proving.from_input import verify_deep
-from pipeline.proving.replay import replay
-from pipeline.proving.verify import verify
-from pipeline.reporting.summary import summarize
-from pipeline.tokenizing import tokenize
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books import equations, ledger
+from tokenmill.pipeline.books.job_books import identities
+from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting.count import count_key, count_split
+from tokenmill.pipeline.jobs import finish
+from tokenmill.pipeline.jobs.planning import plan_job, prepare
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.proving.replay import replay
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.reporting.summary import summarize
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.tokenizer import Tokenizer
 
 DOCUMENTS = {
     "en": "All human beings are born free and equal in dignity and rights.",

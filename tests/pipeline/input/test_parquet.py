@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import storage
-from pipeline.config.input import InputConfig
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 
 def read(path, batch_bytes=1 << 22, **options):

@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from pipeline.config.input import InputConfig
-from pipeline.hashing import SAMPLING, SHUFFLING, document_keys
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.hashing import SAMPLING, SHUFFLING, document_keys
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 N = 4000
 

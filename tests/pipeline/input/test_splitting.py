@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.config.input import InputConfig
-from pipeline.input.splitting import MAX_PIECES, plan_splits
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.splitting import MAX_PIECES, plan_splits
+from tokenmill.pipeline.splits import Piece, Split
 
 
 def write(path, n_bytes=10):
@@ -76,7 +76,7 @@ def test_parquet_is_cut_into_runs_of_row_groups(tmp_path):
 def test_many_tiny_files_are_more_than_one_split(tmp_path, monkeypatch):
     for i in range(5):
         write(tmp_path / f"{i}.txt", 1)
-    monkeypatch.setattr("pipeline.input.splitting.MAX_PIECES", 2)
+    monkeypatch.setattr("tokenmill.pipeline.input.splitting.MAX_PIECES", 2)
     assert [len(split.pieces) for split in plan(tmp_path / "*.txt")] == [2, 2, 1]
     assert MAX_PIECES >= 1000
 

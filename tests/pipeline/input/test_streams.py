@@ -11,10 +11,10 @@ import zlib
 import pytest
 import zstandard
 
-from pipeline.config.input import InputConfig
-from pipeline.input import decompressing
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import decompressing
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 SKIPPABLE = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
 KINDS = ["gzip", "zstd", "zstd-checked", "bz2"]

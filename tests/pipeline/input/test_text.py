@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.input import InputConfig
-from pipeline.input import streams
-from pipeline.input.line_kernels import find_invalid
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
-from pipeline.splits import Piece
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import streams
+from tokenmill.pipeline.input.line_kernels import find_invalid
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.splits import Piece
 
 BOM = b"\xef\xbb\xbf"
 

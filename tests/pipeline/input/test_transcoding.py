@@ -10,10 +10,10 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.config.input import InputConfig
-from pipeline.input import streams, transcoding
-from pipeline.input.reading import read_split
-from pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import streams, transcoding
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 
 TEXTS = {
     "cp1252 or latin-1": ("cp1252", "Les élèves étaient à l’école près de la forêt, où le café était très bon."),

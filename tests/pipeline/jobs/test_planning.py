@@ -3,16 +3,16 @@
 
 import pytest
 
-from pipeline.books import job_record
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config
-from pipeline.config.output import OutputConfig
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import TrainConfig
-from pipeline.jobs import planning
-from pipeline.jobs.planning import plan_job, prepare, read_plan
-from pipeline.running.progress import Stage
-from pipeline.splits import Split
+from tokenmill.pipeline.books import job_record
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
+from tokenmill.pipeline.running.progress import Stage
+from tokenmill.pipeline.splits import Split
 
 
 @pytest.fixture

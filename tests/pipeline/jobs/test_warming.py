@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.job import Config
-from pipeline.jobs import rehearsal, warming
-from pipeline.jobs.warming import STAGE, Warming, WarmUp
-from pipeline.running import progress
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs import rehearsal, warming
+from tokenmill.pipeline.jobs.warming import STAGE, Warming, WarmUp
+from tokenmill.pipeline.running import progress
 
 QUICK = {"input": {"paths": ["*.jsonl"]}, "tokenizer": {"train": {"vocab_size": 200}}, "output": {"path": "out"}}
 
@@ -23,7 +23,7 @@ def config_of(tokenizer=None, **sections):
 
 def command(*arguments, cache):
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", *map(str, arguments)],
+        [sys.executable, "-m", "tokenmill", *map(str, arguments)],
         env=os.environ | {"TOKENMILL_CACHE_DIR": str(cache)},
         check=False,
         capture_output=True,

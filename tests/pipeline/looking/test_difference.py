@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import cli
-from pipeline.hashing import hash_rows
-from pipeline.looking.difference import difference
 from tests.plain_job import PlainJob
+from tokenmill.pipeline import cli
+from tokenmill.pipeline.hashing import hash_rows
+from tokenmill.pipeline.looking.difference import difference
 
 TEXTS = ["the mill grinds", "text into tokens", "", "unaffable 玫", *["the text mill"] * 4]
 

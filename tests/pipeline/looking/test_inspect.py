@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline import schemas
-from pipeline.config.output import OutputConfig
-from pipeline.looking.inspect import Row, find_tokenizer, render, rows, to_record
-from pipeline.output.writers import formats
-from pipeline.output.writers.base import TokenizerInfo
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.looking.inspect import Row, find_tokenizer, render, rows, to_record
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.tokenizer import Tokenizer
 
 FORMATS = [{}, {"format": "tfrecord"}, {"format": "tfrecord", "compression": "gzip"}]
 IDS = [[i] * (i % 4) for i in range(25)]

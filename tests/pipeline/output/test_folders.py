@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from pipeline.books import manifest
-from pipeline.books.job_record import Job
-from pipeline.output.folders import prepare_output, publish
 from tests.finished_splits import JOB, SPLITS, built, config_of, names_in, write
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.output.folders import prepare_output, publish
 
 
 @pytest.mark.parametrize("mode", ["new", "resume", "overwrite"])

@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from pipeline.books.job_record import Job
-from pipeline.output import ownership
-from pipeline.output.folders import prepare_output, publish
-from pipeline.output.ownership import OWNER, own
-from pipeline.running.processes import Process
 from tests.finished_splits import JOB, built, config_of, names_in, write
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.output import ownership
+from tokenmill.pipeline.output.folders import prepare_output, publish
+from tokenmill.pipeline.output.ownership import OWNER, own
+from tokenmill.pipeline.running.processes import Process
 
 HERE = Process.current()
 
@@ -172,7 +172,7 @@ def test_the_file_is_no_foreign_one(tmp_path):
 # Waits for the file "go", tries, says how it went, and then holds on until its input ends.
 CONTENDER = """
 import os, sys, time
-from pipeline.output import ownership
+from tokenmill.pipeline.output import ownership
 
 output, has_locks = sys.argv[1], sys.argv[2] == "locks"
 if not has_locks:

@@ -8,18 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import filenames
-from pipeline.books import ledger, manifest
-from pipeline.books.job_record import Job
-from pipeline.config.job import Config
-from pipeline.input.splitting import plan_splits
-from pipeline.jobs.finish import finish_output
-from pipeline.output import folders
-from pipeline.output.packing.sequences import packing_tokens
-from pipeline.output.writers import formats
-from pipeline.proving.verify import verify
-from pipeline.tokenizing.tokenize import tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.packing.sequences import packing_tokens
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import storage
-from pipeline.books.ledger import FileRecord
-from pipeline.books.quantities import BooksError
-from pipeline.output.staging import StagedFile, Staging
 from tests.ledger_entries import SPLIT, commit, committed, entry_of
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.output.staging import StagedFile, Staging
 
 
 def files_below(folder):

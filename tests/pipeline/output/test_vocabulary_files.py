@@ -3,8 +3,8 @@
 
 import tempfile
 
-from pipeline.output.vocabulary_files import write_vocabulary
-from tokenizer import Tokenizer
+from tokenmill.pipeline.output.vocabulary_files import write_vocabulary
+from tokenmill.tokenizer import Tokenizer
 
 
 def test_a_worker_whose_own_disk_is_full_can_write_them(tiny_vocab_file, tmp_path, monkeypatch):

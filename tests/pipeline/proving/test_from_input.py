@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline import cli, filenames
-from pipeline.books import manifest
-from pipeline.config.job import Config
-from pipeline.jobs import finish, planning
-from pipeline.output.writers.flat import MegatronWriter
-from pipeline.proving import verify
-from pipeline.proving.from_input import sample, verify_deep
-from pipeline.tokenizing import tokenize
-from tokenizer import Tokenizer
-from tokenizer.ragged import Ragged
+from tokenmill.pipeline import cli, filenames
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.jobs import finish, planning
+from tokenmill.pipeline.output.writers.flat import MegatronWriter
+from tokenmill.pipeline.proving import verify
+from tokenmill.pipeline.proving.from_input import sample, verify_deep
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.ragged import Ragged
 
 OUTPUTS = [
     {"format": "parquet"},

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import filenames
-from pipeline.books import lists, manifest
-from pipeline.jobs import planning
-from pipeline.jobs.finish import finish_output
-from pipeline.looking import selecting
-from pipeline.proving import replay, trace, verify
-from pipeline.proving.from_input import verify_deep
-from pipeline.reporting import facts
 from tests.plain_job import PlainJob
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import lists, manifest
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.looking import selecting
+from tokenmill.pipeline.proving import replay, trace, verify
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.reporting import facts
 
 TEXTS = [f"the mill grinds {n} text{'s' * (n % 3)} into a token" for n in range(19)]
 SHAPES = {

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.books import ledger, shard_entry
-from pipeline.books.quantities import BooksError
-from pipeline.proving.from_input import verify_deep
-from pipeline.proving.verify import verify
-from pipeline.shuffling import shards as shuffled
-from pipeline.tokenizing.tokenize import merge_planned
+from tokenmill.pipeline.books import ledger, shard_entry
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.shuffling import shards as shuffled
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned
 
 
 def test_shards_of_other_runs_are_not_finished(make_shuffled, tmp_path):

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import filenames, schemas
-from pipeline.books import ledger, lists, manifest
-from pipeline.books.job_books import JobBooks
-from pipeline.books.job_record import Job
-from pipeline.books.ledger import FileRecord, LedgerEntry
-from pipeline.config.job import Config
-from pipeline.input.splitting import plan_splits
-from pipeline.jobs.finish import finish_output
-from pipeline.output import folders
-from pipeline.output.writers import formats
-from pipeline.proving import verify
-from pipeline.statistics.tally import Statistics
-from pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames, schemas
+from tokenmill.pipeline.books import ledger, lists, manifest
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving import verify
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenmill.tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]
 

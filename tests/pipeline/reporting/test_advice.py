@@ -5,7 +5,7 @@ import copy
 
 import pytest
 
-from pipeline.reporting.advice import advise
+from tokenmill.pipeline.reporting.advice import advise
 
 LANGUAGE = {
     "language": "en", "documents": 950, "tokens": 900, "oov_tokens": 0, "share_of_oov_tokens": 0.0,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from tokenmill.pipeline.cli import main
 
 
 @pytest.mark.parametrize("languages", ["", "languages: {}\n"])

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.reporting import html
+from tokenmill.pipeline.reporting import html
 
 
 class Reader(HTMLParser):

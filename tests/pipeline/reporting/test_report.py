@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from pipeline import cli, filenames
-from pipeline.books.rules import OTHER_PARTITION
-from pipeline.config.input import LIMITS
-from pipeline.config.job import Config
-from pipeline.config.sections import EXPAND
-from pipeline.reporting import card, facts, page
-from pipeline.reporting.advice import advise
-from pipeline.reporting.stats_file import StatsFile
 from tests.plain_job import PlainJob
+from tokenmill.pipeline import cli, filenames
+from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.config.input import LIMITS
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.sections import EXPAND
+from tokenmill.pipeline.reporting import card, facts, page
+from tokenmill.pipeline.reporting.advice import advise
+from tokenmill.pipeline.reporting.stats_file import StatsFile
 
 EVIL = "<script>alert(1)</script> \u202e </td> the mill & the rest"
 TEXTS = [EVIL, "The mill grinds text into tokens.", "", "unaffable \u2c30 \u2c30 \u4e00", *["the text mill"] * 9]

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from pipeline import cli, filenames
-from pipeline.books import manifest
-from pipeline.jobs import finish
-from pipeline.reporting import card, facts, page
 from tests.plain_job import PlainJob
+from tokenmill.pipeline import cli, filenames
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.jobs import finish
+from tokenmill.pipeline.reporting import card, facts, page
 
 LIMIT = 2_000_000
 

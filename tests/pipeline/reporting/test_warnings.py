@@ -3,10 +3,10 @@
 
 import pytest
 
-from pipeline.proving.from_input import verify_deep
-from pipeline.proving.verify import verify
-from pipeline.reporting.summary import summarize, warnings
 from tests.plain_job import PlainJob
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.reporting.summary import summarize, warnings
 
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
 

@@ -6,7 +6,7 @@ import contextlib
 import apache_beam as beam
 import pytest
 
-from pipeline.running.runners import choose_runner, open_runner
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
 
 PRISM = pytest.param("prism", marks=pytest.mark.prism)
 

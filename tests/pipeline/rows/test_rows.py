@@ -19,11 +19,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.rows import batching
-from pipeline.rows import elements as elements_of
-from pipeline.running.runners import choose_runner, open_runner
 from tests.strategies import FEWER
-from tokenizer import Tokenizer
 from tokenmill import (
     ComputeAndApplyTokenizer,
     CountWords,
@@ -36,6 +32,10 @@ from tokenmill import (
     VocabularyStatistics,
     WriteShards,
 )
+from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text.", "Tokens, tokens!", "", "unaffable", "玫瑰花3Ⰻ7朵", "a mill", "Text into tokens."] * 3
 

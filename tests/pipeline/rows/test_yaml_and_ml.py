@@ -13,12 +13,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.fully_qualified_named_transform import FullyQualifiedNamedTransform
 from apache_beam.yaml import yaml_testing, yaml_transform
 
-import pipeline.rows
-from pipeline.running.runners import choose_runner, open_runner
-from tokenizer import Tokenizer
 from tokenmill import ComputeAndApplyTokenizer
+from tokenmill.pipeline import rows
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
 
-PROVIDERS = Path(pipeline.rows.__file__).parent / "tokenmill.yaml"
+PROVIDERS = Path(rows.__file__).parent / "tokenmill.yaml"
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Beam's YAML and pandas warn of one another
 
@@ -73,7 +73,7 @@ def test_with_the_harness_of_beam_yaml(step, tiny_vocab_file):
 
 
 def _trainer():
-    from tokenizer.trainers import WordPieceTrainer
+    from tokenmill.tokenizer.trainers import WordPieceTrainer
 
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     return WordPieceTrainer(vocab_size=30, min_frequency=1, special_tokens=special)

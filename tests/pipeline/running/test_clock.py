@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import filenames
-from pipeline.running import clock
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.running import clock
+from tokenmill.pipeline.splits import Piece, Split
 
 BEGAN = 1_000.0
 

@@ -7,9 +7,18 @@ import time
 
 import pytest
 
-from pipeline.running import display
-from pipeline.running.display import Rates, clock, describe, describe_end, duration, megabytes, short_number, show
-from pipeline.running.progress import Progress, Snapshot, Stage
+from tokenmill.pipeline.running import display
+from tokenmill.pipeline.running.display import (
+    Rates,
+    clock,
+    describe,
+    describe_end,
+    duration,
+    megabytes,
+    short_number,
+    show,
+)
+from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
 TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})

@@ -17,9 +17,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline.running import worker_pool
-from pipeline.running.external_workers import ExternalWorkers
-from pipeline.running.runners import explain
+from tokenmill.pipeline.running import worker_pool
+from tokenmill.pipeline.running.external_workers import ExternalWorkers
+from tokenmill.pipeline.running.runners import explain
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def service():
     """Yields the process of `tokenmill workers` and the address it serves."""
-    command = [sys.executable, "-m", "pipeline", "workers", "--port", "0"]
+    command = [sys.executable, "-m", "tokenmill", "workers", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         yield process, process.stdout.readline().strip()
         process.kill()
@@ -73,7 +73,7 @@ def test_an_error_of_a_worker_says_on_which_host(service):
 
 
 def test_a_worker_that_cannot_start_is_an_error_and_nobody_waits_for_it(monkeypatch):
-    monkeypatch.setattr(worker_pool, "_PROGRAM", "pipeline.is_not_there")
+    monkeypatch.setattr(worker_pool, "_PROGRAM", "tokenmill.pipeline.is_not_there")
     answer = ExternalWorkers().StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="one"), None)
     assert answer.error == (
         f"RuntimeError: the process ended with exit code 1; its log says why (on host {socket.gethostname()!r})"
@@ -87,7 +87,7 @@ def test_a_worker_starts_on_a_full_disk(tmp_path):
     )
     lines = json.dumps({"options": {}, "debug": False, "tells": True}) + "\n"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    command = [sys.executable, "-P", "-m", "pipeline.running.worker_process"]
+    command = [sys.executable, "-P", "-m", "tokenmill.pipeline.running.worker_process"]
     done = subprocess.run(command, input=lines, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "ready\n"
 
@@ -113,7 +113,7 @@ def test_a_port_that_is_taken_is_a_mistake():
         taken.bind(("localhost", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "pipeline", "workers", "--host", "127.0.0.1", "--port", port]
+        command = [sys.executable, "-m", "tokenmill", "workers", "--host", "127.0.0.1", "--port", port]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr

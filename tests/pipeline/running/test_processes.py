@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pipeline.running.processes import Process
+from tokenmill.pipeline.running.processes import Process
 
 HERE = Process.current()
 
@@ -19,7 +19,7 @@ def started_by_us(*command):
     program = "\n".join(
         [
             "import sys",
-            "from pipeline.running.processes import Process",
+            "from tokenmill.pipeline.running.processes import Process",
             "print(Process.current(), flush=True)",
             "sys.stdin.read()",
         ]

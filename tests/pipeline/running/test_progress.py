@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from pipeline.running import progress
-from pipeline.running.progress import Cancelled, FolderProgress, Progress, Snapshot, Stage, reporting_to
-from pipeline.splits import Piece, Split
+from tokenmill.pipeline.running import progress
+from tokenmill.pipeline.running.progress import Cancelled, FolderProgress, Progress, Snapshot, Stage, reporting_to
+from tokenmill.pipeline.splits import Piece, Split
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
 TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})

@@ -11,9 +11,9 @@ import apache_beam as beam
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline.books.quantities import BooksError
-from pipeline.running import runners
-from pipeline.running.runners import (
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.running import runners
+from tokenmill.pipeline.running.runners import (
     MODES,
     RunnerSettings,
     available_cores,
@@ -95,7 +95,7 @@ def test_settings_read_well():
 
 
 def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
-    monkeypatch.setattr("pipeline.running.runners.available_cores", lambda: 4)
+    monkeypatch.setattr("tokenmill.pipeline.running.runners.available_cores", lambda: 4)
     assert str(choose_runner(n_splits=1)) == str(choose_runner(n_splits=0)) == "1 worker, inline"
     assert str(choose_runner(n_splits=3)) == "3 workers, threads"
     assert str(choose_runner(n_splits=9)) == str(choose_runner()) == "4 workers, threads"
@@ -173,7 +173,7 @@ class _Recorder:
 FAILING = """
     import os, sys
     sys.path.insert(0, {root!r})
-    from pipeline.running.runners import choose_runner, configure_logging, explain, open_runner
+    from tokenmill.pipeline.running.runners import choose_runner, configure_logging, explain, open_runner
     configure_logging()
     import apache_beam as beam
 
@@ -223,7 +223,7 @@ def test_a_killed_worker_process_fails_the_job_with_the_reason(tmp_path):
 
 def test_a_worker_process_that_never_connects_fails_the_job(monkeypatch):
     # As when the environment of the worker is broken: it must not hang.
-    monkeypatch.setattr("pipeline.running.worker_pool._PROGRAM", "pipeline.no_such_program")
+    monkeypatch.setattr("tokenmill.pipeline.running.worker_pool._PROGRAM", "tokenmill.pipeline.no_such_program")
 
     def run():
         with open_runner(choose_runner([], mode="processes", workers=2)) as (runner, options):
@@ -262,14 +262,14 @@ def test_explain(error, expected):
 
 
 def test_choosing_does_not_import_beam():
-    choose = "from pipeline.running.runners import choose_runner as choose; choose([])"
+    choose = "from tokenmill.pipeline.running.runners import choose_runner as choose; choose([])"
     code = f"import sys; {choose}; sys.exit('apache_beam' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_logging_is_quiet_and_follows_stderr(capsys):
     code = (
-        "import logging; from pipeline.running.runners import configure_logging; configure_logging();"
+        "import logging; from tokenmill.pipeline.running.runners import configure_logging; configure_logging();"
         "import apache_beam, sys, io;"
         "logging.getLogger('apache_beam.runners.common').error('no');"
         "logging.getLogger('apache_beam.utils.subprocess_server').warning('no');"

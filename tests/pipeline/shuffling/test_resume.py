@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from pipeline.books import shard_entry
-from pipeline.proving.verify import verify
 from tests.shuffled_job import N_DOCUMENTS
+from tokenmill.pipeline.books import shard_entry
+from tokenmill.pipeline.proving.verify import verify
 
 
-def _calls(monkeypatch, name, module="pipeline.tokenizing.tokenize"):
+def _calls(monkeypatch, name, module="tokenmill.pipeline.tokenizing.tokenize"):
     seen = []
     target = __import__(module, fromlist=[name])
     original = getattr(target, name)
@@ -29,7 +29,7 @@ def test_what_is_committed_is_not_done_again(make_shuffled, monkeypatch):
     shutil.rmtree(job.output / "_tmp", ignore_errors=True)
     job.prepare("resume")
     read = _calls(monkeypatch, "read_split")
-    merged = _calls(monkeypatch, "merge_range", "pipeline.shuffling.shards")
+    merged = _calls(monkeypatch, "merge_range", "tokenmill.pipeline.shuffling.shards")
     job.merge(job.sort())
     job.finish()
     assert len(read) == 0

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import columns, schemas
-from pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
-from pipeline.output.staging import Staging
-from pipeline.shuffling.arranging import arrange
-from pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
-from pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
 from tests.reference import shuffling as reference
+from tokenmill.pipeline import columns, schemas
+from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
+from tokenmill.pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
 
 WIDE = pa.schema(
     [
@@ -127,8 +127,8 @@ class Missing:  # as where only locks/runtime.lock is installed
 
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
-from pipeline.shuffling.arranging import arrange
-from pipeline.columns import read_columns, write_columns
+from tokenmill.pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline.columns import read_columns, write_columns
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
                     pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
 batch = pa.record_batch([pa.array([1, 2]), pa.array([[3], [4, 5]], schema.field(1).type)], schema=schema)

@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from pipeline.books import manifest, shard_entry
-from pipeline.input.reading import read_split
-from pipeline.proving.verify import verify
-from pipeline.shuffling import shards as shuffled
-from pipeline.shuffling.merging import merge_range
 from tests.shuffled_job import N_DOCUMENTS
-from tokenizer import Tokenizer
-from tokenizer.ragged import Ragged
+from tokenmill.pipeline.books import manifest, shard_entry
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.shuffling import shards as shuffled
+from tokenmill.pipeline.shuffling.merging import merge_range
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.ragged import Ragged
 
 ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 
@@ -67,7 +67,9 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monke
     assert len(first.runs["runs"]) == 1
     job.merge([first])
     monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
-    monkeypatch.setattr("pipeline.tokenizing.tokenize.read_split", functools.partial(read_split, batch_bytes=500))
+    monkeypatch.setattr(
+        "tokenmill.pipeline.tokenizing.tokenize.read_split", functools.partial(read_split, batch_bytes=500)
+    )
     little = make_shuffled("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
     (first, *_) = little.prepare() or little.sort()
     assert len(first.runs["runs"]) > 1

@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.statistics import entries
-from tokenizer import Tokenizer, UnknownCharacterError
-from tokenizer.trainers import BPETrainer, UnigramTrainer, WordPieceTrainer
+from tokenmill.pipeline.statistics import entries
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.tokenizer.trainers import BPETrainer, UnigramTrainer, WordPieceTrainer
 
 TEXTS = ["the ring is singing, 12 times!", "привет мир", "你好 世界", "한국 말", "naïve café", "a\nb  c"] * 3
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.statistics import sample
-from pipeline.statistics.sample import COUNTED, SAMPLE_BYTES, Sample
 from tests.recounting import sampled
 from tests.strategies import texts
-from tokenizer import BPETrainer, Tokenizer
+from tokenmill.pipeline.statistics import sample
+from tokenmill.pipeline.statistics.sample import COUNTED, SAMPLE_BYTES, Sample
+from tokenmill.tokenizer import BPETrainer, Tokenizer
 
 TRAINING = ["the mill grinds the text into tokens", "unaffable the tokens", "玫瑰花"] * 3
 TOKENIZERS = {

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.reporting.stats import length_percentile, summarize
-from pipeline.reporting.stats_file import StatsFile
-from pipeline.statistics import tally
-from pipeline.statistics.sample import COUNTED
-from pipeline.statistics.tally import Statistics
-from pipeline.statistics.token_table import token_counts
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.reporting.stats import length_percentile, summarize
+from tokenmill.pipeline.reporting.stats_file import StatsFile
+from tokenmill.pipeline.statistics import tally
+from tokenmill.pipeline.statistics.sample import COUNTED
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.token_table import token_counts
+from tokenmill.tokenizer import Tokenizer
 
 VOCAB = ["[PAD]", "[UNK]", "a", "b", "c"]
 TOKENIZER = Tokenizer.for_bert(VOCAB)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.statistics import vocabulary
+from tokenmill.pipeline.statistics import vocabulary
 
 COUNTS = st.lists(st.integers(0, 10**9) | st.just(0), max_size=60)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.statistics import words
 from tests.strategies import CODE_POINTS, texts
-from tokenizer import Tokenizer
+from tokenmill.pipeline.statistics import words
+from tokenmill.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.for_bert(["[PAD]", "[UNK]", "a", "b", "ab", "##b"])
 SPACES = "".join(c for c in CODE_POINTS if c.isspace())

@@ -10,22 +10,22 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import filenames
-from pipeline.books import equations, ledger, manifest
-from pipeline.books.job_record import Job
-from pipeline.books.quantities import BooksError
-from pipeline.config.job import Config
-from pipeline.input import reading
-from pipeline.input.rejects import REASONS
-from pipeline.input.splitting import plan_splits
-from pipeline.jobs.finish import finish_output
-from pipeline.output import folders, rejects_file
-from pipeline.output.writers import formats
-from pipeline.statistics.agreement import check_agreement
-from pipeline.statistics.tally import Statistics
-from pipeline.tokenizing import tokenize
-from pipeline.tokenizing.tokenize import tokenize_split
-from tokenizer import Tokenizer
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import equations, ledger, manifest
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input import reading
+from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.output import folders, rejects_file
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.statistics.agreement import check_agreement
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 TEXTS = [
     "The mill grinds text into tokens!",

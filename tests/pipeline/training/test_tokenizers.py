@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from pipeline import schemas
-from pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
-from pipeline.config.training import TrainConfig
-from pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
-from tokenizer import Tokenizer
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 TEXTS = pa.array(["Mills, Ⰻx"])
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from pipeline.config.tokenizer import BYTE_TOKENS, TokenizerConfig
-from pipeline.config.training import BERT_TOKENS, OPTIONS, NormalizerName, PreTokenizerName
-from pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
-from tokenizer import Tokenizer
+from tokenmill.pipeline.config.tokenizer import BYTE_TOKENS, TokenizerConfig
+from tokenmill.pipeline.config.training import BERT_TOKENS, OPTIONS, NormalizerName, PreTokenizerName
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.parity
 

@@ -13,9 +13,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
-from pipeline import schemas
-from pipeline.transforms import arrow_coder
-from pipeline.transforms.arrow_coder import RecordBatchCoder, decode_batch, encode_batch
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.transforms import arrow_coder
+from tokenmill.pipeline.transforms.arrow_coder import RecordBatchCoder, decode_batch, encode_batch
 
 
 def documents(n: int, first: int = 0) -> pa.RecordBatch:

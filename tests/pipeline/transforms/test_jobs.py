@@ -7,20 +7,20 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.books import manifest
-from pipeline.books.quantities import BooksError
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config
-from pipeline.config.output import OutputConfig
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import TrainConfig
-from pipeline.counting import count
-from pipeline.jobs.planning import plan_job, prepare
-from pipeline.proving.verify import verify
-from pipeline.running.runners import choose_runner, open_runner
-from pipeline.tokenizing import tokenize
-from pipeline.transforms import compiled, jobs
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.counting import count
+from tokenmill.pipeline.jobs.planning import plan_job, prepare
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.transforms import compiled, jobs
+from tokenmill.tokenizer import Tokenizer
 
 
 @pytest.fixture

@@ -11,27 +11,27 @@ import cloudpickle
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipeline.books import job_record, ledger
-from pipeline.config.input import InputConfig
-from pipeline.config.job import Config
-from pipeline.config.output import OutputConfig
-from pipeline.config.tokenizer import TokenizerConfig
-from pipeline.config.training import CountsConfig, TrainConfig
-from pipeline.counting import count
-from pipeline.counting.finishing import PartitionCounts
-from pipeline.counting.split_counts import SplitCounts
-from pipeline.input.splitting import plan_splits
-from pipeline.output import folders
-from pipeline.running import progress
-from pipeline.running.runners import choose_runner, open_runner
-from pipeline.tokenizing.tokenize import tokenizer_info
-from pipeline.training.train import Vocabulary
-from pipeline.transforms import compiled
-from pipeline.transforms.compiled import compiled_tokenizer
-from pipeline.transforms.counting import CountSplits, MergeCounts
-from pipeline.transforms.tokenizing import TokenizeSplits
-from pipeline.transforms.training import TrainVocabularies
-from tokenizer import Tokenizer
+from tokenmill.pipeline.books import job_record, ledger
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.config.training import CountsConfig, TrainConfig
+from tokenmill.pipeline.counting import count
+from tokenmill.pipeline.counting.finishing import PartitionCounts
+from tokenmill.pipeline.counting.split_counts import SplitCounts
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.running import progress
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.training.train import Vocabulary
+from tokenmill.pipeline.transforms import compiled
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
+from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
+from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
+from tokenmill.pipeline.transforms.training import TrainVocabularies
+from tokenmill.tokenizer import Tokenizer
 
 
 def save_to(path):

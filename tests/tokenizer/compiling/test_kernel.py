@@ -18,11 +18,11 @@ import numba
 import numpy as np
 import pytest
 
-from tokenizer.compiling import kernel as compiling
-from tokenizer.compiling import kernel_files, machine_code, references
-from tokenizer.kernels import word_table
+from tokenmill.tokenizer.compiling import kernel as compiling
+from tokenmill.tokenizer.compiling import kernel_files, machine_code, references
+from tokenmill.tokenizer.kernels import word_table
 
-ROOT = Path(compiling.__file__).parents[2]
+ROOT = Path(compiling.__file__).parents[3]
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def imported_kernels(path):
         elif isinstance(node, ast.ImportFrom):
             modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for module in modules:
-            if module.startswith(("tokenizer.", "pipeline.")) and re.search(r"kernels(\.|$)", module):
+            if module.startswith("tokenmill.") and re.search(r"kernels(\.|$)", module):
                 found.add(ROOT / f"{module.replace('.', '/')}.py")
     return {file for file in found if file.is_file()}
 
@@ -50,7 +50,9 @@ def closure(path):
     return found
 
 
-KERNEL_FILES = sorted(path for name in ("tokenizer", "pipeline", "tests") for path in (ROOT / name).rglob("*.py"))
+KERNEL_FILES = sorted(
+    path for name in ("tokenmill/tokenizer", "tokenmill/pipeline", "tests") for path in (ROOT / name).rglob("*.py")
+)
 
 
 @pytest.mark.parametrize("path", KERNEL_FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -60,15 +62,17 @@ def test_a_cache_depends_on_every_file_that_is_compiled_into_it(path):
 
 def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tmp_path, monkeypatch):
     for name, source in {
-        "tokenizer/kernels/utf8": "X = 1\n",
-        "tokenizer/kernels/scanner": "from tokenizer.kernels.utf8 import X\n",
-        "tokenizer/kernels/fused": "from tokenizer.kernels import (\n    other,\n    scanner,\n)\n",
-        "tokenizer/kernels/other": "",
-        "tokenizer/text/runs": "from tokenizer.kernels.utf8 import X\n",
-        "tokenizer/text/run_kernels": "from tokenizer.kernels import utf8 as letters\n",
-        "pipeline/kernels": "from tokenizer.text import run_kernels, runs\n",
-        "pipeline/readers/json_kernels": "from pipeline.kernels import X\nfrom tokenizer.text import runs\n",
-        "pipeline/readers/other_kernels": "from tokenizer.text.runs import X\n",
+        "tokenmill/tokenizer/kernels/utf8": "X = 1\n",
+        "tokenmill/tokenizer/kernels/scanner": "from tokenmill.tokenizer.kernels.utf8 import X\n",
+        "tokenmill/tokenizer/kernels/fused": "from tokenmill.tokenizer.kernels import (\n    other,\n    scanner,\n)\n",
+        "tokenmill/tokenizer/kernels/other": "",
+        "tokenmill/tokenizer/text/runs": "from tokenmill.tokenizer.kernels.utf8 import X\n",
+        "tokenmill/tokenizer/text/run_kernels": "from tokenmill.tokenizer.kernels import utf8 as letters\n",
+        "tokenmill/pipeline/kernels": "from tokenmill.tokenizer.text import run_kernels, runs\n",
+        "tokenmill/pipeline/readers/json_kernels": (
+            "from tokenmill.pipeline.kernels import X\nfrom tokenmill.tokenizer.text import runs\n"
+        ),
+        "tokenmill/pipeline/readers/other_kernels": "from tokenmill.tokenizer.text.runs import X\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.py").write_text(source)
@@ -83,7 +87,7 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
         return {path.stem: kernel_files.sources_digest(path) for path in sorted(tmp_path.rglob("*.py"))}
 
     before = digests()
-    (tmp_path / "tokenizer/kernels/utf8.py").write_text("X = 2\n")
+    (tmp_path / "tokenmill/tokenizer/kernels/utf8.py").write_text("X = 2\n")
     after = digests()
     forget()
     changed = {name for name in before if before[name] != after[name]}
@@ -93,7 +97,9 @@ def test_an_edit_renames_the_caches_of_the_files_that_use_it_and_of_no_others(tm
 def test_a_file_that_moves_has_another_cache(tmp_path, monkeypatch):
     # numba keeps the name of its module, which is gone.
     monkeypatch.setattr(kernel_files, "_ROOT", tmp_path)
-    paths = [tmp_path / folder / "runs.py" for folder in ("tokenizer/kernels", "tokenizer/text/kernels")]
+    paths = [
+        tmp_path / folder / "runs.py" for folder in ("tokenmill/tokenizer/kernels", "tokenmill/tokenizer/text/kernels")
+    ]
     for path in paths:
         path.parent.mkdir(parents=True)
         path.write_text("X = 1\n")
@@ -109,7 +115,7 @@ def run(program, cache=None):
 
 
 TRIE = (
-    "import sys; from tokenizer import byte_trie_kernels as byte_trie; import numpy as np; "
+    "import sys; from tokenmill.tokenizer import byte_trie_kernels as byte_trie; import numpy as np; "
     "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
     "print(trie.node_ids.size, 'numba' in sys.modules, 'numba.np.arraymath' in sys.modules)"
 )
@@ -167,7 +173,7 @@ def test_a_file_of_numbas_settings_counts_as_they_do(tmp_path, monkeypatch):
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
     program = (
-        "import sys, threading; from tokenizer.compiling import kernel as compiling\n"
+        "import sys, threading; from tokenmill.tokenizer.compiling import kernel as compiling\n"
         "from tests.tokenizer.compiling.test_kernel import double\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "threads = [threading.Thread(target=double, args=(5,)) for _ in range(3)]\n"
@@ -298,21 +304,21 @@ def test_a_kernel_that_calls_one_from_the_cache_is_compiled(tmp_path):
 
 def test_encoding_does_not_import_what_it_does_not_need():
     program = (
-        "import sys, pyarrow as pa; from tokenizer import Tokenizer; "
+        "import sys, pyarrow as pa; from tokenmill.tokenizer import Tokenizer; "
         "Tokenizer.for_bert(['[UNK]', 'mill']).encode_arrow(['mills']); "
-        "print(*(name in sys.modules for name in ('regex', 'pyarrow.compute', 'tokenizer.trainers'))); "
-        "import tokenizer; print(tokenizer.BPETrainer.__name__, 'BPETrainer' in dir(tokenizer))"
+        "print(*(name in sys.modules for name in ('regex', 'pyarrow.compute', 'tokenmill.tokenizer.trainers'))); "
+        "from tokenmill import tokenizer; print(tokenizer.BPETrainer.__name__, 'BPETrainer' in dir(tokenizer))"
     )
     run(program)  # where a kernel is to be compiled, numba imports more
     assert run(program) == ["False", "False", "False", "BPETrainer", "True"]
-    with pytest.raises(ImportError, match="cannot import name 'Trainers' from 'tokenizer'"):
-        from tokenizer import Trainers  # noqa: F401
+    with pytest.raises(ImportError, match=r"cannot import name 'Trainers' from 'tokenmill\.tokenizer'"):
+        from tokenmill.tokenizer import Trainers  # noqa: F401
 
 
 def test_encoding_does_not_import_pandas():
     pytest.importorskip("pandas", reason="needs pandas, which pyarrow imports where it finds it")
     program = (
-        "import sys; from tokenizer import Tokenizer; import pyarrow as pa; "
+        "import sys; from tokenmill.tokenizer import Tokenizer; import pyarrow as pa; "
         "tok = Tokenizer.for_bert(['[UNK]', 'mill', '##s']); "
         "column = pa.StringArray.from_buffers(1, pa.py_buffer(b'\\0\\0\\0\\0\\5\\0\\0\\0'), pa.py_buffer(b'mills')); "
         "print(tok.encode_arrow(column).to_pylist() == [tok.encode('mills').ids], "
@@ -500,7 +506,7 @@ def test_a_home_that_cannot_be_used_is_passed_over(tmp_path, home):
     else:
         folder.chmod(0 if home == "forbidden" else 0o500)
     program = (
-        "from pathlib import Path; from tokenizer.compiling import kernel_files\n"
+        "from pathlib import Path; from tokenmill.tokenizer.compiling import kernel_files\n"
         "kernel_files.__file__ = '/proc/installed/kernel_files.py'  # where nobody may write\n"
         f"print(kernel_files.cache_directory(Path({__file__!r})))"
     )

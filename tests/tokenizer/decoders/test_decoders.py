@@ -3,7 +3,7 @@
 
 import pytest
 
-from tokenizer import decoders
+from tokenmill.tokenizer import decoders
 
 LLAMA = decoders.Sequence(
     (decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0))

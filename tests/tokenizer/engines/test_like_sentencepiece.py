@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import BPE, Tokenizer
-from tokenizer.added_tokens import AddedToken
-from tokenizer.normalizers import NFC, Normalizer, Prepend, Replace, Sequence
-from tokenizer.pre_tokenizers import Metaspace, Split
-from tokenizer.sampling import Sampling
+from tokenmill.tokenizer import BPE, Tokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.normalizers import NFC, Normalizer, Prepend, Replace, Sequence
+from tokenmill.tokenizer.pre_tokenizers import Metaspace, Split
+from tokenmill.tokenizer.sampling import Sampling
 
 MERGES = [("a", "b"), ("▁", "ab"), ("ab", "c"), ("▁", "▁"), ("c", "玫"), ("▁▁", "▁▁"), ("玫", "玫"), ("▁", "c")]
 TOKENS = ["<unk>", *"▁abc玫.", *(a + b for a, b in MERGES)]

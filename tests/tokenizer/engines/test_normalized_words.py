@@ -12,16 +12,27 @@ from hypothesis import strategies as st
 
 from tests import charsmaps
 from tests.strategies import FEWER
-from tokenizer import Tokenizer
-from tokenizer.added_tokens import AddedToken
-from tokenizer.counting import Tally
-from tokenizer.engines import normalized_words
-from tokenizer.kernels import encode_loop
-from tokenizer.models import BPE, Unigram
-from tokenizer.normalizers import NFC, NFD, NFKC, NFKD, Lowercase, Nmt, Precompiled, Replace, Sequence, StripAccents
-from tokenizer.normalizers import Strip as Strips
-from tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
-from tokenizer.pre_tokenizers import Sequence as PreTokenizers
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines import normalized_words
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.normalizers import (
+    NFC,
+    NFD,
+    NFKC,
+    NFKD,
+    Lowercase,
+    Nmt,
+    Precompiled,
+    Replace,
+    Sequence,
+    StripAccents,
+)
+from tokenmill.tokenizer.normalizers import Strip as Strips
+from tokenmill.tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
 
 ALWAYS = Metaspace("▁", prepend_scheme="always", split=True)
 AT_WHITE_SPACE = PreTokenizers((WhitespaceSplit(), ALWAYS))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer
-from tokenizer.added_tokens import AddedToken
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
-from tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
-from tokenizer.sampling import Sampling
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
+from tokenmill.tokenizer.sampling import Sampling
 
 
 @given(st.lists(st.text(" a\t\u3000中é'<s>", max_size=12), min_size=1, max_size=8))

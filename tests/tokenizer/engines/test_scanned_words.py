@@ -8,16 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import EXHAUSTIVE
-from tokenizer import Tokenizer
-from tokenizer.added_tokens import AddedToken
-from tokenizer.engines.staged import StagedEngine
-from tokenizer.engines.tables import TablePool
-from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenizer.normalizers import NFC
-from tokenizer.pre_tokenizers import BertPreTokenizer, Digits, PreTokenizer, Punctuation, Sequence, Split, Whitespace
-from tokenizer.pre_tokenizers import WhitespaceSplit as Spaces
-from tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.normalizers import NFC
+from tokenmill.tokenizer.pre_tokenizers import (
+    BertPreTokenizer,
+    Digits,
+    PreTokenizer,
+    Punctuation,
+    Sequence,
+    Split,
+    Whitespace,
+)
+from tokenmill.tokenizer.pre_tokenizers import WhitespaceSplit as Spaces
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
+from tokenmill.tokenizer.ragged import text_rows
 
 NONE = np.empty(0, np.int32)
 WORDS = ("[UNK]", "a", "b", "ab", "the", "##b", "##a", "##ab", "中", "##中", "é", "'", "12", "1", "<s>")

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps
-from tokenizer.added_tokens import no_tokens
-from tokenizer.aligned import AlignedText
-from tokenizer.counting import Tally
-from tokenizer.engines import choose
-from tokenizer.engines.base import Engine
-from tokenizer.engines.tables import TablePool
-from tokenizer.kernels import encode_loop
-from tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.unigram import MAX_PIECE_CHARACTERS, PieceType
-from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer.added_tokens import no_tokens
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines import choose
+from tokenmill.tokenizer.engines.base import Engine
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.unigram import MAX_PIECE_CHARACTERS, PieceType
+from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
+from tokenmill.tokenizer.ragged import text_rows
 
 
 def charsmap(rules: dict[str, str]) -> bytes:

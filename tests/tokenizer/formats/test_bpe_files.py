@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import bpe_files, tiktoken_ranks
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import bpe_files, tiktoken_ranks
 
 rank_lines = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 10**9)).map(
     lambda line: f"{base64.b64encode(line[0]).decode()} {line[1]}"

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer, added_tokens, decoders, normalizers
-from tokenizer.added_tokens import AddedToken, AddedTokenMatcher
-from tokenizer.aligned import AlignedText
-from tokenizer.errors import TextGrowthError
-from tokenizer.models import BPE, Unigram, WordLevel
-from tokenizer.post_processors import MAX_AROUND, SpecialToken, TemplatePiece, TemplateProcessing
-from tokenizer.ragged import text_rows
-from tokenizer.text import TextChain, parse_steps
+from tokenmill.tokenizer import Tokenizer, added_tokens, decoders, normalizers
+from tokenmill.tokenizer.added_tokens import AddedToken, AddedTokenMatcher
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.errors import TextGrowthError
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel
+from tokenmill.tokenizer.post_processors import MAX_AROUND, SpecialToken, TemplatePiece, TemplateProcessing
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text import TextChain, parse_steps
 
 WORDS: dict[str, Any] = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
 LETTERS: dict[str, Any] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["\u2581", -2]]}
@@ -109,7 +109,7 @@ import json, resource, sys
 import pyarrow as pa
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 text = "a" * 100_000
 for line in sys.stdin:
     name, file = json.loads(line)

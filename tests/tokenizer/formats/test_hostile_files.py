@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tokenizer import Tokenizer, TokenizerFileError
-from tokenizer.formats import sentencepiece
-from tokenizer.formats.sentencepiece import SentencePieceFile, TrainerSpec
-from tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError
+from tokenmill.tokenizer.formats import sentencepiece
+from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile, TrainerSpec
+from tokenmill.tokenizer.models.unigram import PieceType
 
 WORDS = {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}
 

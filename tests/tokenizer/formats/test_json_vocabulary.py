@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats.json_node import Node, parse
-from tokenizer.formats.json_vocabulary import parse_tokenizer, parse_usual_tokenizer, parse_vocab
-from tokenizer.models.bpe_merges import MergesOfIds
-from tokenizer.models.ids import MAX_ID
-from tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats.json_node import Node, parse
+from tokenmill.tokenizer.formats.json_vocabulary import parse_tokenizer, parse_usual_tokenizer, parse_vocab
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary
 
 LETTERS = 'abé▁"\\/\n\x7f😀 '
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tokenizer import Padding, TemplateProcessing, Tokenizer, TokenizerFileError
-from tokenizer.post_processors import SpecialToken, TemplatePiece
+from tokenmill.tokenizer import Padding, TemplateProcessing, Tokenizer, TokenizerFileError
+from tokenmill.tokenizer.post_processors import SpecialToken, TemplatePiece
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "玫", "\u2028"]
 

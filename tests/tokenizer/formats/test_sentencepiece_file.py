@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer.added_tokens import no_tokens
-from tokenizer.aligned import AlignedText
-from tokenizer.engines import choose
-from tokenizer.engines.tables import TablePool
-from tokenizer.errors import TokenizerFileError
-from tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
-from tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenizer.models.bpe_pieces import merges_of_pieces
-from tokenizer.models.unigram import PieceType
-from tokenizer.models.vocabulary import Tokens
-from tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer.added_tokens import no_tokens
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.engines import choose
+from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts, sentencepiece_text
+from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
+from tokenmill.tokenizer.ragged import text_rows
 
 PIECES = [
     ("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<sep>", 0.0, 4), ("▁", -2.5, 1), ("a", -2.0, 1),

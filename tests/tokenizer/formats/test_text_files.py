@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer import Tokenizer, TokenizerFileError
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 UNCASED = [*SPECIAL, "[unused1]", "<S>", "<|END|>", "a", "##b", "abc", "ǆ", "ℝ"]

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokenizer import reference
-from tokenizer.compiling.kernel import kernel, made_kernel
-from tokenizer.kernels import ascii_blocks, scanning
-from tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts
-from tokenizer.kernels.scanners_parts import LETTER, SPACE
-from tokenizer.normalizers import BertNormalizer
-from tokenizer.pre_tokenizers import tables as pt_tables
-from tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
-from tokenizer.unicode import data as unicode_data
-from tokenizer.unicode import tables as unicode_tables
+from tokenmill.tokenizer import reference
+from tokenmill.tokenizer.compiling.kernel import kernel, made_kernel
+from tokenmill.tokenizer.kernels import ascii_blocks, scanning
+from tokenmill.tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts
+from tokenmill.tokenizer.kernels.scanners_parts import LETTER, SPACE
+from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.pre_tokenizers import tables as pt_tables
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 def _pair(name, parts):

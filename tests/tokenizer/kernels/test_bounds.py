@@ -31,7 +31,7 @@ def test_the_checks_would_fire_in_kernels_from_the_cache_too(repository: Path, t
     program = tmp_path / "beyond.py"
     program.write_text(
         "import numpy as np\n"
-        "from tokenizer.compiling.kernel import kernel\n"
+        "from tokenmill.tokenizer.compiling.kernel import kernel\n"
         "@kernel\n"
         "def beyond(array):\n"
         "    return array[10]\n"

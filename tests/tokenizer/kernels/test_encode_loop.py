@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tokenizer import AddedToken, Tokenizer
-from tokenizer.engines import tables
-from tokenizer.kernels import encode_loop
-from tokenizer.models import BPE, WordPiece
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+from tokenmill.tokenizer import AddedToken, Tokenizer
+from tokenmill.tokenizer.engines import tables
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.models import BPE, WordPiece
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
 
 KINDS = ("A", "b", "7", " ", "\n", "'", ".", "\0", "é", "中", "好", "。", "ก", "😀", "\u0301")
 """Characters of every kind that scanners and normalizers tell apart, of one to four bytes."""

@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import pipeline
-import tokenizer
-from tokenizer.compiling.kernel import Kernel, kernel, kernel_part
-from tokenizer.kernels import scanning
-from tokenizer.normalizers.kernels import matches
+from tokenmill import pipeline, tokenizer
+from tokenmill.tokenizer.compiling.kernel import Kernel, kernel, kernel_part
+from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.normalizers.kernels import matches
 
 ROOT = Path(__file__).parents[3]
 LACKING = {
-    "pipeline.output.writers.parquet_kernels names no reference implementation",  # other libraries read what it writes
-    "tokenizer.added_token_kernels names no reference implementation",
-    "tokenizer.byte_trie_kernels names no reference implementation",
-    "tokenizer.sampling_kernels names no reference implementation",
+    # Other libraries read what it writes.
+    "tokenmill.pipeline.output.writers.parquet_kernels names no reference implementation",
+    "tokenmill.tokenizer.added_token_kernels names no reference implementation",
+    "tokenmill.tokenizer.byte_trie_kernels names no reference implementation",
+    "tokenmill.tokenizer.sampling_kernels names no reference implementation",
 }
 """What is not described yet. It may only shrink."""
 _ARRAY = re.compile(r"\b(u?int(8|16|32|64)|float(32|64)|bool)(\[| with room| of the same size)")

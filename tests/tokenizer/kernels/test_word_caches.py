@@ -7,14 +7,14 @@ import random
 import pyarrow as pa
 import pytest
 
-from tokenizer import Tokenizer
-from tokenizer.engines import tables
-from tokenizer.engines.base import CacheInfo
-from tokenizer.kernels import encode_loop
-from tokenizer.models import BPE, Unigram
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.normalizers import SentencePieceNormalizer
-from tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.engines import tables
+from tokenmill.tokenizer.engines.base import CacheInfo
+from tokenmill.tokenizer.kernels import encode_loop
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, WhitespaceSplit
 
 _CACHE_BYTES = 1 << 16
 _LETTERS = "abcdé中"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.reference.languages import identify_text
 from tests.strategies import text_columns, texts
-from tokenizer import Tokenizer
-from tokenizer.languages import (
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.languages import (
     RULES,
     SCRIPTS,
     LanguageTextTokenizer,
@@ -24,9 +24,9 @@ from tokenizer.languages import (
     language_codes,
     main_scripts,
 )
-from tokenizer.languages.scripts import count_scripts, script_table
-from tokenizer.ragged import text_rows
-from tokenizer.text import TextChain
+from tokenmill.tokenizer.languages.scripts import count_scripts, script_table
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text import TextChain
 
 SENTENCES = {
     "en": "All human beings are born free and equal in dignity and rights.",

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels import bpe as kernels
-from tokenizer.kernels import bpe_pairs
-from tokenizer.kernels.bpe_merging import dropout_key as key_in_kernel
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.models.bpe_tables import new_bpe_scratch, pair_table
-from tokenizer.models.bpe_twin import dropout_key
-from tokenizer.models.ids import MAX_ID
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels import bpe as kernels
+from tokenmill.tokenizer.kernels import bpe_pairs
+from tokenmill.tokenizer.kernels.bpe_merging import dropout_key as key_in_kernel
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.models.bpe_tables import new_bpe_scratch, pair_table
+from tokenmill.tokenizer.models.bpe_twin import dropout_key
+from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.ragged import read_only
 
 LETTERS = "abcé玫𝖟"
 

@@ -8,9 +8,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, Sequence, Split, WhitespaceSplit
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Sequence, Split, WhitespaceSplit
 
 # Characters that share their first bytes, or their last ones; of two and four bytes; that other characters are made of.
 _CHARACTERS = "中丮乭你好妽가각éж𝖟😀ก"

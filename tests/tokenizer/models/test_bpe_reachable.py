@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokenizer.models.test_bpe import in_kernel
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.models.bpe_tables import Merges, reachable
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.models.bpe_tables import Merges, reachable
 
 LETTERS = "ab"
 LONGEST = 8

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer, WordPiece
-from tokenizer.models.double_array import double_array
-from tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer import Tokenizer, WordPiece
+from tokenmill.tokenizer.models.double_array import double_array
+from tokenmill.tokenizer.models.vocabulary import Tokens
 
 
 @given(st.sets(st.text("abé玫\0\x7f", min_size=1, max_size=6), max_size=60))

@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer
 
 CHINESE = list("玫瑰花朵向日葵六月四")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import model_kernels as kernels
-from tokenizer import Tokenizer
-from tokenizer.errors import UnknownCharacterError
-from tokenizer.models.unigram import PieceType, Unigram, new_unigram_scratch
-from tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.models.unigram import PieceType, Unigram, new_unigram_scratch
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Whitespace, WhitespaceSplit
+from tokenmill.tokenizer.ragged import read_only
 
 LETTERS = "abcé玫Ⰻ▁"
 SCORES = st.one_of(st.sampled_from([0.0, -1.0, -2.0, -0.5, 3.0, -30.0]), st.floats(-20, 2, width=32))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenizer import Tokenizer, WordLevel
-from tokenizer.models.bpe_tables import padded_bytes
-from tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
-from tokenizer.models.vocabulary import (
+from tokenmill.tokenizer import Tokenizer, WordLevel
+from tokenmill.tokenizer.models.bpe_tables import padded_bytes
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
+from tokenmill.tokenizer.models.vocabulary import (
     ScoredTokens,
     Tokens,
     TokensById,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.reference.model_kernels import look_up_words
-from tokenizer.models.wordlevel import WordLevel
-from tokenizer.ragged import read_only
+from tokenmill.tokenizer.models.wordlevel import WordLevel
+from tokenmill.tokenizer.ragged import read_only
 
 
 def in_kernel(model: WordLevel, words: list[str]) -> list[int]:

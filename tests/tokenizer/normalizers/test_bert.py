@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenizer import BertNormalizer, reference
+from tokenmill.tokenizer import BertNormalizer, reference
 
 # Combining characters that accent stripping leaves (their category is not Mn in Unicode 8.0) or takes, by class, with
 # starters and format characters between them.

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps, strategies
-from tokenizer import normalizers
-from tokenizer.aligned import AlignedText
-from tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer import normalizers
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.ragged import Ragged, text_rows
 
 ALL = {
     "NFC": normalizers.NFC(),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests import charsmaps, strategies
 from tests.reference import precompiled as reference
-from tokenizer.normalizers import Precompiled
+from tokenmill.tokenizer.normalizers import Precompiled
 
 MAPS = [charsmaps.small(), charsmaps.build({bytes([b]): "x" for b in range(1, 256)})]
 TEXTS = st.one_of(st.text(st.sampled_from(charsmaps.GRAPHEMES + charsmaps.MARKS), max_size=30), strategies.texts())

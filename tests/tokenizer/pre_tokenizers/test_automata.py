@@ -11,16 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.strategies import FEWER
-from tokenizer import Tokenizer
-from tokenizer.kernels.automata import Automata
-from tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
-from tokenizer.pre_tokenizers.code_point_sets import ALL, NONE, CodePoints
-from tokenizer.pre_tokenizers.pattern_automata import find_automaton
-from tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
-from tokenizer.pre_tokenizers.sequence import scanner_of
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.kernels.automata import Automata
+from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Punctuation, Sequence, Split, patterns
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, NONE, CodePoints
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError, parse
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenmill.tokenizer.ragged import text_rows
 
 CHARACTERS = (
     "a", "b", "ab", r"\p{L}", r"\p{Lu}", r"\p{N}", r"\p{M}", r"\P{L}", r"\s", r"\S", r"\w", r"\W", r"\d", r"\h", ".",

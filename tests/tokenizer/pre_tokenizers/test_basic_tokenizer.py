@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer import BertNormalizer, BertPreTokenizer
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer
+from tokenmill.tokenizer.ragged import text_rows
 
 _OLD = unicodedata.ucd_3_2_0
 STABLE = [

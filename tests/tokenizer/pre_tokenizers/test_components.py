@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 from tests.strategies import text_columns, texts
-from tokenizer.aligned import AlignedText
-from tokenizer.kernels.scanners_parts import SPACE
-from tokenizer.pre_tokenizers import (
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels.scanners_parts import SPACE
+from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
     CharDelimiterSplit,
@@ -31,8 +31,8 @@ from tokenizer.pre_tokenizers import (
     patterns,
     scanner_of,
 )
-from tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
+from tokenmill.tokenizer.ragged import text_rows
 
 ALL = (
     BertPreTokenizer(),

@@ -8,10 +8,10 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.kernels.ideographs import IDEOGRAPHS
-from tokenizer.pre_tokenizers import Split
-from tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
-from tokenizer.ragged import text_rows
+from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
+from tokenmill.tokenizer.pre_tokenizers import Split
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.ragged import text_rows
 
 PATTERN = TIKTOKEN_PATTERNS["o200k_base"]
 # The first and the last of them, characters of three bytes beside them, and of other lengths.

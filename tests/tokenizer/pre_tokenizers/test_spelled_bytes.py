@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
-from tokenizer import Tokenizer
-from tokenizer.aligned import AlignedText
-from tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split, Whitespace
-from tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, unspell
-from tokenizer.ragged import read_only
-from tokenizer.trainers import WordLevelTrainer
-from tokenizer.trainers.word_counts import spelled_word_counts
-from tokenizer.words import Words
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split, Whitespace
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, unspell
+from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.trainers import WordLevelTrainer
+from tokenmill.tokenizer.trainers.word_counts import spelled_word_counts
+from tokenmill.tokenizer.words import Words
 
 GPT2 = ByteLevel(add_prefix_space=False)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.ragged import Ragged
-from tokenizer.text.base import CharacterSet
+from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.text.base import CharacterSet
 
 _CHARACTERS = "a \n\t\x00\x1f\x7f\x80\xa0é\u07ff\u0800\u200b…、漢\ufffd\uffff\U00010000😀\U0010ffff"
 

@@ -15,10 +15,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
-from tokenizer import Tokenizer
-from tokenizer.formats import bpe_files
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.text import TextTokenizer
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.formats import bpe_files
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.text import TextTokenizer
 
 MERGES = ["t h", "th e</w>", "c a", "ca t</w>", "Î £", "a n", "an d</w>", "Ï Ĥ</w>", "& #"]
 PATTERN = regex.compile(

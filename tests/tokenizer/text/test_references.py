@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.reference import text_steps as reference
 from tests.strategies import FEWER, texts
-from tokenizer.normalizers import tables
-from tokenizer.normalizers.base import replaced
-from tokenizer.normalizers.tables import UNICODE_VERSION as NEWEST
-from tokenizer.text import SpanRule, TextChain, parse_steps
-from tokenizer.text.spans import SpanFinder
-from tokenizer.unicode import data
+from tokenmill.tokenizer.normalizers import tables
+from tokenmill.tokenizer.normalizers.base import replaced
+from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION as NEWEST
+from tokenmill.tokenizer.text import SpanRule, TextChain, parse_steps
+from tokenmill.tokenizer.text.spans import SpanFinder
+from tokenmill.tokenizer.unicode import data
 
 CONFIGS = [
     {"strip_accents": "none"}, {"strip_accents": "latin-only"}, {"strip_accents": "all"}, "whitespace",

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
-from tokenizer import Tokenizer, decoders, pre_tokenizers
-from tokenizer.models import BPE
-from tokenizer.models.bpe import BYTE_ALPHABET
-from tokenizer.ragged import text_rows
-from tokenizer.text.spans import RESERVED, SpanFinder, SpanRule
-from tokenizer.text.tokenizing import TextTokenizer
+from tokenmill.tokenizer import Tokenizer, decoders, pre_tokenizers
+from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text.spans import RESERVED, SpanFinder, SpanRule
+from tokenmill.tokenizer.text.tokenizing import TextTokenizer
 
 RULES = [
     SpanRule("[URL]", find="url", keep_source=True),
@@ -127,7 +127,7 @@ def test_steps_see_what_lies_between_spans_and_only_documents_are_stripped(text:
         if at < start or (start == 0 and rule < 0):
             piece = text[at:start]
             for step in tok.chain.steps:
-                from tokenizer.normalizers.base import replaced
+                from tokenmill.tokenizer.normalizers.base import replaced
 
                 piece = replaced(piece, step.edits(piece, at == 0, start == len(text)))
             expected.append(piece)

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.reference.text_steps import emoji_pattern
 from tests.strategies import FEWER, text_columns, texts
-from tokenizer.aligned import AlignedText
-from tokenizer.normalizers.base import Edges, n_changed, replaced
-from tokenizer.ragged import text_rows
-from tokenizer.text import TextChain, TextStep, parse_steps, tables
-from tokenizer.text.emoji import describe
-from tokenizer.text.row_steps import n_elements
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text import TextChain, TextStep, parse_steps, tables
+from tokenmill.tokenizer.text.emoji import describe
+from tokenmill.tokenizer.text.row_steps import n_elements
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
@@ -313,7 +313,7 @@ def test_mojibake_is_mended_as_ftfy_does(text: str, encoding: str) -> None:
 
 
 def test_lines_that_ftfy_is_not_asked_about_are_lines_it_leaves_alone() -> None:
-    from tokenizer.text.mojibake import active_characters
+    from tokenmill.tokenizer.text.mojibake import active_characters
 
     quiet = [c for c in KNOWN if not active_characters(True)[ord(c)]]
     assert len(quiet) > 100_000
@@ -324,7 +324,7 @@ def test_lines_that_ftfy_is_not_asked_about_are_lines_it_leaves_alone() -> None:
 
 
 def test_greek_and_cyrillic_letters_alone_are_never_taken_for_mojibake() -> None:
-    from tokenizer.text.mojibake import active_characters
+    from tokenmill.tokenizer.text.mojibake import active_characters
 
     letters = [c for c in map(chr, range(0x370, 0x530)) if not active_characters(False)[ord(c)]]
     assert len(letters) > 300

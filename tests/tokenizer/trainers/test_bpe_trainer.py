@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.reference.trainers import train_bpe
 from tests.strategies import EXHAUSTIVE
 from tests.word_counts import scattered, small, table
-from tokenizer import BPE, BPETrainer, UnigramTrainer
-from tokenizer.models.bpe import BYTE_ALPHABET
+from tokenmill.tokenizer import BPE, BPETrainer, UnigramTrainer
+from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 BYTES = sorted(BYTE_ALPHABET)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.word_counts import table
-from tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
+from tokenmill.tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
 
 WORDS = {"".join(random.Random(i).choices("abcdefgh", k=9)): 1 + i % 40 for i in range(30_000)}
 

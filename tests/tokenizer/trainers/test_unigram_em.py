@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tests.reference import unigram_trainer as reference
 from tests.word_counts import small_marked, table
-from tokenizer.trainers.kernels import unigram as kernels
-from tokenizer.trainers.unigram_em import expect, expected_counts, fixed_point_unit, match
-from tokenizer.trainers.unigram_seeds import choose_alphabet, find_seeds
-from tokenizer.trainers.unigram_text import Text, lay_out, sort_suffixes
-from tokenizer.trainers.word_counts import words_as_code_points
+from tokenmill.tokenizer.trainers.kernels import unigram as kernels
+from tokenmill.tokenizer.trainers.unigram_em import expect, expected_counts, fixed_point_unit, match
+from tokenmill.tokenizer.trainers.unigram_seeds import choose_alphabet, find_seeds
+from tokenmill.tokenizer.trainers.unigram_text import Text, lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
 
 
 def text_of(counts: Mapping[str, int], alphabet: str | None = None) -> Text:

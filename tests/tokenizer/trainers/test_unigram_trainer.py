@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.reference import unigram_trainer as reference
 from tests.word_counts import scattered, small_marked, table
-from tokenizer.models.unigram import PieceType, Unigram
-from tokenizer.trainers import UnigramTrainer
+from tokenmill.tokenizer.models.unigram import PieceType, Unigram
+from tokenmill.tokenizer.trainers import UnigramTrainer
 
 HUGS = {"▁hug": 100, "▁pug": 50, "▁pun": 120, "▁bun": 40, "▁hugs": 50}
 

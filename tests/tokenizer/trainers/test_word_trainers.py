@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.reference.trainers import train_characters, train_words
 from tests.word_counts import scattered, table
-from tokenizer import CharacterTrainer, Trainer, WordLevelTrainer
+from tokenmill.tokenizer import CharacterTrainer, Trainer, WordLevelTrainer
 
 TRAINERS = [WordLevelTrainer, CharacterTrainer]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.reference.trainers import train_wordpiece
 from tests.word_counts import scattered, small, table
-from tokenizer.trainers import WordPieceTrainer
-from tokenizer.trainers.kernels.merge_by_likelihood import compare_scores
+from tokenmill.tokenizer.trainers import WordPieceTrainer
+from tokenmill.tokenizer.trainers.kernels.merge_by_likelihood import compare_scores
 
 RULES = ("frequency", "likelihood")
 EVERYTHING = {"vocab_size": 10_000, "min_frequency": 0, "limit_alphabet": None, "special_tokens": ()}

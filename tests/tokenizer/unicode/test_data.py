@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import data
 from tools.unicode import packing
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that prepare models; those that encode and count are in `tokenizer.kernels`."""
+"""Kernels that prepare models; those that encode and count are in `tokenmill.tokenizer.kernels`."""

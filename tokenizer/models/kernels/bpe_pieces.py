@@ -4,8 +4,8 @@
 Its reference implementation is in `tests/tokenizer/formats/test_sentencepiece_file.py`.
 """
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.whole_words import whole_word
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.whole_words import whole_word
 
 
 @kernel

@@ -9,14 +9,14 @@ Whether the parts of a merge are made at all follows from how each of them is ma
 in either part, the symbols that meet at the border are known at every moment, and none of these pairs may be a better
 merge than the next one on either side.
 
-Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe.BPE.tokenize`;
+`tests/tokenizer/models/test_bpe_reachable.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.bpe_pairs import NO_RANK, is_sparse, pair_rank, set_rank
 
 UNCERTAIN, CROWDED = -1, -2
 

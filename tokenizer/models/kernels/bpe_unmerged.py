@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds for models.bpe how each token of a vocabulary is made, and the tokens that merges never make.
 
-Its reference implementation is `tokenizer.models.bpe.BPE.tokenize`; `tests/tokenizer/models/test_bpe_reachable.py`
-compares them.
+Its reference implementation is `tokenmill.tokenizer.models.bpe.BPE.tokenize`;
+`tests/tokenizer/models/test_bpe_reachable.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.bpe import bpe_word
-from tokenizer.kernels.bpe_merging import MAX_SCANNED, link, merge_long, merge_scanning, set_keys
-from tokenizer.kernels.bpe_pairs import is_sparse, set_rank
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.bpe import bpe_word
+from tokenmill.tokenizer.kernels.bpe_merging import MAX_SCANNED, link, merge_long, merge_scanning, set_keys
+from tokenmill.tokenizer.kernels.bpe_pairs import is_sparse, set_rank
 
 
 @kernel

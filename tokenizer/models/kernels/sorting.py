@@ -6,9 +6,9 @@ Its reference implementation is `builtins.sorted`; `tests/tokenizer/models/test_
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64
-from tokenizer.kernels.utf8 import copy_bytes
-from tokenizer.kernels.word_table import first_bytes
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.utf8 import copy_bytes
+from tokenmill.tokenizer.kernels.word_table import first_bytes
 
 _SHORT_RUN = 12
 """The number of texts that are sorted by insertion before runs are merged."""

@@ -4,9 +4,9 @@
 Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_vocabulary.py` compares them.
 """
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.utf8 import next_character
-from tokenizer.kernels.whole_words import whole_word
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.whole_words import whole_word
 
 
 @kernel

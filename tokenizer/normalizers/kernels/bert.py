@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's normalizer as a separate step, for callers who need the text and not the ids.
 
-Its reference implementation is `tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py` compares
-them.
+Its reference implementation is `tokenmill.tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py`
+compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel
-from tokenizer.kernels.bert_scanner import append_character, append_reordered, decode_utf8
-from tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
+from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.kernels.bert_scanner import append_character, append_reordered, decode_utf8
+from tokenmill.tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
 
 
 @kernel

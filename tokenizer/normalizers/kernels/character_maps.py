@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalizers that look at one character at a time: each stays, is removed, or becomes others.
 
-Its reference implementation is `tokenizer.normalizers.characters.CharacterStep.edits`;
+Its reference implementation is `tokenmill.tokenizer.normalizers.characters.CharacterStep.edits`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
-from tokenizer.kernels.utf8 import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.utf8 import (
     EACH_BYTE,
     HIGH_BITS,
     LOW_BITS,

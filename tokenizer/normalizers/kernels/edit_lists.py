@@ -3,8 +3,8 @@
 
     rows -> finder: edits, int64[n, 3] -> apply_edits: new rows
 
-Its reference implementation is `tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py` compares
-them.
+Its reference implementation is `tokenmill.tokenizer.normalizers.base.replaced`; `tests/tokenizer/text/test_steps.py`
+compares them.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, made_kernel, store_u64
-from tokenizer.kernels.utf8 import copy_bytes
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, made_kernel, store_u64
+from tokenmill.tokenizer.kernels.utf8 import copy_bytes
 
 NOTHING, SPACE = 0, 1
 """Numbers of the texts that most finders put in."""

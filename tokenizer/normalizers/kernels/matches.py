@@ -7,10 +7,10 @@ them.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.text_parts import zero_bytes
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, continues_character, next_character
-from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.text_parts import zero_bytes
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, continues_character, next_character
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 _LAST = np.uint64(0x80 << 56)
 

@@ -5,14 +5,21 @@ A character is inert if it is a starter, stays as it is, and combines with nothi
 before inert characters. Pieces of only inert characters, and combining ones that are in order, are copied. The others
 are decomposed, put in canonical order and, for NFC and NFKC, composed, one at a time.
 
-Its reference implementation is `tokenizer.normalizers.forms.NormalForm.edits`;
+Its reference implementation is `tokenmill.tokenizer.normalizers.forms.NormalForm.edits`;
 `tests/tokenizer/normalizers/test_columns.py` compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.utf8 import beyond_ranges, continues_character, copy_bytes, decode_utf8, past_ascii, write_utf8
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.utf8 import (
+    beyond_ranges,
+    continues_character,
+    copy_bytes,
+    decode_utf8,
+    past_ascii,
+    write_utf8,
+)
 
 INERT, ORDERED, OTHER = 0, 1, 2
 """Kinds of characters: see above; a combining character that stays as it is if it is in order; any other."""

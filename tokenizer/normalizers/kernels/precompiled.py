@@ -11,9 +11,9 @@ compares them.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, next_character, write_utf8
-from tokenizer.normalizers.kernels.edit_lists import add_edit, finder
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
+from tokenmill.tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, next_character, write_utf8
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import add_edit, finder
 
 ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7
 PICTOGRAPH, CONSONANT, HANGUL_L, HANGUL_V, HANGUL_T, HANGUL_LV, HANGUL_LVT = 8, 9, 10, 11, 12, 13, 14

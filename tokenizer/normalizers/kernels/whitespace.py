@@ -5,11 +5,11 @@ Its reference implementation is in `tests/reference/text_steps.py`; `tests/token
 them.
 """
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.text_parts import character_before, run_end
-from tokenizer.kernels.utf8 import next_character
-from tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
-from tokenizer.normalizers.kernels.matches import next_run
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.text_parts import character_before, run_end
+from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
+from tokenmill.tokenizer.normalizers.kernels.matches import next_run
 
 AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
 """Treatment of line breaks: like other white space; all stay; at most two stay."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of text steps; those that encode and count are in `tokenizer.kernels`."""
+"""Kernels of text steps; those that encode and count are in `tokenmill.tokenizer.kernels`."""

@@ -7,9 +7,9 @@ them.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
-from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 MARK, LATIN = 1, 2
 """Kinds of characters: a mark, which is removed if its base loses accents; a base of the Latin script."""

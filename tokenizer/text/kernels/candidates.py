@@ -7,9 +7,9 @@ Its reference implementation is in `tests/tokenizer/text/test_candidates.py`.
 import numpy as np
 from llvmlite import ir
 
-from tokenizer.compiling.kernel import intrinsic, kernel, trailing_zeros, types
-from tokenizer.kernels.text_parts import find_byte
-from tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel, trailing_zeros, types
+from tokenmill.tokenizer.kernels.text_parts import find_byte
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 

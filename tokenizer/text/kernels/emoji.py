@@ -7,10 +7,10 @@ them.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel_part
-from tokenizer.kernels.text_parts import is_member_before
-from tokenizer.kernels.utf8 import decode_utf8, past_ascii
-from tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
+from tokenmill.tokenizer.compiling.kernel import kernel_part
+from tokenmill.tokenizer.kernels.text_parts import is_member_before
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, past_ascii
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits for the roles of a character: an extended pictograph; an emoji by itself; a regional indicator; joined to the

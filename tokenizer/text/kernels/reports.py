@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts for the reports of text steps: characters, and rows that have changed.
 
-Its reference implementation is `tokenizer.normalizers.base.n_changed`; `tests/tokenizer/text/test_steps.py` compares
-them.
+Its reference implementation is `tokenmill.tokenizer.normalizers.base.n_changed`; `tests/tokenizer/text/test_steps.py`
+compares them.
 """
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, load_u64
-from tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
+from tokenmill.tokenizer.compiling.kernel import kernel, load_u64
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
 _SEVEN, _FIFTY_SIX = np.uint64(7), np.uint64(56)
 

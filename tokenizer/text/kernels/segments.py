@@ -7,9 +7,9 @@ them.
 
 import numpy as np
 
-from tokenizer.kernels.text_parts import is_member_before, to_digit
-from tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
-from tokenizer.normalizers.kernels.edit_lists import SPACE, add_edit, finder
+from tokenmill.tokenizer.kernels.text_parts import is_member_before, to_digit
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import SPACE, add_edit, finder
 
 OTHER, HIRAGANA, KATAKANA, HAN, THAI = range(5)
 """Kinds of characters. Runs of one kind of kana stay together; characters of the last two kinds are separated."""

@@ -7,10 +7,10 @@ them.
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.kernels.text_parts import find_byte, run_end, to_digit
-from tokenizer.kernels.utf8 import next_character
-from tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.text_parts import find_byte, run_end, to_digit
+from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
 """Bits for where a byte may occur: in the local part of an address, in a label of its domain; an ASCII letter; in a

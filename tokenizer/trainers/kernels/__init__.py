@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of trainers; those that encode and count are in `tokenizer.kernels`."""
+"""Kernels of trainers; those that encode and count are in `tokenmill.tokenizer.kernels`."""

@@ -8,8 +8,8 @@ Its reference implementation is `tests.reference.trainers.train_bpe`; `tests/tok
 compares them.
 """
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.trainers.kernels.pair_merging import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,
     KEY,

@@ -13,8 +13,8 @@ Its reference implementation is `tests.reference.trainers.train_wordpiece`;
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
-from tokenizer.trainers.kernels.pair_merging import (
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     COUNT,
     FIRST,
     KEY,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabulary training by merging pairs of adjacent symbols: the loops behind `tokenizer.trainers`.
+"""Vocabulary training by merging pairs of adjacent symbols: the loops behind `tokenmill.tokenizer.trainers`.
 
 A word is a run of rows of one table, linked to its left and right neighbour, so that a merge costs the same in a word
 of ten characters and of ten million. Every row that begins a pair is also a member of that pair's list of occurrences,
@@ -29,7 +29,7 @@ Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 
 Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
 
 Kernels do not allocate. Those that may run out of room return False before they change anything, with what they need in
-`state`; `tokenizer.trainers.merging` provides it and calls again.
+`state`; `tokenmill.tokenizer.trainers.merging` provides it and calls again.
 
 Its reference implementations are `tests.reference.trainers.train_bpe` and `tests.reference.trainers.train_wordpiece`;
 `tests/tokenizer/trainers/test_bpe_trainer.py` compares them.
@@ -37,7 +37,7 @@ Its reference implementations are `tests.reference.trainers.train_bpe` and `test
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 CONTINUES, ENDS = 1, 2
 

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 LENGTH_BITS = 16
 LENGTH_MASK = (1 << LENGTH_BITS) - 1

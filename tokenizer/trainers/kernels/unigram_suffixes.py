@@ -15,7 +15,7 @@ Its reference implementation is `tests.reference.unigram_trainer.find_seeds`;
 
 import numpy as np
 
-from tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 DIGIT_BITS = 11
 """The number of bits that a pass of the sort orders by."""

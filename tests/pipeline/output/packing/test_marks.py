@@ -4,11 +4,11 @@
 import numpy as np
 import pytest
 
-from pipeline.config.job import Config
-from pipeline.output.packing.marks import Marks
-from pipeline.proving.from_input import verify_deep
-from pipeline.proving.verify import verify
 from tests.plain_job import PlainJob
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.proving.verify import verify
 
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
 FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]

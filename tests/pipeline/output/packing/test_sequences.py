@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.config.output import PackingConfig
-from pipeline.output.packing import sequences
-from pipeline.output.packing.sequences import Packer, PackingTokens
 from tests.reference import packing as reference
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import PackingConfig
+from tokenmill.pipeline.output.packing import sequences
+from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
 
 SEPARATOR, PAD = 7, 9
 STRATEGIES = ["concatenate", "best_fit", "no_split"]

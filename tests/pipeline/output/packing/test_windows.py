@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.books import manifest
-from pipeline.config.job import Config
-from pipeline.output.packing import windows
-from pipeline.output.packing.marks import Marks
-from pipeline.output.packing.windows import Windower, WindowLayout
-from pipeline.proving.from_input import verify_deep
-from pipeline.proving.replay import replay, verify_replay
-from pipeline.proving.verify import verify
 from tests.plain_job import PlainJob
-from tokenizer import Layout, Padding, Truncation
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.output.packing import windows
+from tokenmill.pipeline.output.packing.marks import Marks
+from tokenmill.pipeline.output.packing.windows import Windower, WindowLayout
+from tokenmill.pipeline.proving.from_input import verify_deep
+from tokenmill.pipeline.proving.replay import replay, verify_replay
+from tokenmill.pipeline.proving.verify import verify
+from tokenmill.tokenizer import Layout, Padding, Truncation
 
 TEXTS = ["the mill grinds text into tokens, 玫瑰花 un affable " * (i * i % 7) + "a mill" * (i % 2) for i in range(20)]
 FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]

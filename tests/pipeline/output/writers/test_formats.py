@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.config.output import OutputConfig, PackingConfig
-from pipeline.output.packing.sequences import Packer, PackingTokens
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.output.writers.formats import index_name, open_writer, read_rows
-from pipeline.output.writers.mds import columns_of, make_index
 from tests.reference import mds
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import OutputConfig, PackingConfig
+from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
+from tokenmill.pipeline.output.writers.mds import columns_of, make_index
 
 NARROW = TokenizerInfo(digest="d" * 64, vocab_size=1 << 16)
 WIDE = TokenizerInfo(digest="d" * 64, vocab_size=(1 << 16) + 1)

@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pipeline.output.writers.json_texts import json_texts, spell_nanoseconds
+from tokenmill.pipeline.output.writers.json_texts import json_texts, spell_nanoseconds
 
 NS = pa.timestamp("ns")
 MOMENT = 1_700_000_000_123_456_789

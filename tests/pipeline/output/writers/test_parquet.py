@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.config.output import OutputConfig
-from pipeline.output.writers import parquet
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.output.writers.formats import open_writer, read_rows
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.output.writers import parquet
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.formats import open_writer, read_rows
 
 INFO = TokenizerInfo(digest="d" * 64, vocab_size=30_000, special_ids={"[UNK]": 1, "[PAD]": 0})
 

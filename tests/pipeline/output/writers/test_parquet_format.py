@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.output.writers import parquet_format
-from pipeline.output.writers.parquet_format import ParquetFileWriter
-from pipeline.output.writers.thrift import Struct
+from tokenmill.pipeline.output.writers import parquet_format
+from tokenmill.pipeline.output.writers.parquet_format import ParquetFileWriter
+from tokenmill.pipeline.output.writers.thrift import Struct
 
 
 def list_of(type_, *, nullable=False):

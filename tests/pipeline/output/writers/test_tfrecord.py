@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import schemas
-from pipeline.config.output import OutputConfig
-from pipeline.output.writers import tfrecord
-from pipeline.output.writers import tfrecord_kernels as kernels
-from pipeline.output.writers.base import TokenizerInfo
-from pipeline.output.writers.formats import open_writer, read_rows, suffix
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.output.writers import tfrecord
+from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.output.writers.formats import open_writer, read_rows, suffix
 
 
 def token_rows(rows, n_tokens=None, doc_ids=None):
