@@ -111,6 +111,15 @@ def _count_characters(data, i, stop):
 
 
 @kernel_part
+def _stays(data, q, end, tables):
+    """Whether the character at q, if there is one, leaves that before it as it is. "e" before U+0301 becomes "é"."""
+    if q >= end:
+        return True
+    code_point, _ = next_character(data, q)
+    return tables.entries[code_point] & (CUTS | SEPARATES) != 0
+
+
+@kernel_part
 def _part_end(data, lead, before, q, end, tables, least):
     """Finds where a part of a word ends: at white space, at `end`, or where the word may be cut.
 
@@ -129,7 +138,8 @@ def _part_end(data, lead, before, q, end, tables, least):
         if entry & SEPARATES:
             break
         if max(lead, next_lead) >= least and before & entry & CUTS and joined(before, entry, tables.joins) == 0:
-            break
+            if _stays(data, after, end, tables):
+                break
         lead, before, q = next_lead, entry, after
     return q, next_lead, entry, after
 

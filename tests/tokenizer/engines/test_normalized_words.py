@@ -203,6 +203,7 @@ def test_words_are_encoded_whole_where_rounding_might_decide(model: Unigram, tex
 
 @pytest.mark.parametrize("name", sorted(PARTS.keys() - STAGED))
 @FEWER
+@example(Unigram([("<unk>", 0.0), ("▁", -1.5), ("中é", -1.0)], 0), ["中e\u0301"], 1)
 @given(model=models() | merging_models(), texts=texts, size=st.integers(1, 30))
 def test_long_rows_may_be_cut_at_white_space(name: str, model: Unigram | BPE, texts: list[str], size: int) -> None:
     tok, steps = fused_and_in_steps(name, model)
@@ -213,6 +214,17 @@ def test_long_rows_may_be_cut_at_white_space(name: str, model: Unigram | BPE, te
     if isinstance(model, BPE):
         found_counts["unknown"] = counts["unknown"]
     assert (found_ids, found_counts) == (ids, counts)
+
+
+@pytest.mark.parametrize("name", ["NFKC", "NFC at white space", "T5", "trained with HF"])
+@pytest.mark.parametrize("before", ["中", "b", "é"])
+def test_a_character_that_composes_with_the_next_is_not_cut_from_the_one_before(name: str, before: str) -> None:
+    """Its own neighbours in tokens say nothing: they have what it becomes."""
+    pieces = [("<unk>", 0.0), ("▁", -1.5), (f"{before}é", -1.0), (f"{before}が", -1.0)]
+    texts = ["中e\u0301", "be\u0301", "ée\u0301", "中か\u3099", "文bか\u3099文", "中e", "be"]
+    tok, steps = fused_and_in_steps(name, Unigram(pieces, 0))
+    for _ in range(2):
+        assert tok.encode_arrow(pa.array(texts)).to_pylist() == steps.encode_arrow(pa.array(texts)).to_pylist()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
