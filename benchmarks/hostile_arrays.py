@@ -74,8 +74,9 @@ def run_one(number: int, folder: Path) -> str:
     except (ValueError, TypeError) as error:
         if not str(error).strip():
             return f"silent: {name}: {type(error).__name__} without a message"
-        # Where an array without rows begins is its own affair.
         return f"refused: {name}" if not expected else f"wrong: {name}: refuses {expected!r:.300}: {error}"
+    if expected is None and isinstance(made, pa.Array) and not len(made):
+        expected = []  # where an array without rows begins is its own affair
     if expected is None:
         return f"wrong: {name}: takes {getattr(made, 'type', made)!r:.300}, gives {found!r:.300}"
     for part in found if isinstance(found, tuple) else (found,):
@@ -181,7 +182,7 @@ def _views(rng: random.Random, rows: list[bytes | None]) -> tuple[Any, Any]:
     if length > 0:
         changed[16 * row + 8 : 16 * row + 16] = rng.choice([b"\xff" * 8, b"\1\0\0\0" * 2, b"\0\0\0\0\xff\xff\xff\x7f"])
     made = pa.Array.from_buffers(pa.string_view(), len(rows), [valid, pa.py_buffer(bytes(changed)), *data])
-    return made, (_decoded([None if i == row else each for i, each in enumerate(rows)]) if rows[row] is None else None)
+    return made, None
 
 
 def _dictionary(rng: random.Random, rows: list[bytes | None]) -> tuple[Any, Any]:

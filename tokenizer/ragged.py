@@ -2,7 +2,7 @@
 """`Ragged`: rows of different lengths in one flat array, which kernels compute on; views and makes Arrow columns."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -218,6 +218,10 @@ def check_array(array: pa.Array) -> None:
         part = part.dictionary if isinstance(part, pa.DictionaryArray) else getattr(part, "values", None)
     try:
         (array.view(_AS_BYTES[array.type]) if array.type in _AS_BYTES else array).validate(full=True)
+        for view in filter(_is_view, _parts(array)):
+            # `validate` does not look at null rows, but `cast` adds their lengths up.
+            buffers = [None, *view.buffers()[1:]]
+            pa.Array.from_buffers(pa.binary_view(), len(view), buffers, offset=view.offset).validate(full=True)
     except pa.ArrowException as error:  # one of them, ArrowIndexError, is no ValueError
         raise ValueError(f"not a valid Arrow array: {error}") from None
     if isinstance(array, pa.ListArray | pa.LargeListArray) and not len(array) and array.buffers()[1]:
@@ -227,6 +231,22 @@ def check_array(array: pa.Array) -> None:
         first = offsets[array.offset : array.offset + 1].tolist()
         if first and not 0 <= first[0] <= len(array.values):
             raise ValueError(f"not a valid Arrow array: it begins at value {first[0]} of {len(array.values)}")
+
+
+def _is_view(array: pa.Array) -> bool:
+    return pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type)
+
+
+def _parts(array: pa.Array) -> Iterator[pa.Array]:
+    """Yields a valid array and all arrays that it consists of."""
+    yield array
+    if isinstance(array, pa.DictionaryArray):
+        yield from _parts(array.dictionary)
+    elif isinstance(array, pa.StructArray):
+        for i in range(array.type.num_fields):
+            yield from _parts(array.field(i))
+    elif hasattr(array, "values"):
+        yield from _parts(array.values)
 
 
 def byte_rows(array: Any) -> Ragged:

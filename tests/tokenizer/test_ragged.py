@@ -91,6 +91,25 @@ def test_no_function_reads_outside_the_buffers(name, damage, tokenizer):
         ENTRIES[name](tokenizer, DAMAGED[damage])
 
 
+@pytest.mark.parametrize("length", [-1, 10**9])
+def test_a_view_of_a_null_beyond_its_buffer(length: int) -> None:
+    """Arrow looks at no view of a null when it validates, but adds their lengths up when it casts."""
+    views = bytearray(pa.array(["x" * 30] * 2, pa.string_view()).buffers()[1].to_pybytes())
+    views[:4] = length.to_bytes(4, "little", signed=True)
+    buffers = [pa.py_buffer(b"\2"), pa.py_buffer(bytes(views)), pa.py_buffer(b"x" * 60)]
+    column = pa.Array.from_buffers(pa.string_view(), 2, buffers)
+    column.validate(full=True)
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), column)
+    indices = pa.array([1, 1])
+    with pytest.raises(ValueError, match="not a valid Arrow array"):
+        text_rows(column)
+    with pytest.raises(ValueError, match="not a valid Arrow array"):
+        text_rows(pa.DictionaryArray.from_arrays(indices, column))
+    for outer in (lists, pa.StructArray.from_arrays([lists], ["a"])):
+        with pytest.raises(ValueError, match="not a valid Arrow array"):
+            check_array(outer)
+
+
 def test_a_view_beyond_its_buffer():
     views = bytearray(pa.array(["x" * 30], pa.string_view()).buffers()[1].to_pybytes())
     views[12:16] = (10**9).to_bytes(4, "little")
