@@ -18,6 +18,7 @@ import random
 import sys
 import time
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
@@ -104,6 +105,8 @@ def make(number: int) -> Made:
     words += [word[: chance.randint(1, len(word))] for word in words] + [
         "".join(chance.choices(words, k=chance.randint(2, 4))) for _ in range(10)
     ]
+    # The same word, composed and decomposed.
+    words += [unicodedata.normalize(chance.choice(("NFC", "NFD", "NFKD")), word) for word in words]
     normalizer, pre_tokenizer = _normalizer(chance), _pre_tokenizer(chance)
     make_model = chance.choice((_bpe, _bpe, _bpe, _unigram, _wordpiece, _wordlevel))
     spelled = pt.is_byte_level(pre_tokenizer)
@@ -113,6 +116,9 @@ def make(number: int) -> Made:
         pre_tokenizer = byte_level if pre_tokenizer is None else pt.Sequence((pre_tokenizer, byte_level))
         spelled = True
     learnt = [word for word in words if chance.random() < 0.8]
+    if normalizer is not None and _maybe(chance):
+        # What training learns: words as they are after the normalizer. The texts have them as they were before.
+        learnt = [text for word in learnt if (text := normalizer.normalize_str(word))]
     metaspace = "▁" if not spelled and (chance.random() < 0.3 or "▁" in repr((normalizer, pre_tokenizer))) else ""
     learnt += [metaspace + word for word in learnt[::2] if metaspace]
     if spelled:

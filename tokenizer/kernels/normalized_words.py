@@ -137,9 +137,9 @@ def _part_end(data, lead, before, q, end, tables, least):
         entry = tables.entries[code_point]
         if entry & SEPARATES:
             break
-        if max(lead, next_lead) >= least and before & entry & CUTS and joined(before, entry, tables.joins) == 0:
-            if _stays(data, after, end, tables):
-                break
+        may_cut = max(lead, next_lead) >= least and before & entry & CUTS
+        if may_cut and joined(before, entry, tables.joins) == 0 and _stays(data, after, end, tables):
+            break
         lead, before, q = next_lead, entry, after
     return q, next_lead, entry, after
 
