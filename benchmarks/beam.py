@@ -2,10 +2,12 @@
 """Measures what a document costs in a Beam pipeline of a user's own: as rows, as Arrow batches, and by `beam.Map`.
 
 All tokenize the same documents of about a kilobyte with GPT-2's tokenizer, on the local runner with one worker. The ids
-of all are compared first. What the pipeline costs without tokenizing is printed, too, and is part of every figure.
+of all are compared first. Rows with a second output for what cannot be used are measured without, with some and with
+nothing but nulls. What the pipeline costs without tokenizing is printed, too, and is part of every figure.
 """
 
 import argparse
+import functools
 import hashlib
 import random
 import statistics
@@ -30,7 +32,11 @@ WANTED = {
     "batches / rows, lists": 0.5,
     "beam.Map / rows, NumPy ids": 20.0,
     "beam.Map / rows, lists": 20.0,
+    "10 % bad / none": 1.3,
 }
+
+_BAD = (0, 1, 10, 100)
+"""Percentages of rows without a text."""
 
 _texts: list[str] = []
 _hf: dict[str, Any] = {}
@@ -74,6 +80,7 @@ def main(arguments: list[str]) -> int:
         "batches / rows, lists": medians["batches"] / medians["rows, lists"],
         "beam.Map / rows, NumPy ids": medians["beam.Map, tokenizers"] / medians["rows, NumPy ids"],
         "beam.Map / rows, lists": medians["beam.Map, tokenizers"] / medians["rows, lists"],
+        **{f"{n} % bad / none": medians[f"rows, {n} % bad"] / medians["rows, 0 % bad"] for n in _BAD[1:]},
     }
     print()
     for name, ratio in ratios.items():
@@ -110,7 +117,18 @@ def _pipelines(tokenizer: Tokenizer, texts: list[str], peer: list[str]) -> dict[
         "rows, NumPy ids": (lambda p: _rows(p) | Tokenize(tokenizer, as_numpy=True), texts),
         "rows, lists": (lambda p: _rows(p) | Tokenize(tokenizer), texts),
         "beam.Map, tokenizers": (lambda p: _rows(p) | beam.Map(_encode_hf), peer),
+        **{f"rows, {percent} % bad": (functools.partial(_some_bad, tokenizer, percent), texts) for percent in _BAD},
     }
+
+
+def _some_bad(tokenizer: Tokenizer, percent: int, pipeline: beam.Pipeline) -> Any:
+    rows = pipeline | beam.Impulse() | beam.FlatMap(_yield_bad_rows, percent).with_output_types(beam.Row)
+    return (*(rows | Tokenize(tokenizer).with_exception_handling()),) | beam.Flatten()
+
+
+def _yield_bad_rows(_: bytes, percent: int) -> Iterator[Any]:
+    for i, text in enumerate(_texts):
+        yield beam.Row(id=i, text=None if i % 100 < percent else text)
 
 
 def _rows(pipeline: beam.Pipeline) -> Any:
@@ -156,7 +174,7 @@ _digests: dict[str, Any] = {}
 def _same_ids(texts: list[str], tokenizer: Tokenizer) -> bool:
     found = set()
     for name, (build, _) in _pipelines(tokenizer, texts, texts).items():
-        if "alone" in name:
+        if "alone" in name or "bad" in name:
             continue
         _texts[:] = texts
         digest = _digests[name] = hashlib.sha256()

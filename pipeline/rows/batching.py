@@ -5,24 +5,21 @@ Beam's own batches, `process_batch`, hold 4,096 elements, however large these ar
 the code here (Beam 2.77): as much as tokenizing two kilobytes.
 """
 
-import collections
+import bisect
 import contextlib
-import copy
 import dataclasses
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import Row
 from apache_beam.typehints import typehints
-from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, failed_element
 from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 BATCH_CHARACTERS = 250_000
@@ -30,6 +27,9 @@ BATCH_CHARACTERS = 250_000
 
 BATCH_ELEMENTS = 4096
 """A batch is complete with this many elements, however short they are."""
+
+KEPT_FUNCTIONS = 64
+"""A worker keeps the functions of this many side inputs: those of the windows that an element is in."""
 
 
 class Columns(Protocol):
@@ -66,16 +66,7 @@ class Computed:
         return self.columns[name].to_pylist() if self.values is None else self.values(name)
 
 
-@dataclasses.dataclass(frozen=True)
-class ErrorHandling:
-    """The arguments of `with_exception_handling`."""
-
-    main_tag: str
-    dead_letter_tag: str
-    exc_class: Any
-
-
-class RowTransform(beam.PTransform):
+class RowTransform(FallibleTransform):
     """Gives elements more fields. Each subclass passes to `__init__` the `Columns` that compute them.
 
     Counters, in the namespace of the subclass: elements-in, elements-failed.
@@ -93,21 +84,6 @@ class RowTransform(beam.PTransform):
         self._columns = columns
         self._column = column
         self._side_input = side_input
-        self._errors: ErrorHandling | None = None
-
-    def with_exception_handling(
-        self, main_tag: str = "good", dead_letter_tag: str = "bad", *, exc_class: Any = Exception
-    ) -> "RowTransform":
-        """Returns this step with two outputs, as Beam's method of this name does for a DoFn.
-
-        Args:
-          main_tag: names the first output.
-          dead_letter_tag: names the second: `beam.Row(element, msg, stack)` for each element that cannot be used.
-          exc_class: the exceptions that are caught; others end the pipeline.
-        """
-        handling = copy.copy(self)
-        handling._errors = ErrorHandling(main_tag, dead_letter_tag, exc_class)
-        return handling
 
     def display_data(self) -> dict[str, Any]:
         """Returns the field that is read and those that are made."""
@@ -122,16 +98,10 @@ class RowTransform(beam.PTransform):
         if not elements_of.are_batches(pcoll.element_type):
             kind = _GatherBesideFn if given else _GatherFn
         step = beam.ParDo(kind(self._columns, self._column, type(self), self._errors), *given)
+        outputs = pcoll | name >> step
         if self._errors is None:
-            return pcoll | name >> step | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
-        element_type: Any = typehints.Any if kind is _BatchFn else pcoll.element_type
-        letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
-        main, bad = self._errors.main_tag, self._errors.dead_letter_tag
-        outputs = pcoll | name >> step.with_outputs(bad, main="main")
-        good = outputs["main"] | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
-        failed = outputs[bad] | "DealFailed" >> beam.Map(_as_it_is).with_output_types(letters)
-        make: Any = collections.namedtuple  # the names are not known before, which mypy wants
-        return make("Outputs", [main, bad])(good, failed)
+            return outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
+        return self._errors.deal(pcoll, outputs, made, typehints.Any if kind is _BatchFn else pcoll.element_type)
 
 
 def _as_it_is(element: Any) -> Any:
@@ -155,32 +125,24 @@ class _ComputeFn(beam.DoFn):
         self._errors = errors
         self._given: Any = None
         self._function: Callable[[pa.Array], Computed] | None = None
+        self._functions: dict[Any, Callable[[pa.Array], Computed]] = {}
         self._n_in = Metrics.counter(transform, "elements-in")
         self._n_failed = Metrics.counter(transform, "elements-failed")
 
     def _prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         if self._function is None or given is not self._given:
-            self._function, self._given = self._columns.prepare(given), given
+            if given not in self._functions:
+                if len(self._functions) == KEPT_FUNCTIONS:
+                    self._functions.clear()
+                self._functions[given] = self._columns.prepare(given)
+            self._function, self._given = self._functions[given], given
         return self._function
 
-    def _checked(self, column: pa.Array) -> pa.Array:
-        if column.null_count:
-            raise ValueError(f"the field {self._column!r} is null")
-        return column
-
-    def _failed(self, element: Any, error: Exception) -> beam.pvalue.TaggedOutput:
+    def _failed(self, element: Any, error: Exception) -> Failed:
         """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
-        if self._errors is None or not isinstance(error, self._errors.exc_class):
-            shown = repr(element)
-            shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
-            raise ValueError(
-                f"{self._step}: {type(error).__name__}: {error}; the element is {shown}. "
-                "with_exception_handling() gives such elements an output of their own"
-            ) from error
+        failed = failed_element(self._errors, self._step, element, error)
         self._n_failed.inc()
-        stack = "".join(traceback.format_exception(error))
-        letter = Row(element=element, msg=f"{type(error).__name__}: {error}", stack=stack)
-        return beam.pvalue.TaggedOutput(self._errors.dead_letter_tag, letter)
+        return failed
 
 
 class _BatchFn(_ComputeFn):
@@ -193,20 +155,45 @@ class _BatchFn(_ComputeFn):
 
     def _outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
         try:
-            computed = function(self._checked(elements_of.batch_column(batch, self._column, self._columns.reads)))
+            column = elements_of.batch_column(batch, self._column, self._columns.reads)
+            if column.null_count:
+                raise ValueError(f"the field {self._column!r} is null")
+            computed = function(column)
             elements_of.check_new(batch.schema.names, computed.columns.keys() - {self._column})
         except Exception as error:
-            if batch.num_rows == 1:
-                yield self._failed(elements_of.only_row(batch), error)
-            elif batch.num_rows:
-                half = batch.num_rows // 2
-                yield from self._outputs(batch.slice(0, half), function)
-                yield from self._outputs(batch.slice(half), function)
+            yield from self._without_failed(batch, error, function)
             return
         if computed.rows is not None:
             batch = batch.take(pa.array(computed.rows))
-        columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **computed.columns}
-        yield pa.record_batch(list(columns.values()), names=list(columns))
+        yield elements_of.with_columns(batch, computed.columns)
+
+    def _without_failed(
+        self, batch: pa.RecordBatch, error: Exception, function: Callable[[pa.Array], Computed]
+    ) -> Iterator[Any]:
+        """Yields the rows of a batch that fail, and the outputs of the others."""
+        failed = {0: error} if batch.num_rows == 1 else elements_of.unusable_rows(batch, self._column)
+        for i, each in failed.items():
+            yield self._failed(elements_of.only_row(batch.slice(i, 1)), each)
+        if failed:
+            others = np.delete(np.arange(batch.num_rows), [*failed])
+            parts = [batch.take(pa.array(others))] if others.size else []
+        else:
+            half = batch.num_rows // 2
+            parts = [batch.slice(0, half), batch.slice(half)] if half else []
+        for part in parts:
+            yield from self._outputs(part, function)
+
+
+class _Gathered:
+    """Elements that go through the function together, and where each belongs."""
+
+    def __init__(self, function: Callable[[pa.Array], Computed]) -> None:
+        self.function = function
+        self.elements: list[Any] = []
+        self.places: list[tuple[int, Any, Any, Any]] = []  # index of the first element there, timestamp, window, pane
+        self.micros: int | None = None  # of the last of them; comparing timestamps costs more than all else here
+        self.window: Any = None
+        self.pane: Any = None
 
 
 class _GatherFn(_ComputeFn):
@@ -216,76 +203,89 @@ class _GatherFn(_ComputeFn):
         self._clear()
 
     def _clear(self) -> None:
-        self._gathered: list[Any] = []
-        self._places: list[tuple[int, Any, Any]] = []  # index of the first element with them, timestamp, window
-        self._micros: int | None = None  # of the last of them; comparing timestamps costs more than all else here
-        self._window: Any = None
-        self._n_characters = 0
-        self._get: Callable[[Any], Any] | None = None
+        self._gathered: _Gathered | None = None  # for the last side input
+        self._by_given: dict[Any, _Gathered] = {}  # windows have side inputs of their own
+        self._getters: dict[type, Callable[[Any], Any]] = {}
+        self._n_elements = self._n_characters = 0
 
     def process(
-        self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+        self,
+        element: Any,
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterator[Any] | None:
-        return self._gather(element, None, timestamp, window)
+        return self._gather(element, None, timestamp, window, pane)
 
-    def _gather(self, element: Any, given: Any, timestamp: Any, window: Any) -> Iterator[Any] | None:
-        flushed = None
-        if self._gathered and given is not self._given and given != self._given:
-            flushed = list(self._flush())  # the side input has changed: the gathered elements belong to the old one
-        self._prepare(given)
-        if timestamp.micros != self._micros or (window is not self._window and window != self._window):
-            self._micros, self._window = timestamp.micros, window
-            self._places.append((len(self._gathered), timestamp, window))
-        if self._get is None:
-            self._get = elements_of.getter_of(element, self._column)
-        self._gathered.append(element)
-        with contextlib.suppress(AttributeError, KeyError, TypeError):  # computing finds it again
-            self._n_characters += len(self._get(element))
-        if self._n_characters < BATCH_CHARACTERS and len(self._gathered) < BATCH_ELEMENTS:
-            return iter(flushed) if flushed else None
-        return iter([*(flushed or ()), *self._flush()])
+    def _gather(self, element: Any, given: Any, timestamp: Any, window: Any, pane: Any) -> Iterator[Any] | None:
+        gathered = self._gathered
+        if gathered is None or given is not self._given:
+            function = self._prepare(given)
+            gathered = self._gathered = self._by_given.setdefault(given, _Gathered(function))
+        if (
+            timestamp.micros != gathered.micros
+            or (window is not gathered.window and window != gathered.window)
+            or (pane is not gathered.pane and pane != gathered.pane)
+        ):
+            gathered.micros, gathered.window, gathered.pane = timestamp.micros, window, pane
+            gathered.places.append((len(gathered.elements), timestamp, window, pane))
+        gathered.elements.append(element)
+        self._n_elements += 1
+        get = self._getters.get(type(element))
+        if get is None:
+            get = self._getters[type(element)] = elements_of.getter_of(type(element), self._column)
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # `usable` finds it again
+            self._n_characters += len(get(element))
+        if self._n_characters < BATCH_CHARACTERS and self._n_elements < BATCH_ELEMENTS:
+            return None
+        return self._flush()
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from self._flush()
 
     def _flush(self) -> Iterator[Any]:
-        """Yields the outputs of the gathered elements, each with the timestamp and window of its element."""
-        gathered, places = self._gathered, self._places
-        if not gathered:
-            return
+        """Yields the outputs of the gathered elements, each with the timestamp, window and pane of its element."""
+        batches = [*self._by_given.values()]
         self._clear()
-        self._n_in.inc(len(gathered))
-        starts = [start for start, _, _ in places[1:]]
-        at, stop = 0, starts[0] if starts else len(gathered)
-        for index, output in self._outputs(gathered, 0):
-            while index >= stop:
-                at += 1
-                stop = starts[at] if at < len(starts) else len(gathered)
-            _, timestamp, window = places[at]
-            if isinstance(output, beam.pvalue.TaggedOutput):
-                placed = WindowedValue(output.value, timestamp, (window,))
-                yield beam.pvalue.TaggedOutput(output.tag, placed)
-            else:
-                yield WindowedValue(output, timestamp, (window,))
+        for gathered in batches:
+            self._n_in.inc(len(gathered.elements))
+            outputs = self._outputs(gathered.function, gathered.elements, range(len(gathered.elements)))
+            starts = [start for start, *_ in gathered.places]
+            for index, output in outputs:
+                _, timestamp, window, pane = gathered.places[bisect.bisect_right(starts, index) - 1]
+                yield WindowedValue(output, timestamp, (window,), pane)
 
-    def _outputs(self, elements: list[Any], first: int) -> Iterator[tuple[int, Any]]:
-        """Yields pairs of an element's index in the batch and one of its outputs; `elements[0]` has index `first`."""
-        assert self._function is not None
+    def _outputs(
+        self, function: Callable[[pa.Array], Computed], elements: Sequence[Any], indices: Sequence[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yields pairs of an element's index in the batch, one of `indices`, and one of its outputs."""
+        column, good, failed = elements_of.usable(elements, self._column, self._columns.reads)
+        for i, error in failed:
+            yield indices[i], self._failed(elements[i], error)
+        if failed:
+            elements, indices = [elements[i] for i in good], [indices[i] for i in good]
+        if not elements:
+            return
         try:
-            column = elements_of.column_of(elements, self._column, self._columns.reads)
-            computed = self._function(self._checked(column))
+            computed = function(column)
             columns = {name: computed.values_of(name) for name in computed.columns}
-            sources = range(len(elements)) if computed.rows is None else computed.rows.tolist()
-            rows = list(elements_of.extend([elements[i] for i in sources], self._column, columns))
         except Exception as error:
             if len(elements) == 1:
-                yield first, self._failed(elements[0], error)
+                yield indices[0], self._failed(elements[0], error)
                 return
             half = len(elements) // 2
-            yield from self._outputs(elements[:half], first)
-            yield from self._outputs(elements[half:], first + half)
+            yield from self._outputs(function, elements[:half], indices[:half])
+            yield from self._outputs(function, elements[half:], indices[half:])
             return
-        yield from ((first + i, row) for i, row in zip(sources, rows, strict=True))
+        sources = range(len(elements)) if computed.rows is None else computed.rows.tolist()
+        rows = elements_of.extend([elements[i] for i in sources], self._column, columns)
+        failures = set()
+        for i, row in zip(sources, rows, strict=True):
+            if not isinstance(row, Exception):
+                yield indices[i], row
+            elif i not in failures:
+                failures.add(i)
+                yield indices[i], self._failed(elements[i], row)
 
 
 class _GatherBesideFn(_GatherFn):
@@ -297,5 +297,58 @@ class _GatherBesideFn(_GatherFn):
         given: Any,
         timestamp: Any = beam.DoFn.TimestampParam,
         window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterator[Any] | None:
-        return self._gather(element, given, timestamp, window)
+        return self._gather(element, given, timestamp, window, pane)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Check:
+    """Computes no columns: elements pass as they are, if their field can be read and the check does not raise."""
+
+    reads: pa.DataType
+    check: Callable[[Any, pa.Array], None] | None
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return {}
+
+    def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
+        def compute(column: pa.Array) -> Computed:
+            if self.check is not None:
+                self.check(given, column)
+            return Computed({})
+
+        return compute
+
+
+def expand_checked(
+    step: FallibleTransform,
+    pcoll: Any,
+    column: str,
+    reads: pa.DataType,
+    expand: Callable[[Any], Any],
+    check: Callable[[Any, pa.Array], None] | None = None,
+    side_input: Any = None,
+) -> Any:
+    """Expands a step that makes something else of many elements, such as counts; elements fail before it counts them.
+
+    Args:
+      step: the step, whose `with_exception_handling` decides.
+      pcoll: its input.
+      column, reads: the field that it reads, and its type.
+      expand: adds the step itself.
+      check: raises an error if values cannot be used; takes the value of `side_input` and a column.
+      side_input: for `check`.
+    """
+    errors = step._errors
+    if errors is None:
+        return expand(pcoll)
+    checks = RowTransform(_Check(reads, check), column, side_input).with_exception_handling(
+        exc_class=errors.exc_class, on_failure_callback=errors.on_failure_callback
+    )
+    good, failed = pcoll | "Check" >> checks
+    made = expand(good)
+    letters = failed | "Failed" >> beam.Map(Failed)
+    element_type: Any = typehints.Any if elements_of.are_batches(pcoll.element_type) else pcoll.element_type
+    return errors.deal(pcoll, (made, letters) | "Both" >> beam.Flatten(), made.element_type, element_type)

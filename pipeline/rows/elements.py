@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elements of PCollections: get a field of one, give one more fields, and say the type of the result."""
 
+import contextlib
 import dataclasses
 import difflib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.typehints import typehints
@@ -15,24 +17,90 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from tokenmill.tokenizer import check_array
 
 
-def getter_of(element: Any, field: str) -> Callable[[Any], Any]:
-    """Returns a function that gets `field` of elements of this one's type; of a string it returns the string."""
-    if isinstance(element, str):
+def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
+    """Returns a function that gets `field` of elements of a type; of a string it returns the string."""
+    if issubclass(kind, str):
         return str
-    return operator.itemgetter(field) if isinstance(element, dict) else operator.attrgetter(field)
+    return operator.itemgetter(field) if issubclass(kind, dict) else operator.attrgetter(field)
 
 
-def column_of(elements: Sequence[Any], field: str, type_: pa.DataType) -> pa.Array:
-    """Returns a field of elements of one type as a column.
+def usable(
+    elements: Sequence[Any], field: str, type_: pa.DataType
+) -> tuple[pa.Array, Sequence[int], list[tuple[int, Exception]]]:
+    """Gets a field of elements, which may be of several types.
 
-    Raises:
-      TypeError: if values are of another type; bytes, too, are not text.
+    What cannot be used is found by looking at each element, so that a bad one costs little more than a good one.
+
+    Args:
+      elements: strings, dicts and rows in any order. Whatever else comes is not usable.
+      field: the field that they have.
+      type_: the type of the column: a string, or anything that `pa.array` makes of the values.
+
+    Returns:
+      The values of the elements that can be used, as a column; their indices; and (index, error) of each of the others.
     """
-    get = getter_of(elements[0], field)
-    values = [get(each) for each in elements]
-    if pa.types.is_string(type_) and bytes in map(type, values):
-        raise TypeError(f"the field {field!r} must be a string, got bytes; decode them")
-    return pa.array(values, type_)
+    is_text = pa.types.is_string(type_)
+    kinds = set(map(type, elements))
+    if len(kinds) == 1:  # as nearly always
+        with contextlib.suppress(Exception):
+            values = list(map(getter_of(kinds.pop(), field), elements))
+            kinds = set(map(type, values))
+            if kinds == {str} or not (is_text or type(None) in kinds):
+                return pa.array(values, type_), range(len(elements)), []
+    getters: dict[type, Callable[[Any], Any]] = {}
+    values = []
+    good: list[int] = []
+    failed: list[tuple[int, Exception]] = []
+    for i, element in enumerate(elements):
+        kind = type(element)
+        try:
+            get = getters.get(kind)
+            if get is None:
+                get = getters[kind] = getter_of(kind, field)
+            value = get(element)
+            if value is None:
+                raise ValueError(f"the field {field!r} is null")
+            if is_text and not isinstance(value, str):
+                raise TypeError(f"the field {field!r} must be a string, got {value!r:.80}; decode or cast it")
+        except Exception as error:
+            failed.append((i, error.with_traceback(None)))
+            continue
+        values.append(value)
+        good.append(i)
+    try:
+        return pa.array(values, type_), good, failed
+    except (pa.ArrowException, UnicodeError, ValueError, TypeError, OverflowError):
+        fitting = [_error_of(value, type_) for value in values]
+    failed += [(i, error) for i, error in zip(good, fitting, strict=True) if error is not None]
+    good = [i for i, error in zip(good, fitting, strict=True) if error is None]
+    kept = [value for value, error in zip(values, fitting, strict=True) if error is None]
+    return pa.array(kept, type_), good, sorted(failed, key=operator.itemgetter(0))
+
+
+def _error_of(value: Any, type_: pa.DataType) -> Exception | None:
+    """Returns why a value cannot be in a column, None if it can."""
+    try:
+        pa.array([value], type_)
+    except Exception as error:
+        return error.with_traceback(None)
+    return None
+
+
+def unusable_rows(batch: pa.RecordBatch, field: str) -> dict[int, Exception]:
+    """Returns, by row, why rows of a checked batch cannot be used: nulls in `field`, and text that is not UTF-8."""
+    column = batch.column(field) if field in batch.schema.names else pa.nulls(0)
+    found: dict[int, Exception] = {}
+    for i in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+        found[i] = ValueError(f"the field {field!r} is null")
+    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+    if column.type in as_bytes:
+        for i, data in enumerate(column.view(as_bytes[column.type]).to_pylist()):
+            try:
+                _ = data is not None and data.decode()
+            except UnicodeDecodeError as error:
+                what = f"{error.reason} 0x{data[error.start]:02x} at byte {error.start} of it"
+                found[i] = ValueError(f"the field {field!r} is not UTF-8: {what}")
+    return found
 
 
 def batch_column(batch: pa.RecordBatch, field: str, type_: pa.DataType) -> pa.Array:
@@ -65,6 +133,15 @@ def check_batch(batch: pa.RecordBatch) -> None:
             raise ValueError(f"column {name!r}: {error}") from None
 
 
+def with_columns(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Returns a batch with columns added or replaced; its other fields, and all metadata, stay as they are."""
+    fields = {field.name: field for field in batch.schema}
+    for name, column in columns.items():
+        fields[name] = fields[name].with_type(column.type) if name in fields else pa.field(name, column.type)
+    given = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **columns}
+    return pa.record_batch(list(given.values()), schema=pa.schema(list(fields.values()), batch.schema.metadata))
+
+
 def only_row(batch: pa.RecordBatch) -> dict[str, Any]:
     """Returns the row of a batch of one; strings that are not UTF-8 as bytes."""
     row = {}
@@ -77,16 +154,19 @@ def only_row(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[Any]]) -> Iterator[Any]:
-    """Yields each element with more fields: a dict for a dict, else a `beam.Row`.
+    """Yields each element with more fields: a dict for a dict, else a `beam.Row`; or the error, if it cannot have them.
+
+    An error is a ValueError if the element has one of the other fields, a TypeError if a key of a dict is no string.
 
     Args:
-      elements: all of one type.
+      elements: of any types that `usable` takes.
       field: the name that a string gets as a field of its row.
-      columns: the values of each new field, one per element; of the old fields only `field` may be replaced.
-
-    Raises:
-      ValueError: if an element has one of the other fields. TypeError: if a key of a dict is not a string.
+      columns: the values of each new field, one per element; of the old fields only `field` may be replaced. Without
+        any, the elements stay what they are.
     """
+    if not columns:
+        yield from elements
+        return
     names = tuple(columns)
     new = set(names) - {field}
     readers: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
@@ -95,15 +175,19 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
         read = readers.get(kind)
         if read is None:
             read = readers[kind] = reader_of(kind, field)
-        old = read(element)
+        try:
+            old = read(element)
+        except AttributeError as error:
+            yield error.with_traceback(None)
+            continue
         if not new.isdisjoint(old):
-            check_new(old, new)
+            yield _taken(old, new)
+            continue
         fields = {**old, **dict(zip(names, values, strict=True))}
         if issubclass(kind, dict):
-            for key in old:
-                if type(key) is not str:
-                    raise TypeError(f"the keys of a dict must be strings, got {key!r}; rename this field")
-            yield fields
+            wrong = [key for key in old if type(key) is not str]
+            message = "the keys of a dict must be strings, got {!r}; rename this field"
+            yield TypeError(message.format(wrong[0])) if wrong else fields
         else:
             row = Row()
             row.__dict__ = fields
@@ -112,11 +196,15 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
 
 def check_new(old: Iterable[str], new: Iterable[str]) -> None:
     """Raises ValueError if a field that a step adds is there already."""
-    if taken := sorted(set(old) & set(new)):
-        raise ValueError(
-            f"the rows have a field {taken[0]!r} already, which would be overwritten; drop or rename it, or name the "
-            "output of the step otherwise"
-        )
+    if not set(new).isdisjoint(old):
+        raise _taken(old, new)
+
+
+def _taken(old: Iterable[str], new: Iterable[str]) -> ValueError:
+    return ValueError(
+        f"the rows have a field {min(set(old) & set(new))!r} already, which would be overwritten; drop or rename it, "
+        "or name the output of the step otherwise"
+    )
 
 
 def reader_of(kind: type, field: str) -> Callable[[Any], Mapping[str, Any]]:
@@ -155,7 +243,7 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
     if are_batches(element_type):
         return pa.RecordBatch
     if element_type is str:
-        return RowTypeConstraint.from_fields([(field, str), *outputs.items()])
+        return RowTypeConstraint.from_fields(list({field: str, **outputs}.items())) if outputs else str
     is_row = isinstance(element_type, RowTypeConstraint)
     row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     if row is None:
@@ -170,7 +258,7 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
         check_new(fields, outputs.keys() - {field})
     except ValueError as error:
         raise ValueError(f"{step}: {error}") from None
-    return RowTypeConstraint.from_fields(list({**fields, **outputs}.items()))
+    return RowTypeConstraint.from_fields(list({**fields, **outputs}.items())) if outputs else element_type
 
 
 def check_global(pcoll: Any, step: str) -> None:

@@ -25,7 +25,9 @@ from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, expand_checked
+from tokenmill.pipeline.rows.errors import FallibleTransform
+from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
 from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
@@ -37,7 +39,7 @@ _NOT_COUNTED = -1
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
 
 
-class WriteShards(beam.PTransform):
+class WriteShards(FallibleTransform):
     """Writes ids to a fixed number of Parquet, TFRecord or Arrow files, with the columns that a job's shards have.
 
         tokens | WriteShards("out", "vocab", n_shards=16, id_column="id")
@@ -100,6 +102,10 @@ class WriteShards(beam.PTransform):
             elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards")
         self._check_folder()
         elements_of.check_global(pcoll, "WriteShards")
+        given = self._given
+        return expand_checked(self, pcoll, self._columns[0], IDS, self._expand, given.check_ids, given.side_input)
+
+    def _expand(self, pcoll: Any) -> Any:
         deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
         write = beam.ParDo(fn, self._given.side_input)

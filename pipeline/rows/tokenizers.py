@@ -6,6 +6,8 @@ import functools
 import zlib
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
 
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
@@ -63,10 +65,29 @@ class GivenTokenizer:
         self.__dict__.update(state, _text=text)
 
     def tokenizer(self, given: str | None) -> Tokenizer:
-        """Returns the tokenizer, compiled; `given` is the value of the side input."""
+        """Returns the tokenizer, compiled; `given` is the value of the side input.
+
+        Raises:
+          ValueError: if the side input is empty.
+        """
         text = self._text if given is None else given
-        assert text is not None
+        if not isinstance(text, str):  # of a window without a value, Beam gives an object of its own
+            raise ValueError(
+                f"the side input with the tokenizer holds no tokenizer.json as text, but {text!r:.80}; it needs one in "
+                "each window that has elements"
+            )
         return shaped(text, self._options)
+
+    def check_ids(self, given: str | None, column: pa.Array) -> None:
+        """Raises ValueError if a column of lists of ids has one that is null, or not in the vocabulary."""
+        ids = column.flatten()
+        if ids.null_count:
+            raise ValueError(f"{ids.null_count} ids are null")
+        n_entries = self.tokenizer(given).n_ids
+        numbers = ids.to_numpy()
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < n_entries:
+            wrong = numbers[np.argmax((numbers < 0) | (numbers >= n_entries))]
+            raise ValueError(f"id {wrong} is not in the vocabulary of {n_entries} entries")
 
 
 def _read(path: str) -> Tokenizer:
@@ -76,7 +97,7 @@ def _read(path: str) -> Tokenizer:
     return tokenizer
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)  # as many as `compiled_tokenizer` keeps: those of sliding windows
 def shaped(tokenizer_json: str, options: str) -> Tokenizer:
     """Returns the tokenizer of a `tokenizer.json`, changed as `options`, a `TokenizerConfig` in JSON, say.
 

@@ -19,7 +19,8 @@ from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, expand_checked
+from tokenmill.pipeline.rows.errors import FallibleTransform
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
@@ -31,7 +32,7 @@ _TALLY = Tuple[int, bytes]
 _WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])
 
 
-class CountWords(beam.PTransform):
+class CountWords(FallibleTransform):
     """Counts the words of texts: normalized pre-tokens.
 
     Input: rows with a text, or batches; each window is counted separately. Output: for rows `beam.Row(word, count)`,
@@ -72,6 +73,9 @@ class CountWords(beam.PTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords")
+        return expand_checked(self, pcoll, self._column, pa.string(), self._expand)
+
+    def _expand(self, pcoll: Any) -> Any:
         are_batches = elements_of.are_batches(pcoll.element_type)
         fn = _CountWordsFn(self._given, self._column, self._n_partitions, are_batches=are_batches)
         counts = (
@@ -109,7 +113,7 @@ class _CountWordsFn(beam.DoFn):
             self._counters[window].update(texts)
             self._n_in.inc(element.num_rows)
         else:
-            text = elements_of.getter_of(element, self._column)(element)
+            text = elements_of.getter_of(type(element), self._column)(element)
             if not isinstance(text, str):
                 raise ValueError(f"CountWords: the field {self._column!r} must be a string, got {text!r:.200}")
             self._texts.setdefault(window, []).append(text)
@@ -150,7 +154,7 @@ def _as_rows(counts: pa.RecordBatch) -> Iterator[Row]:
         yield Row(word=word, count=n)
 
 
-class TrainVocabulary(beam.PTransform):
+class TrainVocabulary(FallibleTransform):
     """Trains a vocabulary on word counts.
 
         trained = texts | CountWords(train=train) | TrainVocabulary(train)
@@ -182,6 +186,9 @@ class TrainVocabulary(beam.PTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
+        return expand_checked(self, pcoll, "word", pa.large_binary(), self._expand)
+
+    def _expand(self, pcoll: Any) -> Any:
         counts = pcoll
         if not elements_of.are_batches(pcoll.element_type):
             gathered = beam.BatchElements(min_batch_size=1000, max_batch_size=100_000)
@@ -212,7 +219,7 @@ def _train(keyed: tuple[int, Iterable[pa.RecordBatch]], config: str) -> str:
     return tokenizer.to_str()
 
 
-class VocabularyStatistics(beam.PTransform):
+class VocabularyStatistics(FallibleTransform):
     """Measures how a vocabulary fits its tokens: used, dead and unreachable entries, coverage, entropy, Zipf slope.
 
     Input: rows with ids, or batches, in the global window. Output: one dict with the part `vocabulary` of a job's
@@ -237,6 +244,10 @@ class VocabularyStatistics(beam.PTransform):
         """Adds the step to a pipeline."""
         elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics")
         elements_of.check_global(pcoll, "VocabularyStatistics")
+        given = self._given
+        return expand_checked(self, pcoll, self._column, IDS, self._expand, given.check_ids, given.side_input)
+
+    def _expand(self, pcoll: Any) -> Any:
         return (
             pcoll
             | "Tally"
@@ -255,17 +266,17 @@ class _TallyFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._counts = np.zeros(1, np.int64)
-        self._n_entries = 0
+        self._given_value: str | None = None
         self._ids: list[Any] = []
         self._n_ids = 0
 
     def process(self, element: Any, given: str | None) -> None:
-        self._n_entries = self._given.tokenizer(given).n_ids
+        self._given_value = given
         if isinstance(element, pa.RecordBatch):
             elements_of.check_batch(element)
             self._add(elements_of.batch_column(element, self._column, IDS))
             return
-        ids = elements_of.getter_of(element, self._column)(element)
+        ids = elements_of.getter_of(type(element), self._column)(element)
         self._ids.append(ids)
         self._n_ids += len(ids)
         if self._n_ids >= BATCH_CHARACTERS:
@@ -282,13 +293,10 @@ class _TallyFn(beam.DoFn):
         self._ids, self._n_ids = [], 0
 
     def _add(self, column: pa.Array) -> None:
-        ids = column.flatten()
-        if column.null_count or ids.null_count:
-            raise ValueError(f"VocabularyStatistics: the field {self._column!r} is null, or holds a null")
-        numbers = ids.to_numpy()
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self._n_entries:
-            wrong = numbers[np.argmax((numbers < 0) | (numbers >= self._n_entries))]
-            raise ValueError(f"id {wrong} is not in the vocabulary of {self._n_entries} entries")
+        if column.null_count:
+            raise ValueError(f"VocabularyStatistics: the field {self._column!r} is null")
+        self._given.check_ids(self._given_value, column)
+        numbers = column.flatten().to_numpy()
         counts = np.concatenate(([len(column)], np.bincount(numbers)))
         self._counts = _sum([self._counts, counts])
 

@@ -13,7 +13,7 @@ TokenizerText = str | beam.pvalue.AsSingleton
 
 _compiled: dict[str, Tokenizer] = {}
 _compiling = threading.Lock()
-_KEPT_TOKENIZERS = 4
+_KEPT_TOKENIZERS = 16
 
 
 def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second output for elements that cannot be used, as Beam's `with_exception_handling` gives a DoFn."""
+
+import copy
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import Row, TaggedOutput
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+_STACK_FRAMES = 3
+"""Of a stack, the innermost frames are kept: a bad element then costs hundreds of bytes, not thousands."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """An element on its way to the second output."""
+
+    letter: Row
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorHandling:
+    """The arguments of `with_exception_handling`."""
+
+    main_tag: str
+    dead_letter_tag: str
+    exc_class: Any
+    threshold: float
+    threshold_windowing: Any
+    error_handler: Any
+    on_failure_callback: Callable[[Exception, Any], None] | None
+
+    def deal(self, pcoll: Any, outputs: Any, made: Any, element_type: Any) -> Any:
+        """Returns what the step returns: both outputs, or the first one if a handler takes the second.
+
+        Args:
+          pcoll: the input of the step.
+          outputs: results, and `Failed` between them.
+          made: the type of the results.
+          element_type: that of the input elements that fail.
+        """
+        letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
+        deal = beam.ParDo(_DealFn(self.dead_letter_tag))
+        dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
+        dealt[self.main_tag].element_type, dealt[self.dead_letter_tag].element_type = made, letters
+        if self.threshold < 1:
+            self._check_share(pcoll, dealt[self.dead_letter_tag])
+        if self.error_handler is None:
+            return dealt
+        self.error_handler.add_error_pcollection(dealt[self.dead_letter_tag])
+        return dealt[self.main_tag]
+
+    def _check_share(self, pcoll: Any, failed: Any) -> None:
+        """Adds steps that fail if the share of elements that failed, in a window, is above the threshold."""
+        counted = [
+            each | f"Window{name}" >> beam.WindowInto(self.threshold_windowing) if self.threshold_windowing else each
+            for name, each in (("All", pcoll), ("Failed", failed))
+        ]
+        n_all, n_failed = (
+            each | f"Count{name}" >> beam.Map(_n_rows) | f"Sum{name}" >> beam.CombineGlobally(sum).without_defaults()
+            for name, each in zip(("All", "Failed"), counted, strict=True)
+        )
+        _ = n_failed | "CheckShare" >> beam.Map(_check_share, beam.pvalue.AsSingleton(n_all), self.threshold)
+
+
+class FallibleTransform(beam.PTransform):
+    """A step that can give elements that it cannot use an output of their own."""
+
+    _errors: ErrorHandling | None = None
+
+    def with_exception_handling(
+        self,
+        main_tag: str = "good",
+        dead_letter_tag: str = "bad",
+        *,
+        exc_class: Any = Exception,
+        partial: bool = False,
+        use_subprocess: bool = False,
+        threshold: float = 1,
+        threshold_windowing: Any = None,
+        timeout: float | None = None,
+        error_handler: Any = None,
+        on_failure_callback: Callable[[Exception, Any], None] | None = None,
+    ) -> Any:
+        """Returns this step with two outputs, as Beam's method of this name does for a DoFn.
+
+        Args:
+          main_tag: names the first output.
+          dead_letter_tag: names the second: `beam.Row(element, msg, stack)` for each element that cannot be used.
+          exc_class: the exceptions that are caught; others end the pipeline.
+          partial: without an effect: an element that fails has no results.
+          use_subprocess, timeout: not possible, for a step computes many elements at a time.
+          threshold: the pipeline fails if more than this share of the elements fail, in a window.
+          threshold_windowing: the windows for that; None: those of the input.
+          error_handler: takes the second output; then the step returns the first one alone.
+          on_failure_callback: called with the exception and the element, on the worker.
+
+        Raises:
+          ValueError: if an argument is not possible.
+        """
+        if use_subprocess or timeout is not None:
+            raise ValueError(
+                f"{type(self).__name__}: use_subprocess and timeout are for steps that take one element at a time; "
+                "this one computes many together"
+            )
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"{type(self).__name__}: threshold must be in 0..1, got {threshold!r}")
+        del partial
+        handling = copy.copy(self)
+        handling._errors = ErrorHandling(
+            main_tag, dead_letter_tag, exc_class, threshold, threshold_windowing, error_handler, on_failure_callback
+        )
+        return handling
+
+    def with_error_handler(self, error_handler: Any, **options: Any) -> Any:
+        """Returns this step with its second output given to a handler, as Beam's method of this name does."""
+        return self.with_exception_handling(error_handler=error_handler, **options)
+
+
+def failed_element(errors: ErrorHandling | None, step: str, element: Any, error: Exception) -> Failed:
+    """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
+    if errors is None or not isinstance(error, errors.exc_class):
+        shown = repr(element)
+        shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+        raise ValueError(
+            f"{step}: {type(error).__name__}: {error}; the element is {shown}. "
+            "with_exception_handling() gives such elements an output of their own"
+        ) from error
+    if errors.on_failure_callback is not None:
+        errors.on_failure_callback(error, element)
+    stack = "".join(
+        traceback.format_exception(type(error), error, error.__traceback__, limit=-_STACK_FRAMES, chain=False)
+    )
+    return Failed(Row(element=element, msg=f"{type(error).__name__}: {error}", stack=stack))
+
+
+class _DealFn(beam.DoFn):
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield TaggedOutput(self._tag, element.letter) if isinstance(element, Failed) else element
+
+
+def _n_rows(element: Any) -> int:
+    return element.num_rows if isinstance(element, pa.RecordBatch) else 1
+
+
+def _check_share(n_failed: int, n_all: int, threshold: float) -> None:
+    if n_failed > n_all * threshold:
+        raise ValueError(f"{n_failed} of {n_all} elements fail, more than the threshold of {threshold} allows")

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mixed and unusable elements, windows and panes: each gives what a loop of `Tokenizer.encode` gives, where it was."""
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.testing import test_stream as streams
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms import error_handling
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+from apache_beam.typehints import typehints
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import FEWER
+from tokenmill import CountWords, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
+from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocab):
+    return Tokenizer.for_bert(tiny_vocab, oov="contain")
+
+
+def run_inline(build):
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        build(pipeline)
+        pipeline.run()
+
+
+def ids_of(tokenizer, text):
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def in_process(transform, elements):
+    """Runs the DoFn of a step for rows by hand; returns (output or letter, timestamp, window, pane) of each."""
+    fn = batching._GatherFn(transform._columns, transform._column, type(transform), transform._errors)
+    fn.start_bundle()
+    found = []
+    for element, timestamp, window, pane in elements:
+        found += fn.process(element, timestamp, window, pane) or ()
+    found += fn.finish_bundle()
+    return [(each.value, each.timestamp, each.windows[0], each.pane_info) for each in found]
+
+
+GOOD = {
+    "str": lambda text: text,
+    "dict": lambda text: {"text": text},
+    "Row": lambda text: beam.Row(id=1, text=text),
+}
+BAD = [None, b"a text", {"text": None}, {"text": b"a"}, {}, beam.Row(id=1), beam.Row(text=5), 7, {"text": "\ud800"},
+       {"text": "a", "input_ids": 1}, {"text": "a", 7: 1}]  # fmt: skip
+
+
+@FEWER
+@given(st.data())
+def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "字"], oov="contain")
+    texts = st.text("ab 字é", max_size=12)
+    good = st.tuples(st.sampled_from(sorted(GOOD)), texts).map(lambda pair: GOOD[pair[0]](pair[1]))
+    placed = st.tuples(
+        good | st.sampled_from(BAD),
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.sampled_from([PaneInfoTiming.EARLY, PaneInfoTiming.LATE, PaneInfoTiming.ON_TIME]),
+    )
+    elements = [
+        (
+            element,
+            beam.utils.timestamp.Timestamp(seconds),
+            beam.transforms.window.IntervalWindow(10 * window, 10 * window + 10),
+            PaneInfo(False, False, timing, 0, 0),
+        )
+        for element, seconds, window, timing in data.draw(st.lists(placed, max_size=30))
+    ]
+    limit, batching.BATCH_ELEMENTS = batching.BATCH_ELEMENTS, data.draw(st.integers(1, 12))
+    try:
+        found = in_process(Tokenize(tokenizer).with_exception_handling(), elements)
+    finally:
+        batching.BATCH_ELEMENTS = limit
+    wanted, seen = [], []
+    for element, *place in elements:
+        is_bad = any(element is bad for bad in BAD)
+        text = (
+            element
+            if isinstance(element, str)
+            else element["text"]
+            if isinstance(element, dict) and not is_bad
+            else None
+        )
+        if isinstance(element, beam.Row) and not is_bad:
+            text = element.text
+        wanted.append((repr(element) if is_bad else ids_of(tokenizer, text), *place))
+    for output, *place in found:
+        failed = isinstance(output, batching.Failed)
+        ids = None if failed else output["input_ids"] if isinstance(output, dict) else output.input_ids
+        seen.append((repr(output.letter.element) if failed else ids, *place))
+    assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
+
+
+@pytest.mark.parametrize("mode", ["inline", "threads"])
+def test_elements_of_several_types_in_one_pipeline(mode, tokenizer):
+    with open_runner(choose_runner((), mode=mode, workers=1 if mode == "inline" else 2)) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        strings = pipeline | "Strings" >> beam.Create(["a text"])
+        rows = pipeline | "Rows" >> beam.Create([beam.Row(id=1, text="a text")])
+        dicts = pipeline | "Dicts" >> beam.Create([{"id": 2, "text": "a text"}])
+        ids = (
+            (strings, rows, dicts)
+            | beam.Flatten()
+            | Tokenize(tokenizer)
+            | beam.Map(lambda row: list(row["input_ids"] if isinstance(row, dict) else row.input_ids))
+        )
+        assert_that(ids, equal_to([ids_of(tokenizer, "a text")] * 3))
+        pipeline.run()
+
+
+def test_a_late_pane_stays_late(tokenizer):
+    stream = streams.TestStream(coder=beam.coders.registry.get_coder(str)).advance_watermark_to(0)
+    stream = stream.add_elements([TimestampedValue("a mill", 1)]).advance_watermark_to(20)
+    stream = stream.add_elements([TimestampedValue("text", 2)]).advance_watermark_to_infinity()
+    settings = choose_runner(("--runner=BundleBasedDirectRunner",))
+    with open_runner(settings) as (runner, _):
+        options = beam.options.pipeline_options.PipelineOptions(["--streaming"])
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        grouped = (
+            pipeline
+            | stream
+            | beam.WindowInto(
+                FixedWindows(10),
+                trigger=AfterWatermark(late=AfterCount(1)),
+                accumulation_mode=AccumulationMode.DISCARDING,
+                allowed_lateness=100,
+            )
+            | beam.Map(lambda text: (0, text))
+            | beam.GroupByKey()
+            | beam.FlatMap(lambda pair: pair[1]).with_output_types(str)
+        )
+        timings = (
+            grouped
+            | Tokenize(tokenizer)
+            | beam.Map(lambda row, pane=beam.DoFn.PaneInfoParam: (row.text, PaneInfoTiming.to_string(pane.timing)))
+        )
+        assert_that(timings, equal_to([("a mill", "ON_TIME"), ("text", "LATE")]))
+        pipeline.run().wait_until_finish()
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_nothing_is_no_text_wherever_it_stands(order, tokenizer):
+    elements = [["a text", None][i] for i in order]
+
+    def build(pipeline):
+        result = (
+            pipeline
+            | beam.Create(elements).with_output_types(typehints.Any)
+            | Tokenize(tokenizer).with_exception_handling("fine", "wrong")
+        )
+        assert isinstance(result, beam.pvalue.DoOutputsTuple)
+        assert_that(result.fine | beam.Map(lambda row: row.text), equal_to(["a text"]), label="Good")
+        assert_that(result["wrong"] | "Which" >> beam.Map(lambda row: row.element), equal_to([None]), label="Bad")
+
+    run_inline(build)
+
+
+def test_a_step_may_replace_the_text_of_strings(tokenizer):
+    def build(pipeline):
+        texts = pipeline | beam.Create(["e\u0301"])
+        assert_that(texts | Normalize(["nfc"]), equal_to([beam.Row(text="\xe9")]), label="Normalized")
+        ids = texts | Tokenize(tokenizer, output="text", with_counts=False) | beam.Map(lambda row: row.text)
+        assert_that(ids, equal_to([ids_of(tokenizer, "e\u0301")]), label="Ids")
+
+    run_inline(build)
+
+
+def test_an_empty_side_input_is_named(tokenizer):
+    def build(pipeline):
+        nothing = pipeline | "Nothing" >> beam.Create([]).with_output_types(str)
+        return pipeline | beam.Create(["a"]) | Tokenize(nothing)
+
+    with pytest.raises(Exception, match=r"the side input with the tokenizer holds no tokenizer\.json as text"):
+        run_inline(build)
+
+
+def test_batches_keep_their_schema(tokenizer):
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False, metadata={"unit": "one"}),
+            pa.field("text", pa.string(), nullable=False, metadata={"lang": "en"}),
+        ],
+        {"origin": "here"},
+    )
+    batch = pa.record_batch([[1, 2], ["a mill", "text"]], schema=schema)
+    for step in (Tokenize(tokenizer), Normalize(["nfc"])):
+        fn = batching._BatchFn(step._columns, "text", type(step), None)
+        (found,) = fn.process(batch)
+        assert found.schema.metadata == schema.metadata
+        assert found.schema.field("id").equals(schema.field("id"), check_metadata=True)
+        assert (found.schema.field("text").nullable, found.schema.field("text").metadata) == (False, {b"lang": b"en"})
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"bytes", "\ud800"])
+def test_a_bad_row_is_computed_once_and_its_letter_is_short(wrong, tokenizer, monkeypatch):
+    """Halving batches until it is alone took forty times as long as a good one, and its letter had 5 kB of stack."""
+    calls = []
+    step = Tokenize(tokenizer).with_exception_handling()
+    prepare = type(step._columns).prepare
+
+    def counting(self, given):
+        function = prepare(self, given)
+        return lambda column: calls.append(len(column)) or function(column)
+
+    monkeypatch.setattr(type(step._columns), "prepare", counting)
+    window = beam.transforms.window.GlobalWindow()
+    elements = [{"text": wrong if i % 3 == 0 else "a mill"} for i in range(300)]
+    found = in_process(step, [(each, window.max_timestamp(), window, None) for each in elements])
+    letters = [each.letter for each, *_ in found if isinstance(each, batching.Failed)]
+    assert (len(letters), len(found), calls) == (100, 300, [200])
+    assert all(len(letter.stack) + len(letter.msg) < 500 for letter in letters)
+
+
+def test_bad_rows_of_a_batch_are_computed_once(tokenizer, monkeypatch):
+    texts = pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string())
+    step = Tokenize(tokenizer).with_exception_handling()
+    fn = batching._BatchFn(step._columns, "text", type(step), step._errors)
+    function, calls = fn._prepare(None), []
+    monkeypatch.setattr(fn, "_prepare", lambda _: lambda column: calls.append(len(column)) or function(column))
+    found = list(fn.process(pa.record_batch({"text": texts})))
+    assert [each.num_rows for each in found if isinstance(each, pa.RecordBatch)] == [100]
+    assert (sum(isinstance(each, batching.Failed) for each in found), calls) == (200, [100])
+
+
+def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monkeypatch):
+    """Elements of sliding windows go from one side input to the next; each of these still gets whole batches."""
+    sizes = []
+    monkeypatch.setattr(batching._GatherFn, "_outputs", _noting(batching._GatherFn._outputs, sizes))
+    tokenizers = [Tokenizer.for_bert([*tiny_vocab, f"x{i}"]).to_str() for i in range(12)]
+
+    def build(pipeline):
+        vocabularies = [TimestampedValue(text, 10 * i) for i, text in enumerate(tokenizers)]
+        side = pipeline | "Vocabularies" >> beam.Create(vocabularies) | "V" >> beam.WindowInto(FixedWindows(10))
+        texts = [TimestampedValue("a mill", i % 70) for i in range(200)]
+        _ = (
+            pipeline
+            | beam.Create(texts)
+            | beam.WindowInto(SlidingWindows(50, 10))
+            | Tokenize(beam.pvalue.AsSingleton(side))
+        )
+
+    run_inline(build)
+    assert sum(sizes) == 200 * 5
+    assert len(sizes) <= 12
+
+
+def _noting(function, sizes):
+    def noting(self, compute, elements, indices):
+        sizes.append(len(elements))
+        return function(self, compute, elements, indices)
+
+    return noting
+
+
+def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
+    elements = ["a mill", None, "text", "a"]
+    told = tmp_path / "told"
+
+    def build(pipeline, threshold):
+        texts = pipeline | beam.Create(elements).with_output_types(typehints.Any)
+        handling = Tokenize(tokenizer).with_exception_handling(
+            threshold=threshold, on_failure_callback=lambda error, element: told.write_text(f"{error}: {element!r}")
+        )
+        good, _ = texts | handling
+        assert_that(good | beam.Map(lambda row: row.n_tokens), equal_to([2, 1, 1]))
+
+    run_inline(lambda pipeline: build(pipeline, 0.25))
+    assert told.read_text().endswith(": None")
+    with pytest.raises(Exception, match=r"1 of 4 elements fail, more than the threshold of 0\.2 allows"):
+        run_inline(lambda pipeline: build(pipeline, 0.2))
+
+    def handled(pipeline):
+        texts = pipeline | beam.Create(elements).with_output_types(typehints.Any)
+        with error_handling.CollectingErrorHandler() as handler:
+            good = texts | Tokenize(tokenizer).with_error_handler(handler)
+        assert isinstance(good, beam.PCollection)
+        assert_that(handler.output() | "Which" >> beam.Map(lambda row: row.element), equal_to([None]))
+
+    run_inline(handled)
+    with pytest.raises(ValueError, match="use_subprocess and timeout are for steps that take one element"):
+        Tokenize(tokenizer).with_exception_handling(timeout=3)
+    with pytest.raises(ValueError, match=r"threshold must be in 0\.\.1, got 2"):
+        Tokenize(tokenizer).with_exception_handling(threshold=2)
+
+
+def test_steps_that_count_have_a_second_output_too(tokenizer, tmp_path):
+    def build(pipeline):
+        texts = pipeline | "Texts" >> beam.Create(["a mill", None, "a"]).with_output_types(typehints.Any)
+        good, bad = texts | CountWords(tokenizer).with_exception_handling()
+        words = good | "Words" >> beam.Map(lambda row: (row.word, row.count))
+        assert_that(words, equal_to([(b"a", 2), (b"mill", 1)]), label="Counted")
+        assert_that(bad | "No text" >> beam.Map(lambda row: row.element), equal_to([None]), label="Not counted")
+        counts = [beam.Row(word=b"mill", count=2), beam.Row(word=None, count=1)]
+        counts = pipeline | "Counts" >> beam.Create(counts).with_output_types(typehints.Any)
+        trained, bad = counts | TrainVocabulary(vocab_size=40, min_frequency=1).with_exception_handling()
+        n_trained = trained | "Size" >> beam.Map(lambda text: Tokenizer.from_str(text).n_ids > 4)
+        assert_that(n_trained, equal_to([True]), label="Trained")
+        assert_that(bad | "No word" >> beam.Map(lambda row: row.element.count), equal_to([1]), label="Not trained on")
+        batch = pa.record_batch({"input_ids": pa.array([[6], None, [10**6], [7, 6]], pa.list_(pa.int32()))})
+        ids = pipeline | "Ids" >> beam.Create([batch]).with_output_types(pa.RecordBatch)
+        for name, step in (
+            ("Statistics", VocabularyStatistics(tokenizer)),
+            ("Shards", WriteShards(str(tmp_path), tokenizer)),
+        ):
+            good, bad = ids | name >> step.with_exception_handling()
+            n = good | f"N{name}" >> beam.Map(lambda told: told["tokens"] if isinstance(told, dict) else told.tokens)
+            assert_that(n, equal_to([3]), label=f"Good{name}")
+            elements = bad | f"Bad{name}" >> beam.Map(lambda row: row.element["input_ids"])
+            assert_that(elements, equal_to([None, [10**6]]), label=f"Letters{name}")
+
+    run_inline(build)
