@@ -17,7 +17,7 @@ import stat
 import threading
 import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -314,7 +314,8 @@ def exists(path: str) -> bool:
       OSError: when that cannot be known, for example because a folder may not be entered.
     """
     if is_remote(path):
-        return bool(_file_systems().exists(path))
+        with _plain_errors():
+            return bool(_file_systems().exists(path))
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -421,18 +422,33 @@ def _match_remote(pattern: str) -> list[FileStat]:
 
     file_systems = _file_systems()
     found: list[Any] = []
-    if has_glob(pattern) and file_systems.exists(pattern):
-        # A store may say that a prefix exists although there is no object of that name.
-        with contextlib.suppress(BeamIOError):
-            found = [file_systems.get_filesystem(pattern).metadata(pattern)]
-    if not found:
-        found = file_systems.match([pattern])[0].metadata_list
+    with _plain_errors():
+        if has_glob(pattern) and file_systems.exists(pattern):
+            # A store may say that a prefix exists although there is no object of that name.
+            with contextlib.suppress(BeamIOError):
+                found = [file_systems.get_filesystem(pattern).metadata(pattern)]
+        if not found:
+            found = file_systems.match([pattern])[0].metadata_list
     stats = []
     for each in sorted(found, key=lambda each: each.path):
         if each.path.endswith("/"):
             continue  # Consoles of object stores leave such an object in an empty folder.
         stats.append(_described(each))
     return stats
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Raises the OSError that Beam has wrapped, which says what is wrong."""
+    from apache_beam.io.filesystem import BeamIOError
+
+    try:
+        yield
+    except BeamIOError as error:
+        for cause in (error.exception_details or {}).values():
+            if isinstance(cause, OSError):
+                raise cause from None
+        raise
 
 
 def _described(found: Any) -> FileStat:
@@ -487,10 +503,28 @@ def _s3_session(boto3: Any) -> type:
             key = os.getpid(), *options.items(), *((name, os.environ[name]) for name in told)
             with _s3_lock:
                 if key not in clients:
-                    clients[key] = boto3.session.Session().client(**options, config=config)
+                    made = boto3.session.Session()
+                    _check_s3(made, options)
+                    clients[key] = made.client(**options, config=config)
                 return clients[key]
 
     return Session
+
+
+def _check_s3(session: Any, options: Mapping[str, Any]) -> None:
+    """Raises OSError if the store does not answer at all: Beam (2.77) tries each request again for minutes."""
+    botocore: Any = importlib.import_module("botocore")
+    once = importlib.import_module("botocore.config").Config(connect_timeout=10, retries={"total_max_attempts": 1})
+    client = session.client(**options, config=once)
+    try:
+        client.list_buckets()
+    except botocore.exceptions.BotoCoreError as error:
+        raise OSError(
+            f"the store {client.meta.endpoint_url} cannot be used: {error}; its address goes after --, as in "
+            "-- --s3_endpoint_url=https://HOST, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into the environment"
+        ) from None
+    except botocore.exceptions.ClientError:
+        pass  # it answers; not every account may list buckets
 
 
 def _uncompressed() -> str:

@@ -310,6 +310,7 @@ def test_operations_on_s3_share_a_client(monkeypatch):
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr(storage, "_check_s3", lambda *_: None)  # nobody answers there
     storage.exists("fake://bucket/a")  # the first remote path
     options = {"s3_endpoint_url": "http://localhost:1", "s3_region_name": "us-east-1"}
     first, again = (boto3_client.Client(options) for _ in range(2))
@@ -332,3 +333,16 @@ def test_what_cannot_be_examined_is_not_taken_for_absent(tmp_path):
     assert not storage.exists(str(tmp_path / "file/below"))
     with pytest.raises(OSError, match="loop"):
         storage.exists(str(loop / "manifest.json"))
+
+
+def test_a_store_that_does_not_answer_is_named_at_once(monkeypatch):
+    """Beam tries each request again, for five minutes, and then ends in a traceback."""
+    boto3 = pytest.importorskip("boto3", reason="needs the test group: boto3")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    session = storage._s3_session(boto3)()
+    message = (
+        r"the store http://127\.0\.0\.1:1 cannot be used: .*; its address goes after --, as in -- --s3_endpoint_url"
+    )
+    with pytest.raises(OSError, match=message):
+        session.client(service_name="s3", endpoint_url="http://127.0.0.1:1", region_name="eu-west-1")
