@@ -89,6 +89,21 @@ class Tokenizer(Encoder, Decoder):
         return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
 
     @classmethod
+    def from_pretrained(cls, path: str | os.PathLike[str], **options: Any) -> "Tokenizer":
+        """Loads a folder that `save_pretrained` of `transformers` has written, or a file; otherwise as `from_file`.
+
+        Raises:
+          OSError: if nothing is there. A name on a hub is no path, and nothing here uses the network.
+        """
+        if not os.path.exists(path):
+            name = os.fspath(path)
+            raise FileNotFoundError(
+                f"there is no file or folder {name!r}. If it is a name on the Hugging Face hub, get the folder first: "
+                f"hf download {name} --include 'token*' 'vocab*' 'merges*' '*.model' --local-dir FOLDER"
+            )
+        return cls.from_file(path, **options)
+
+    @classmethod
     def from_str(cls, json: str) -> "Tokenizer":
         """Loads the text of a `tokenizer.json`.
 
@@ -410,6 +425,20 @@ class Tokenizer(Encoder, Decoder):
         }
         cells = (f"<tr><th>{name}</th><td>{escape(f'{text:.500}')}</td></tr>" for name, text in rows.items())
         return f'<table style="text-align:left">{"".join(cells)}</table>'
+
+    def __len__(self) -> int:
+        """The number of ids, added tokens included, as `len` of a tokenizer of `transformers`."""
+        return self.n_ids
+
+    def __bool__(self) -> bool:
+        return True  # even if it has no vocabulary yet
+
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        """Raises a TypeError that says what to call."""
+        raise TypeError(
+            "a Tokenizer is not called: encode(text).ids gives the ids of a text, encode_batch(texts) those of a list, "
+            "encode_arrow(column) those of a column; decode(ids) gives the text"
+        )
 
     def __repr__(self) -> str:
         return (

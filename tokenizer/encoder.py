@@ -3,7 +3,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.added_tokens import Segments
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.assembling import EncodedToken, assemble
+from tokenmill.tokenizer.assembling import EncodedTexts, EncodedToken, assemble
 from tokenmill.tokenizer.composition import Composition
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
@@ -133,8 +133,8 @@ class Encoder(Composition):
         Raises:
           TypeError: if a text has another type. ValueError: if it cannot be truncated as `enable_truncation` asked.
         """
-        encoding = self._encode(sequence, pair, is_pretokenized, add_special_tokens)
-        return self._padded([encoding])[0]
+        is_plain = type(sequence) is str and pair is None and not is_pretokenized
+        return self._encode_all([sequence if is_plain else (sequence, pair)], is_pretokenized, add_special_tokens)[0]
 
     def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
         """Encodes one text that is given in parts, each with its id if it is a token already, else -1.
@@ -157,29 +157,17 @@ class Encoder(Composition):
           TypeError: if `input` is one text, or a text has another type. ValueError: as `encode`.
         """
         check_list("input", input)
-        pairs = [_text_and_pair(item, is_pretokenized) for item in input]
-        return self._padded([self._encode(*pair, is_pretokenized, add_special_tokens) for pair in pairs])
+        return self._encode_all(_pairs(input, is_pretokenized), is_pretokenized, add_special_tokens)
 
     def encode_batch_fast(
         self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
     ) -> list[Encoding]:
-        """Encodes texts or pairs like `encode_batch`, but only to ids: it works on columns and is many times as fast.
+        """Encodes texts or pairs like `encode_batch`, but only to ids.
 
         As in HF, `tokens` are empty, offsets (0, 0) and `word_ids` None, except for what the post-processor adds.
         """
         check_list("input", input)
-        pairs = [_text_and_pair(item, is_pretokenized) for item in input]
-        sequences = [sequence for pair in pairs for sequence in pair if sequence is not None]
-        words = [_words(sequence, is_pretokenized) for sequence in sequences]
-        ids = self._plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
-        stops = ids.offsets[np.cumsum([len(part) for part in words], dtype=np.int64)].tolist() if words else []
-        values = ids.values.tolist()
-        starts = itertools.chain([int(ids.offsets[0])], stops)
-        tokens = iter(
-            [[EncodedToken(i, "", (0, 0), None) for i in values[a:b]] for a, b in zip(starts, stops, strict=False)]
-        )
-        taken = [list(itertools.islice(tokens, 1 if second is None else 2)) for _, second in pairs]
-        return self._padded([self._assembled(found, add_special_tokens) for found in taken])
+        return self._encode_all(_pairs(input, is_pretokenized), is_pretokenized, add_special_tokens, places=False)
 
     def post_process(
         self, encoding: Encoding, pair: Encoding | None = None, add_special_tokens: bool = True
@@ -200,30 +188,43 @@ class Encoder(Composition):
             sequences.append([EncodedToken(*token) for token in zip(*columns, strict=True)])
         return self._padded([self._assembled(sequences, add_special_tokens)])[0]
 
-    def _encode(
-        self,
-        sequence: str | Sequence[str],
-        pair: str | Sequence[str] | None,
-        is_pretokenized: bool,
-        add_special_tokens: bool,
-    ) -> Encoding:
-        sequences = []
-        for text in (sequence,) if pair is None else (sequence, pair):
-            words = [self._aligned([(AlignedText.original(word), -1)]) for word in _words(text, is_pretokenized)]
+    def _encode_all(
+        self, input: Any, is_pretokenized: bool, add_special_tokens: bool, *, places: bool = True
+    ) -> list[Encoding]:
+        """Encodes what `_pairs` returned, to ids. With `places`, the tokens are looked for in the text when asked."""
+        texts: Sequence[Any] = input
+        firsts: Sequence[int] = range(len(input) + 1)
+        if not input or type(input[0]) is str:
+            ids = self._plan.encode(text_rows(texts))
+        else:
+            firsts = [0, *itertools.accumulate(1 if second is None else 2 for _, second in input)]
+            texts = [text for pair in input for text in pair if text is not None]
+            words = [_words(text, is_pretokenized) for text in texts]
+            ids = self._plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
             if is_pretokenized:
-                words = [[token._replace(word=i) for token in tokens] for i, tokens in enumerate(words)]
-            sequences.append(list(itertools.chain.from_iterable(words)))
-        return self._assembled(sequences, add_special_tokens)
+                ids = Ragged(ids.values, ids.offsets[np.cumsum([0, *map(len, words)])])
+        template, truncation = self._template(add_special_tokens), self.truncation
+        align = functools.partial(_align_text, self._plan, self._token_of, is_pretokenized) if places else _bare
+        finish = functools.partial(assemble, template, truncation=truncation, trims=self._trims, read=self._read)
+        encodings = EncodedTexts(texts, firsts, ids, template, truncation, align, finish).encodings()
+        if truncation is not None:
+            for encoding in encodings:
+                _ = encoding.ids  # raises here if a text cannot be truncated
+        return self._padded(encodings)
 
     def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
-        found = self._plan.align(parts)
-        tokens = self._token_of
-        return [EncodedToken(token.id, tokens[token.id], token.span, token.word, token.matched) for token in found]
+        return _align(self._plan, self._token_of, parts)
+
+    @property
+    def _trims(self) -> tuple[bool, ...]:
+        return self.post_processor.trims if self.post_processor else ()
+
+    @property
+    def _read(self) -> Any:
+        return getattr(self, "token_runs", None)  # from `Decoder`, if this is a whole `Tokenizer`
 
     def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
-        trims = self.post_processor.trims if self.post_processor else ()
-        read = getattr(self, "token_runs", None)  # from `Decoder`, if this is a whole `Tokenizer`
-        return assemble(self._template(add_special_tokens), sequences, self.truncation, trims, read)
+        return assemble(self._template(add_special_tokens), sequences, self.truncation, self._trims, self._read)
 
     def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
         padding = self.padding
@@ -232,6 +233,33 @@ class Encoder(Composition):
             for encoding in encodings:
                 encoding.pad(target, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
         return encodings
+
+
+def _align(plan: EncodePlan, token_of: Mapping[int, str], parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
+    """Encodes one text in plain stages, which know where its tokens come from."""
+    return [EncodedToken(each.id, token_of[each.id], each.span, each.word, each.matched) for each in plan.align(parts)]
+
+
+def _align_text(
+    plan: EncodePlan, token_of: Mapping[int, str], is_pretokenized: bool, text: Any, _: list[int]
+) -> list[EncodedToken]:
+    words = _words(text, is_pretokenized)
+    tokens = [_align(plan, token_of, [(AlignedText.original(word), -1)]) for word in words]
+    if is_pretokenized:
+        tokens = [[token._replace(word=i) for token in each] for i, each in enumerate(tokens)]
+    return list(itertools.chain.from_iterable(tokens))
+
+
+def _bare(_: Any, ids: list[int]) -> list[EncodedToken]:
+    return [EncodedToken(i, "", (0, 0), None) for i in ids]
+
+
+def _pairs(input: Iterable[Any], is_pretokenized: bool) -> list[Any]:
+    """Returns texts as they are if each is a str, else a pair for each item: its text, and its second one or None."""
+    items = list(input)
+    if not is_pretokenized and set(map(type, items)) == {str}:
+        return items
+    return [_text_and_pair(item, is_pretokenized) for item in items]
 
 
 def _text_and_pair(item: Any, is_pretokenized: bool) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from tokenmill.tokenizer.post_processors import Direction, Padding, Truncation
 from tokenmill.tokenizer.token_runs import TokenRun
@@ -15,6 +15,8 @@ class Encoding:
     """The result of `Tokenizer.encode`; all lists among the fields have one entry per token.
 
     `pad`, `truncate` and `set_sequence_id` change it in place.
+
+    Where tokens come from in their text is found out when somebody asks: `of_ids` makes an encoding that knows how.
 
     Source: HF tokenizers `Encoding`, same names and meaning.
     """
@@ -37,6 +39,34 @@ class Encoding:
     read: Callable[[list[int]], list[TokenRun]] | None = dataclasses.field(default=None, repr=False, compare=False)
     """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
+    @classmethod
+    def of_row(cls, batch: "EncodedBatch", row: int) -> "Encoding":
+        """Returns an encoding that asks a batch for its fields when somebody asks for them."""
+        encoding = cls.__new__(cls)
+        fields = encoding.__dict__
+        fields["_batch"], fields["_row"] = batch, row
+        return encoding
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__
+        if "_batch" not in fields or not (name in _KNOWN or name in _FOUND_LATER):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        batch, row = fields["_batch"], fields["_row"]
+        if name in _KNOWN:
+            known = dict(zip(_KNOWN, batch.known(row), strict=True)) | fields
+            fields.update(known)
+            return fields[name]
+        _ = self.ids
+        whole = batch.whole(row)
+        fields.setdefault("overflow", whole.overflow)
+        for each in (*_FOUND_LATER, "read"):
+            fields.setdefault(each, getattr(whole, each))
+        fields.pop("_batch", None)
+        return fields[name]
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *_KNOWN, *_FOUND_LATER]
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -44,6 +74,7 @@ class Encoding:
         return f"Encoding({len(self.ids)} tokens)"
 
     def __getstate__(self) -> dict[str, Any]:
+        _ = self.offsets  # all fields
         return vars(self) | {"read": None}
 
     def _repr_html_(self) -> str:
@@ -58,6 +89,7 @@ class Encoding:
     @functools.cached_property
     def overflowing(self) -> list["Encoding"]:
         """What truncation cut off, in parts laid out like this one; of a pair, each part with each of the other's."""
+        _ = self.offsets  # finds `overflow`, too
         return self.overflow()
 
     @property
@@ -139,13 +171,20 @@ class Encoding:
     ) -> None:
         """Pads this encoding and what overflows to `length` tokens."""
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
-        self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         n_padding = max(0, length - len(self.ids))
         fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
+        is_open = "_batch" in self.__dict__
+        if is_open:
+            self.__dict__["_batch"] = _Padded(self.__dict__["_batch"], length, padding)
+        else:
+            self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         for name, filler in zip(_PER_TOKEN, fillers, strict=True):
+            if is_open and name in _FOUND_LATER:
+                continue
             filling = filler * n_padding
             setattr(self, name, filling + getattr(self, name) if direction == "left" else getattr(self, name) + filling)
-        self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
+        if not is_open:
+            self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
 
     def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
         """Cuts this encoding to `max_length` tokens; `overflowing` has the rest, in parts that share `stride` tokens.
@@ -208,6 +247,31 @@ _SHOWN_TOKENS = 1000
 """The most tokens that a notebook shows."""
 
 _PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
+
+
+_KNOWN = ("ids", "type_ids", "attention_mask", "special_tokens_mask")
+_FOUND_LATER = ("tokens", "offsets", "word_ids", "sequence_ranges")
+
+
+class EncodedBatch(Protocol):
+    """Texts that were encoded together."""
+
+    def known(self, row: int) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Returns the ids, type ids, attention mask and special tokens mask of a row."""
+
+    def whole(self, row: int) -> Encoding:
+        """Returns all fields of a row, found by plain stages."""
+
+
+class _Padded(NamedTuple):
+    batch: EncodedBatch
+    length: int
+    padding: Padding
+
+    def whole(self, row: int) -> Encoding:
+        encoding, padding = self.batch.whole(row), self.padding
+        encoding.pad(self.length, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
+        return encoding
 
 
 def _pad_all(overflow: Callable[[], list[Encoding]], padding: Padding) -> list[Encoding]:

@@ -40,7 +40,10 @@ class Ragged(NamedTuple):
     @property
     def max_row(self) -> int:
         """The number of values in the longest row, 0 if there are no rows."""
-        return int(np.diff(self.offsets).max(initial=0))
+        offsets = self.offsets
+        if offsets.size == 2:  # of one text, most of the time would go into the other
+            return int(offsets[1] - offsets[0])
+        return int((offsets[1:] - offsets[:-1]).max(initial=0))
 
     def take(self, numbers: npt.NDArray[np.int64]) -> "Ragged":
         """Returns copies of the rows, of bytes, with these numbers."""

@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "small", "text", "train")
 """The benchmarks that run when none is named."""
-OTHERS = ("commits", "compare", "compositions", "first-run", "hostile", "kills", "parquet", "scale", "scanners")
+OTHERS = (
+    "calls", "commits", "compare", "compositions", "first-run", "hostile", "kills", "parquet", "scale", "scanners",
+)  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
 
 

@@ -6,6 +6,7 @@
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,6 @@ from tokenmill.tokenizer.post_processors import BertProcessing, SpecialToken, Te
 pytestmark = pytest.mark.parity
 
 LEFT_OUT = {
-    "from_pretrained": "nothing here uses the network; download the file and use from_file",
     "async_encode": "run encode in a thread",
     "async_encode_batch": "run encode_batch in a thread; kernels release the GIL",
     "async_encode_batch_fast": "run encode_arrow in a thread; kernels release the GIL",
@@ -34,6 +34,7 @@ LEFT_OUT = {
     "encode_special_tokens": "the attribute special has three values: plain, split, error",
 }
 DIFFERENCES = {
+    "from_pretrained": "takes a folder or a file; nothing here uses the network",
     "truncation and padding": "objects with the fields of HF's dicts",
     "pad_id of enable_padding": "that of pad_token, which must be there, unless it is given; HF takes 0",
     "ids of new tokens": "one more than the largest; HF counts tokens, and where ids have gaps gives one twice",
@@ -378,9 +379,16 @@ def test_the_public_surface() -> None:
     assert {name for name in dir(theirs.encode("a")) if name[0] != "_"} <= set(dir(ours.encode("a")))
 
 
-def test_the_differences_are_these() -> None:
+def test_the_differences_are_these(tmp_path: Path) -> None:
     seen = set()
     ours, theirs = both("roberta")
+    with pytest.raises(
+        FileNotFoundError, match="If it is a name on the Hugging Face hub, get the folder first: hf down"
+    ):
+        Tokenizer.from_pretrained("openai-community/gpt2")
+    ours.save(tmp_path / "tokenizer.json")
+    if Tokenizer.from_pretrained(tmp_path).to_str() == ours.to_str():
+        seen.add("from_pretrained")
     for tokenizer in (ours, theirs):
         tokenizer.enable_truncation(9)
     if isinstance(theirs.truncation, dict) and ours.truncation == Tokenizer.from_str(theirs.to_str()).truncation:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled path against its reference implementation, on generated text and vocabularies."""
 
+import copy
+import dataclasses
 import pickle
 import threading
 from collections import Counter
@@ -230,3 +232,32 @@ def test_offsets_of_one_long_word_take_linear_time() -> None:
     encoding = tokenizer.encode("é" + "éaé" * 100_000)
     assert encoding.offsets[:4] == [(0, 1), (1, 2), (2, 4), (4, 5)]
     assert encoding.offsets[-1] == (300_001 - 2, 300_001)
+
+
+def test_what_is_found_later_is_of_the_tokenizer_as_it_was() -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=6)
+    ids = [2, 4, 6, 3, 0, 0]
+    read_before, read_after, copied = tokenizer.encode_batch(["ab a", "ab a", "ab a"])
+    whole = dataclasses.asdict(read_before)
+    assert (whole["ids"], whole["offsets"]) == (ids, [(0, 0), (0, 1), (1, 2), (0, 0), (0, 0), (0, 0)])
+    assert [each.ids for each in read_before.overflowing] == [[2, 4, 3, 0, 0, 0]]
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.add_tokens(["ab"])
+    assert tokenizer.encode("ab a").ids == [2, 7, 4, 3]
+    assert read_after.ids == ids  # and the rest is not known yet
+    assert pickle.loads(pickle.dumps(copied)) == copy.deepcopy(copied) == read_after == read_before
+    assert [each.ids for each in read_after.overflowing] == [each.ids for each in read_before.overflowing]
+    with pytest.raises(AttributeError, match="'Encoding' object has no attribute 'idz'"):
+        _ = tokenizer.encode("ab").idz
+
+
+def test_habits_are_answered() -> None:
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
+    tokenizer.add_tokens(["b"])
+    assert len(tokenizer) == 6
+    assert bool(Tokenizer.untrained("none", "none"))
+    with pytest.raises(TypeError, match=r"a Tokenizer is not called: encode\(text\)\.ids"):
+        tokenizer("a", return_tensors="np")

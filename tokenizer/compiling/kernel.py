@@ -53,15 +53,9 @@ class Kernel:
         """Runs it."""
         return self._run(machine_code.signature(args), args)
 
-    def bound(self, *first: Any) -> Callable[..., Any]:
+    def bound(self, *first: Any) -> "BoundKernel":
         """Returns this kernel with its first arguments bound, so that the kinds of these are found only once."""
-        known = machine_code.signature(first)
-
-        def call(*others: Any) -> Any:
-            kinds = machine_code.signature(others)
-            return self._run(None if known is None or kinds is None else known + kinds, (*first, *others))
-
-        return call
+        return BoundKernel(self, first)
 
     def _run(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Any:
         run = self._compiled.get(kinds)
@@ -126,6 +120,25 @@ class Kernel:
 
     def __reduce__(self) -> str:
         return self.__qualname__  # by name, like any function
+
+
+class BoundKernel:
+    """A kernel whose first arguments are bound."""
+
+    def __init__(self, kernel: Kernel, first: tuple[Any, ...]) -> None:
+        self._kernel, self._first = kernel, first
+        self._kinds = machine_code.signature(first)
+
+    def __call__(self, *others: Any, last: tuple[Any, ...] = (), last_kinds: tuple[Any, ...] | None = None) -> Any:
+        """Runs it with its bound arguments, `others` and `last`; last_kinds: the `signature` of `last` if known."""
+        kinds = machine_code.signature(others)
+        if last_kinds is None:
+            last_kinds = machine_code.signature(last)
+        known = self._kinds is not None and kinds is not None and last_kinds is not None
+        return self._kernel._run(
+            self._kinds + kinds + last_kinds if known else None,  # type: ignore[operator]
+            (*self._first, *others, *last),
+        )
 
 
 class _Intrinsic:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer.compiling.kernel import BoundKernel
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
@@ -50,7 +51,7 @@ class ModelRunner:
         )  # fmt: skip
 
     def run(
-        self, kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
+        self, kernel: BoundKernel, arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
         *, first: int, n_rows: int, n_bytes: int, longest: int,
     ) -> Ragged:  # fmt: skip
         """Calls a kernel that is bound to `spans_model`; see `tables.run_loop`.
@@ -72,8 +73,8 @@ class ModelRunner:
         return ids
 
     @functools.cached_property
-    def _encode_found(self) -> Callable[..., bool]:
-        bound: Callable[..., bool] = self.found_kernel.bound(self.spans_model)
+    def _encode_found(self) -> BoundKernel:
+        bound: BoundKernel = self.found_kernel.bound(self.spans_model)
         return bound
 
     @property

@@ -66,6 +66,7 @@ _OF_CHARACTERS = (normalizers.Lowercase, normalizers.Nmt, normalizers.StripAccen
 _SPACE_BYTES = len(SPACE.encode())
 _NO_ADDED = read_only(np.empty(0, np.int32))
 _ALL = ~np.uint64(0)
+_ENCODE = kernels.encode.bound()
 _CACHE_BYTES = 1 << 20
 """Size of the table of normalized words, most of which occur once."""
 _MOST_BYTES = 1 << 29
@@ -233,7 +234,7 @@ class NormalizedWordsEngine(StagedEngine):
             return ids
 
         ids = run_loop(
-            kernels.encode, (rows, added, self._tables, pending), self._raw_pool, tally,
+            _ENCODE, (rows, added, self._tables, pending), self._raw_pool, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=2 * n, longest=0, finish=finish,
         )  # fmt: skip
         return ids, irregular

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
+from tokenmill.tokenizer.compiling.kernel import BoundKernel
+from tokenmill.tokenizer.compiling.machine_code import signature
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.base import CacheInfo
 from tokenmill.tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
@@ -42,6 +44,8 @@ class Lent:
     word: Any = None
     ends: Any = None
     model_scratch: Any = None
+    kinds: tuple[Any, ...] | None = None
+    """The kinds of the scratch and of a `Work` without a tally: they change only with the scratch."""
 
     def counter(self, tally: Tally | None) -> CounterArrays:
         """Returns the counter that a call counts words in."""
@@ -54,6 +58,7 @@ class Lent:
             self.longest = n - _PADDING
             self.word, self.ends = recycled.empty(n, np.uint8), recycled.empty(n * max_ids_per_byte, np.int64)
             self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
+            self.kinds = None
 
     def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
         """Makes the `Work` of an encode loop; arguments as for `run_loop`."""
@@ -66,7 +71,7 @@ class Lent:
     def give_up(self) -> None:
         """Forgets scratch that is too large to be kept."""
         if self.longest > _MOST_SCRATCH:
-            self.longest, self.word, self.ends, self.model_scratch = -1, None, None, None
+            self.longest, self.word, self.ends, self.model_scratch, self.kinds = -1, None, None, None, None
 
 
 class TablePool:
@@ -167,7 +172,7 @@ def empty(table: Table) -> None:
 
 
 def run_loop(
-    kernel: Callable[..., bool], arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
+    kernel: BoundKernel, arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
     *, first: int, n_rows: int, n_ids: int, longest: int, max_ids_per_byte: int = 1,
     new_scratch: NewScratch | None = None,
     finish: Callable[[Table, Ragged], Ragged] | None = None,
@@ -190,9 +195,12 @@ def run_loop(
     with pool.borrow(tally) as lent:
         lent.make_room(longest, max_ids_per_byte, new_scratch)
         work = lent.work(tally, first=first, n_rows=n_rows, n_ids=n_ids)
-        while not kernel(*arguments, *lent.model_scratch, work):
+        last = *lent.model_scratch, work
+        if tally is None and lent.kinds is None:
+            lent.kinds = signature(last)
+        while not kernel(*arguments, last=last, last_kinds=None if tally is not None else lent.kinds):
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))
-            work = work._replace(tally=tally.counter)
+            last = *lent.model_scratch, (work := work._replace(tally=tally.counter))
         ids = Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
         return ids if finish is None else finish(lent.table, ids)
