@@ -412,7 +412,7 @@ def normalize_part(data, at, stop, front, tables, out):
         if o == first:
             return np.int64(0), True
         n_spaces = 0
-    if o > first and tables.known.kinds[data[stop - 1]] != SEPARATOR:
+    if o > 0 and tables.known.kinds[data[stop - 1]] != SEPARATOR:
         return o, n_spaces == 0 and not (out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2)
     return o, True
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps
+from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import no_tokens
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
@@ -398,3 +399,22 @@ def test_keys_that_share_their_ends() -> None:
     texts = ["ab", "a", "aa a!", "玫ab", "玫a", "玫玫~~~"]
     assert encode(engine, texts) == [slowly(normalizer, model, text) for text in texts]
     assert encode(engine, texts) == [[3], [1], [3, 2, 3], [4], [5, 1], [5, 4, 0]]
+
+
+@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("pieces", [["▁▁", "▁▁a", "▁a"], ["▁a"]])
+def test_spaces_around_what_becomes_nothing_are_neighbours(merges: bool, prefix: bool, pieces: list[str]) -> None:
+    normalizer = SentencePieceNormalizer(charsmap({"\u200b": ""}), prefix, False, True)
+    unigram = Unigram([("<unk>", 0.0), ("▁", -2.0), ("a", -2.0), *((each, -1.0) for each in pieces)], 0)
+    vocab = {text: i for i, (text, _) in enumerate(unigram.vocab)}
+    merges_of = [
+        (each[:k], each[k:]) for each in pieces for k in range(1, len(each)) if {each[:k], each[k:]} <= vocab.keys()
+    ]
+    ranks = [pieces.index(left + right) for left, right in merges_of]
+    bpe = BPE(vocab, merges_of, unk_token="<unk>", fuse_unk=True, merge_ranks=ranks)
+    tokenizer = Tokenizer(model=bpe if merges else unigram, normalizer=normalizer)
+    for text in ["\u200b a", "a \u200b a", " \u200b \u200b\u200b a", "a\u200b a", "\u200b"]:
+        normalized = normalizer.normalize_str(text)
+        expected = merged_slowly(normalizer, bpe, text) if merges else slowly(normalizer, unigram, text)
+        assert tokenizer.encode_arrow([text]).to_pylist() == [expected if normalized else []], ascii(text)
