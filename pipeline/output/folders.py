@@ -75,16 +75,18 @@ def prepare_output(
         earlier, earlier_plans = found
         if mode == "new":
             state = "complete" if storage.exists(storage.join(output, MANIFEST)) else "unfinished"
-            same = "the same job" if earlier.digest == job.digest else "another job"
+            others = "; ".join(differences(earlier.parts, job.parts))
+            what = f"a job that differs in {others}" if others else "the same job"
+            resume = "" if others else "go on with them by --resume, "
             raise ValueError(
-                f"output folder {output!r} holds the {state} results of {same}; resume or overwrite them, or choose "
-                "another folder"
+                f"output folder {output!r} holds the {state} results of {what}; {resume}replace them by --overwrite, "
+                "or choose another output.path"
             )
         if mode == "resume":
             if different := differences(earlier.parts, job.parts):
                 raise ValueError(
                     f"cannot resume in {output!r}: it holds the results of a job that differs in "
-                    f"{'; '.join(different)}; overwrite them, or choose another folder"
+                    f"{'; '.join(different)}; replace them by --overwrite, or choose another output.path"
                 )
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
             _remove(output, [MANIFEST, PARTITIONS, STATS, MDS_INDEX])

@@ -78,7 +78,7 @@ def choose_runner(
     Args:
       beam_args: Beam's own options, as given after `--`.
       mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
-      workers: None: the cores this process may use.
+      workers: at most this many; None: the cores this process may use.
       n_splits: the number of splits of the job, if known: no more workers are chosen than there is work for.
 
     Raises:
@@ -102,8 +102,8 @@ def choose_runner(
         raise ValueError(f"--mode inline has one worker, got --workers {workers}; use --mode threads")
     if workers is None:
         workers = 1 if mode == "inline" else available_cores()
-        if n_splits is not None:
-            workers = max(1, min(workers, n_splits))
+    if n_splits is not None:  # those without a split would only start and end
+        workers = max(1, min(workers, n_splits))
     if mode is None:
         mode = "inline" if workers == 1 else "threads" if workers <= MAX_THREADS else "hybrid"
     return RunnerSettings(None, mode, workers, tuple(rest))

@@ -173,7 +173,7 @@ def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config,
     assert all(line.startswith("tokenmill: ") for line in err.splitlines())
 
     assert cli.main(["tokenize", config]) == 2
-    assert "holds the complete results of the same job; resume or overwrite" in capsys.readouterr().err
+    assert "holds the complete results of the same job; go on with them by --resume" in capsys.readouterr().err
     before = (tmp_path / "out/manifest.json").read_bytes()
     assert cli.main(["tokenize", config, "--resume"]) == 0
     assert (tmp_path / "out/manifest.json").read_bytes() == before

@@ -48,10 +48,13 @@ def test_overwrite_leaves_foreign_files_but_does_not_write_over_them(tmp_path):
 def test_new_refuses_results(tmp_path):
     output = str(tmp_path)
     prepare_output(output, JOB, "new")
-    with pytest.raises(ValueError, match="holds the unfinished results of the same job; resume or overwrite"):
+    with pytest.raises(ValueError, match="holds the unfinished results of the same job; go on with them by --resume"):
         prepare_output(output, JOB, "new")
     write(tmp_path, "manifest.json")
-    with pytest.raises(ValueError, match="holds the complete results of another job"):
+    with pytest.raises(
+        ValueError,
+        match=r"results of a job that differs in job: 'tokenize' there, 'run' now; .*--overwrite, or",
+    ):
         prepare_output(output, Job.of("run", config_of(), None), "new")
 
 

@@ -99,7 +99,8 @@ def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
     assert str(choose_runner(n_splits=1)) == str(choose_runner(n_splits=0)) == "1 worker, inline"
     assert str(choose_runner(n_splits=3)) == "3 workers, threads"
     assert str(choose_runner(n_splits=9)) == str(choose_runner()) == "4 workers, threads"
-    assert str(choose_runner(n_splits=1, workers=2)) == "2 workers, threads"
+    assert str(choose_runner(n_splits=1, workers=99)) == "1 worker, inline"
+    assert str(choose_runner(n_splits=3, workers=2)) == "2 workers, threads"
 
 
 def test_unknown_beam_option_is_an_error_locally():
