@@ -132,6 +132,11 @@ PUBLIC_NAMES = {
 # What the alias package gives of pipeline.
 PIPELINE_NAMES = {
     "VERSION",
+    "JobError",
+    "JobResult",
+    "plan",
+    "run",
+    "verify",
     "InputConfig",
     "plan_splits",
     "compare",

@@ -2,6 +2,7 @@
 """The public API of TokenMill.
 
 - Every public name of `tokenmill.tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
+- `run`, `plan` and `verify`, which are the commands of these names; `JobError` and `JobResult`.
 - `VERSION`, `InputConfig` and `plan_splits` of `tokenmill.pipeline`; `compare` and `read_report`, whose results are
   displayed in notebooks. `__version__` is the same as `VERSION`.
 - For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
@@ -16,6 +17,11 @@ import typing
 
 if typing.TYPE_CHECKING:
     from tokenmill.pipeline import VERSION as VERSION
+    from tokenmill.pipeline.commands.python import JobError as JobError
+    from tokenmill.pipeline.commands.python import JobResult as JobResult
+    from tokenmill.pipeline.commands.python import plan as plan
+    from tokenmill.pipeline.commands.python import run as run
+    from tokenmill.pipeline.commands.python import verify as verify
     from tokenmill.pipeline.comparing.comparison import compare as compare
     from tokenmill.pipeline.config.input import InputConfig as InputConfig
     from tokenmill.pipeline.input.splitting import plan_splits as plan_splits
@@ -41,6 +47,7 @@ _MODULES = ("fidelity", "languages", "text", "trainers")
 _PIPELINE = {
     "VERSION": "tokenmill.pipeline",
     "InputConfig": "tokenmill.pipeline.config.input",
+    **dict.fromkeys(("JobError", "JobResult", "plan", "run", "verify"), "tokenmill.pipeline.commands.python"),
     "compare": "tokenmill.pipeline.comparing.comparison",
     "plan_splits": "tokenmill.pipeline.input.splitting",
     "read_report": "tokenmill.pipeline.reporting.page",

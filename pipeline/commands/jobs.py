@@ -8,7 +8,7 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline import filenames
@@ -17,6 +17,7 @@ from tokenmill.pipeline.commands.plan import plan_only
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
 
 if TYPE_CHECKING:
+    from tokenmill.pipeline.config.job import Config, JobName
     from tokenmill.pipeline.jobs.planning import JobPlan
     from tokenmill.pipeline.jobs.warming import WarmUp
     from tokenmill.pipeline.output.folders import Mode
@@ -66,29 +67,17 @@ def _run_job(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        is_here = choose().name is None  # raises for wrong options before the input is looked at
+        choose()  # raises for wrong options before the input is looked at
 
     from tokenmill.pipeline import storage
-    from tokenmill.pipeline.books import manifest, partitions
-    from tokenmill.pipeline.jobs.planning import plan_job
-    from tokenmill.pipeline.jobs.warming import WarmUp
     from tokenmill.pipeline.reporting import metrics
     from tokenmill.pipeline.reporting.summary import summarize, warnings
-    from tokenmill.pipeline.running.runners import available_cores
     from tokenmill.pipeline.running.terminal import Terminal
 
-    started, began = time.monotonic(), time.time()
+    started = time.monotonic()
+    mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     try:
-        with contextlib.ExitStack() as stack:
-            warm_up = WarmUp(options.job, config, available_cores())
-            if is_here:  # otherwise this machine does none of the work
-                stack.enter_context(warm_up)
-            with mistakes():
-                planned = plan_job(options.job, config)
-                settings = choose(n_splits=len(planned.splits))
-            for warning in planned.warnings:
-                say(f"warning: {warning}")
-            _execute(options, planned, settings, warm_up, began)
+        execute(options.job, config, choose, mode, quiet=options.quiet, debug=options.debug)
         seconds = time.monotonic() - started
         summary = summarize(config.output.path, seconds)
         told = warnings(config.output.path, config)
@@ -102,11 +91,7 @@ def _run_job(options: argparse.Namespace) -> int:
         return _report_failure(error, options.debug)
 
     if options.json:
-        is_one = not partitions.is_partitioned(config.output.path)
-        found = manifest.read(config.output.path) if is_one else partitions.read(config.output.path)
-        names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
-        books = {name: found[name] for name in names}
-        print(json.dumps({"output": config.output.path, "seconds": seconds, **books, "warnings": told}, indent=1))
+        print(json.dumps({**record(config.output.path, seconds), "warnings": told}, indent=1))
     else:
         Terminal(sys.stdout, soft_wrap=True).print(summary)
     for warning in told:
@@ -114,10 +99,54 @@ def _run_job(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _execute(
-    options: argparse.Namespace, plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp", began: float
+def record(output: str, seconds: float) -> dict[str, Any]:
+    """Returns what `--json` prints of a finished job: its folder and its counts."""
+    from tokenmill.pipeline.books import manifest, partitions
+
+    is_one = not partitions.is_partitioned(output)
+    found = manifest.read(output) if is_one else partitions.read(output)
+    names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
+    return {"output": output, "seconds": seconds, **{name: found[name] for name in names}}
+
+
+def execute(
+    job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"], mode: "Mode", *, quiet: bool, debug: bool
 ) -> None:
-    """Runs the job of `plan` and shows its progress on stderr; `began` is when the command began, in Unix seconds."""
+    """Plans and runs a job, and shows its progress on stderr unless it is `quiet`.
+
+    Args:
+      job: its name.
+      config: what it does.
+      choose: `choose_runner` with the options of the command.
+      mode: what to do with a folder that is there already.
+      quiet: say warnings only.
+      debug: keep the log of the runner.
+
+    Raises:
+      Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
+    """
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.jobs.warming import WarmUp
+    from tokenmill.pipeline.running.runners import available_cores
+
+    began = time.time()
+    with contextlib.ExitStack() as stack:
+        warm_up = WarmUp(job, config, available_cores())
+        if choose().name is None:  # otherwise this machine does none of the work
+            stack.enter_context(warm_up)
+        with mistakes():
+            planned = plan_job(job, config)
+            settings = choose(n_splits=len(planned.splits))
+        for warning in planned.warnings:
+            say(f"warning: {warning}")
+        _execute(job, planned, settings, warm_up, began, mode, quiet=quiet, debug=debug)
+
+
+def _execute(
+    job: "JobName", plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp", began: float, mode: "Mode",
+    *, quiet: bool, debug: bool,
+) -> None:  # fmt: skip
+    """Runs the job of `plan`; `began` is when the command began, in Unix seconds."""
     import apache_beam as beam
 
     from tokenmill.pipeline.books.reject_limits import RejectLimits
@@ -128,20 +157,19 @@ def _execute(
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
     from tokenmill.pipeline.transforms import jobs
 
-    mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
             check_beam_args(settings)
             # Owned until the last worker is gone.
-            lease = stack.enter_context(own(plan.config.output.path, options.job, watched.cancel))
-            runner, runner_options = stack.enter_context(open_runner(settings, debug=options.debug))
+            lease = stack.enter_context(own(plan.config.output.path, job, watched.cancel))
+            runner, runner_options = stack.enter_context(open_runner(settings, debug=debug))
             planning.prepare(plan, mode)
         planned = (
-            f"{options.job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
+            f"{job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
             f"{'split' if len(plan.splits) == 1 else 'splits'}, {settings}"
         )
-        if not options.quiet:
+        if not quiet:
             say(planned)
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
@@ -152,7 +180,7 @@ def _execute(
             source = progress.FolderProgress(plan.config.output.path, plan.stages())
         if warm_up.is_running:
             source = Warming(warm_up, source)
-        if not options.quiet:
+        if not quiet:
             stack.enter_context(display.show(source, sys.stderr))
         try:
             result = pipeline.run()

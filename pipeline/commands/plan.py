@@ -5,13 +5,15 @@ import argparse
 import functools
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import add_local, add_output, add_set, file_path
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, Mistake, mistakes, say
 
 if TYPE_CHECKING:
-    from tokenmill.pipeline.config.job import Config
+    from tokenmill.pipeline.config.job import Config, JobName
+    from tokenmill.pipeline.estimating.report import Told
     from tokenmill.pipeline.running.runners import RunnerSettings
 
 
@@ -36,42 +38,56 @@ def add_parsers(commands: Any) -> None:
 def plan_only(options: argparse.Namespace) -> int:
     """Prints the plan of the job `options.job` of the config `options.config`."""
     from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.jobs.warming import WarmUp
-    from tokenmill.pipeline.running.runners import available_cores, choose_runner, explain
+    from tokenmill.pipeline.running.runners import choose_runner, explain
 
     with mistakes():
         config = load_config(options.config, options.overrides, options.job)
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        settings = choose()
+        choose()  # raises for wrong options before the input is looked at
 
-    from tokenmill.pipeline.estimating import advice, comparison, forecast, report
-    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.estimating import report
     from tokenmill.pipeline.running.terminal import Terminal
 
-    with WarmUp(options.job, config, available_cores()):
-        with mistakes():
-            plan = plan_job(options.job, config)
-            settings = choose(n_splits=len(plan.splits))
-        for warning in plan.warnings:
-            say(f"warning: {warning}")
-        start = _start(options.job, config, settings)
-        try:
-            found = forecast.forecast(plan)
-            actual = comparison.outcome(plan)
-        except (OSError, ValueError) as error:
-            if options.debug:
-                raise
-            say(f"the job would fail: {explain(error)}")
-            return FAILED
-    seconds = {}
-    if start is not None:
-        seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
-    told = report.Told(found, seconds, advice.advise(found, max(1, settings.workers)), actual)
+    try:
+        told = estimate(options.job, config, choose)
+    except Mistake:
+        raise
+    except (OSError, ValueError) as error:
+        if options.debug:
+            raise
+        say(f"the job would fail: {explain(error)}")
+        return FAILED
     if options.json:
         print(json.dumps(report.to_record(told), indent=1, ensure_ascii=False))
     else:
         Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
     return DONE
+
+
+def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"]) -> "Told":
+    """Tries a job on a sample of its input; `choose` is `choose_runner` with the options of the command.
+
+    Raises:
+      Mistake: if the job could not begin. OSError, ValueError: if it would fail.
+    """
+    from tokenmill.pipeline.estimating import advice, comparison, forecast, report
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.jobs.warming import WarmUp
+    from tokenmill.pipeline.running.runners import available_cores
+
+    with WarmUp(job, config, available_cores()):
+        with mistakes():
+            plan = plan_job(job, config)
+            settings = choose(n_splits=len(plan.splits))
+        for warning in plan.warnings:
+            say(f"warning: {warning}")
+        start = _start(job, config, settings)
+        found = forecast.forecast(plan)
+        actual = comparison.outcome(plan)
+    seconds = {}
+    if start is not None:
+        seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
+    return report.Told(found, seconds, advice.advise(found, max(1, settings.workers)), actual)
 
 
 def _start(name: Any, config: "Config", settings: "RunnerSettings") -> float | None:

@@ -87,11 +87,39 @@ def say_owner(output: str) -> None:
         say(f"{output} is in use: {owner}; what is read now may change meanwhile")
 
 
-def _verify(options: argparse.Namespace) -> int:
+def prove(
+    output: str, deep: bool, share: float | None, inputs: Sequence[str]
+) -> tuple["VerifyReport", "VerifyReport | None"]:
+    """Reads a folder again; with `deep` also tokenizes a share of its splits again.
+
+    Returns:
+      What was found in all, and what the second run alone read and found.
+
+    Raises:
+      OSError, ValueError: if it is no folder of a job, or cannot be read.
+    """
     from tokenmill.pipeline.books.partitions import folders_of, is_partitioned
     from tokenmill.pipeline.proving import replay, verify
     from tokenmill.pipeline.proving.partitions import verify_partitions
     from tokenmill.pipeline.proving.report import VerifyReport
+
+    if is_partitioned(output):
+        report = verify_partitions(output)
+    else:
+        report = verify.verify(output)
+        replay.verify_replay(output, report)
+    again = None
+    if deep and report.is_proven:
+        from tokenmill.pipeline.proving.from_input import SAMPLE, verify_deep
+
+        again = VerifyReport()
+        for folder in folders_of(output):
+            again.merge(verify_deep(folder, SAMPLE if share is None else share, inputs))
+        report.problems += again.problems
+    return report, again
+
+
+def _verify(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.running.display import megabytes
 
     started = time.monotonic()
@@ -100,20 +128,7 @@ def _verify(options: argparse.Namespace) -> int:
             raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
         output = find_output(options)
         say_owner(output)
-        if is_partitioned(output):
-            report = verify_partitions(output)
-        else:
-            report = verify.verify(output)
-            replay.verify_replay(output, report)
-        again = None
-        if options.deep and report.is_proven:
-            from tokenmill.pipeline.proving.from_input import SAMPLE, verify_deep
-
-            again = VerifyReport()
-            for folder in folders_of(output):
-                share = SAMPLE if options.share is None else options.share
-                again.merge(verify_deep(folder, share, find_inputs(options)))
-            report.problems += again.problems
+        report, again = prove(output, options.deep, options.share, find_inputs(options))
     seconds = time.monotonic() - started
     if options.json:
         read_again = dataclasses.asdict(again) if again is not None else None

@@ -5,11 +5,12 @@
 path, with the value, what is allowed and the nearest valid name.
 """
 
+import copy
 import difflib
 import itertools
 import re
 import reprlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,18 +40,18 @@ class ConfigError(ValueError):
         self.problems = list(problems)
 
 
-def load_config(path: str, overrides: Sequence[str] = (), job: JobName | None = None) -> Config:
+def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), job: JobName | None = None) -> Config:
     """Reads a YAML config, applies overrides and checks all of it.
 
     Args:
-      path: a local file of at most `MAX_CONFIG_BYTES`.
+      source: a local file of at most `MAX_CONFIG_BYTES`, or what such a file holds.
       overrides: `key.path=value`, the value read as YAML; later ones win. A missing or null section is created.
       job: check that the config has what this job needs, too; None: do not.
 
     Raises:
       ConfigError: naming every mistake, one line each: `key.path: value, what is allowed, the nearest valid name`.
     """
-    tree = _read_yaml(path)
+    tree = _read_yaml(source) if isinstance(source, str) else copy.deepcopy(dict(source))
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)

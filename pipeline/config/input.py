@@ -75,7 +75,8 @@ class InputConfig(Section):
     """Where documents come from, and how they are found in a file."""
 
     paths: Annotated[list[PathText], Field(min_length=1)] = []
-    """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`)."""
+    """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
+    folder stands for the files below it that have the name of a known format."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
@@ -86,13 +87,14 @@ class InputConfig(Section):
     document: Literal["line", "file", "blank_line"] = "line"
     """For `text`: a document per line, per file, or separated by blank lines."""
     text_field: NonEmpty = "text"
-    """For `jsonl` and `parquet`: the field that holds the text."""
+    """For `jsonl` and `parquet`: the field that holds the text. `content.text` is the field of that name, or the field
+    `text` in `content`; where `content` is a list, the texts of all its parts, joined by `join`."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
     text_fields: list[NonEmpty] = []
     """Instead of `text_field`: several fields whose texts are joined; absent and null ones are left out."""
     join: str = "\n\n"
-    """The text put between the texts of `text_fields`."""
+    """The text put between the texts of `text_fields`, and between the parts of a nested field."""
     keep_fields: KeptFields = []
     """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
     to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
@@ -134,6 +136,6 @@ class InputConfig(Section):
         # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")
-        if not self.text_fields and self.join != "\n\n":
-            raise mistake("join", self.join, "joins text_fields, and there are none")
+        if not self.text_fields and "." not in self.text_field and self.join != "\n\n":
+            raise mistake("join", self.join, "joins text_fields, or the parts of a nested text_field; there are none")
         return self

@@ -46,6 +46,7 @@ from tokenmill.pipeline.input.lines import (
     take_samples,
     without_line_end,
 )
+from tokenmill.pipeline.input.nested import is_nested, values_at
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
 from tokenmill.pipeline.input.streams import BLANK as BLANK_BYTES
 from tokenmill.pipeline.input.streams import Stream
@@ -104,6 +105,8 @@ class _Parser:
         text_name = config.text_fields[-1] if config.text_fields else config.text_field
         self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
         self._text_fields = config.text_fields or [config.text_field]
+        # Only `_parse_line` follows a path; the kernel takes such a field where a line has it under its whole name.
+        self._is_nested = any(map(is_nested, self._text_fields))
         self._n_left_to_explain = EXPLAINED
         self._paths = [[name] for name in config.text_fields]
         self._path_names = Names.of(self._paths)
@@ -120,6 +123,8 @@ class _Parser:
         heads = skip_marks(data, starts, ends)
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
+        if self._is_nested and self._config.text_fields:
+            wanted[:] = False
         invalid = find_invalid_utf8(data, starts, nexts)
         if invalid is not None:
             wanted &= invalid < 0
@@ -224,10 +229,10 @@ class _Parser:
             ),
         )
         # With several text fields, what is wrong with a text depends on all of them.
-        sure = range(NOT_JSON, MISSING_FIELD if self._config.text_fields else N_VERDICTS)
+        sure = range(NOT_JSON, MISSING_FIELD if self._config.text_fields or self._is_nested else N_VERDICTS)
         for verdict in sure if is_left.any() else ():
             reject(verdicts == verdict, *self._explain(verdict, places))
-        if self._config.text_fields and is_left.any():
+        if self._config.text_fields and not self._is_nested and is_left.any():
             rows = np.flatnonzero(is_left & (verdicts >= MISSING_FIELD))
             for mask, reason, details in self._judge_texts(values, heads[rows], ends[rows]):
                 is_of = np.zeros(others.size, np.bool_)
@@ -374,12 +379,11 @@ def _parse_line(
 
 def _texts_in(record: dict[str, Any], text_fields: Sequence[str]) -> list[str]:
     names = " or ".join(map(repr, text_fields))
-    present = [field for field in text_fields if field in record]
-    if not present:
+    found = [(field, text) for field in text_fields for text in values_at(record, field)]
+    if not found:
         raise _UnusableError("missing_field", f"no field {names}")
     texts = []
-    for field in present:
-        text = record[field]
+    for field, text in found:
         if text is None:
             continue
         if type(text) is not str:

@@ -2,6 +2,7 @@
 """Parquet: reads the text columns, a few rows at a time, of any Arrow type for text."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ from tokenmill.pipeline.config.kept_fields import find_field, paths_of, stored_f
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.line_kernels import find_invalid
 from tokenmill.pipeline.input.lines import Mask, Positions
+from tokenmill.pipeline.input.nested import column_at, type_at
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
 from tokenmill.pipeline.parquet_file import open_parquet
 
@@ -27,6 +29,8 @@ _MAX_ROWS = 256
 # No writer makes a larger row group; the footer of a damaged or hostile file may claim any number of rows.
 _MOST_ROWS = (1 << 31) - 1
 _LOST_ROWS = 1 << 14
+_LIST = re.compile(r"\.list\.(element|item)|\.bag\.array_element")
+"""What the path of a column has for each list that it is in."""
 
 
 def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema]:
@@ -45,18 +49,23 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int]
         footer.is_read = True
         for number in range(metadata.num_row_groups):
             with contextlib.suppress(_DataRead):
-                next(file.iter_batches(1, row_groups=[number], columns=wanted, use_threads=False), None)
+                next(
+                    file.iter_batches(1, row_groups=[number], columns=own_columns(schema, config), use_threads=False),
+                    None,
+                )
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and not _is_damage(error):
             raise
         raise ValueError(f"is not a readable Parquet file: {error}") from error
-    leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in wanted]
+    described = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    leaves = [i for i, column in enumerate(described) if _LIST.sub("", column.path) in wanted]
     sizes = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         columns = [group.column(leaf) for leaf in leaves]
         # A text column has one value per row. Arrow would leave out the rows beyond the smaller number without a word.
-        for n_rows in (column.num_values for column in columns):
+        flat = zip(leaves, columns, strict=True)
+        for n_rows in (column.num_values for i, column in flat if not described[i].max_repetition_level):
             if n_rows != group.num_rows or not 0 <= n_rows <= _MOST_ROWS:
                 raise ValueError(
                     f"is damaged: the footer says that row group {number} has {group.num_rows} rows, and its text "
@@ -157,7 +166,7 @@ class _Reader:
         self._digest = digest
 
     def choose_columns(self, schema: pa.Schema) -> list[str]:
-        own = (*text_columns(self._config), self._config.id_field)
+        own = (*own_columns(schema, self._config), self._config.id_field)
         kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
         return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
 
@@ -173,10 +182,10 @@ class _Reader:
     def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
         if self._config.text_fields:
-            columns = [_to_text(batch.column(name)) for name in self._config.text_fields]
+            columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
             texts = join_texts(columns, self._config.join)
         else:
-            texts = batch.column(self._config.text_field)
+            texts = column_at(batch, self._config.text_field, self._config.join)
         if not pa.types.is_dictionary(texts.type):
             texts = _to_text(texts)  # a slice at a time, because this decodes dictionaries
         kept = self._keep(batch) if len(self._fields) else None
@@ -234,6 +243,11 @@ class _Reader:
 def text_columns(config: InputConfig) -> list[str]:
     """Returns the names of the text columns."""
     return config.text_fields or [config.text_field]
+
+
+def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
+    """Returns the columns that hold the texts, or in which these are."""
+    return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
 
 
 def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -309,10 +323,10 @@ def _check_columns(schema: pa.Schema, config: InputConfig) -> None:
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
     for field in text_columns(config):
-        if field not in schema.names:
+        text_type = type_at(schema, field)
+        if text_type is None:
             setting = "text_fields" if config.text_fields else "text_field"
             raise ValueError(f"has no column {field!r} for input.{setting}; it has {listed_names(schema.names)}")
-        text_type = schema.field(field).type
         if not _is_text(text_type):
             raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
     if config.id_field is None or config.id_field not in schema.names:

@@ -552,7 +552,7 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
         "input.keep_fields={a: number}": "input.keep_fields.a: 'number': a type is one of bool, string, ",
         "input.keep_fields={a: {b: [bool, bool]}}": "input.keep_fields.a.b: ['bool', 'bool']: a type is one of ",
         "input.keep_fields=url": "input.keep_fields: 'url': must be a list; write ['url']",
-        "input.join=x": "input.join: 'x': joins text_fields, and there are none",
+        "input.join=x": "input.join: 'x': joins text_fields, or the parts of a nested text_field; there are none",
     }.items():
         (found,) = problems_of(path, [setting])
         assert found.startswith(problem), found

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill.run`, `plan` and `verify` from Python: the results, files and messages of the commands."""
+
+import json
+
+import pytest
+import yaml
+
+import tokenmill
+from tokenmill.pipeline import cli
+
+
+@pytest.fixture
+def config(tmp_path, tiny_vocab):
+    (tmp_path / "a.jsonl").write_text('{"id": "a", "text": "a mill"}\n{"id": "b", "text": "the text"}\n{"id": "c"}\n')
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tiny_vocab))
+    return {
+        "input": {"paths": [str(tmp_path / "a.jsonl")], "on_damage": "warn"},
+        "tokenizer": {"file": str(tmp_path / "vocab.txt")},
+        "output": {"path": str(tmp_path / "out")},
+    }
+
+
+def test_a_job_from_a_dict_writes_what_the_command_writes(config, tmp_path, capsys):
+    result = tokenmill.run(config, workers=9)
+    assert (result.output, result.totals["n_documents"], result.totals["reject_rows"]) == (str(tmp_path / "out"), 2, 1)
+    assert any("missing_field" in warning or "rejected" in warning for warning in result.warnings)
+    assert "1 worker" not in capsys.readouterr().err  # no progress unless asked for
+    proof = tokenmill.verify(result.output, deep=True, share=1)
+    assert (proof.is_proven, proof.n_rows) == (True, 2)
+    assert tokenmill.verify(config).is_proven
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(config))
+    assert tokenmill.plan(path)["job"] == "tokenize"
+    first = {each.name: each.read_bytes() for each in (tmp_path / "out").glob("tokens-*")}
+    assert cli.main(["run", str(path), "--overwrite", "--json", "--quiet"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["totals"] == result.totals
+    assert first == {each.name: each.read_bytes() for each in (tmp_path / "out").glob("tokens-*")} != {}
+
+
+def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
+    with pytest.raises(ValueError, match=r"input\.pathz: unknown key; did you mean 'paths'"):
+        tokenmill.run(config | {"input": {"pathz": ["a"]}})
+    with pytest.raises((ValueError, OSError), match=r"nowhere.*matches no file"):
+        tokenmill.run(config | {"input": {"paths": [str(tmp_path / "nowhere*.jsonl")]}})
+    with pytest.raises(ValueError, match="resume goes on with a job, overwrite removes it; give one"):
+        tokenmill.run(config, resume=True, overwrite=True)
+    with pytest.raises(ValueError, match="--workers must be at least 1, got 0"):
+        tokenmill.plan(config, workers=0)
+    assert "holds no manifest" in tokenmill.verify(tmp_path / "out").problems[0]
+    with pytest.raises(ValueError, match="share says how much deep tokenizes again"):
+        tokenmill.verify(config, share=0.5)
+
+
+def test_a_job_that_fails_is_an_error_and_goes_on_when_resumed(config, tmp_path):
+    broken = config | {"input": config["input"] | {"max_rejected": 0}}
+    with pytest.raises(tokenmill.JobError, match=r"max_rejected"):
+        tokenmill.run(broken)
+    assert tokenmill.run(config, resume=True).totals["n_documents"] == 2
+    with pytest.raises((ValueError, OSError), match="--overwrite"):
+        tokenmill.run(config)
