@@ -8,6 +8,7 @@ number of workers or the order in which a store lists its files.
 import io
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,9 @@ FORMATS: dict[str, Format] = {
 """The formats that `input.format: auto` chooses by the end of a file's name, without its compression suffix."""
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
+"""The name of a file at the beginning of a problem, as `repr` writes it."""
+_MOST_ALIKE = 5
 _MOST_PROBLEMS = 20
 """A message lists at most this many problems: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 32
@@ -68,7 +72,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
       OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
-    files = list(enumerate(_match_all(input.paths, problems, [] if warnings is None else warnings)))
+    files = list(enumerate(_match_all(input, problems, [] if warnings is None else warnings)))
     if any(storage.is_remote(file.path) for _, (_, file) in files):
         # A task per file would be a million futures at once, a kilobyte each.
         n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
@@ -94,23 +98,28 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
 
 
 def _match_all(
-    patterns: Iterable[str], problems: list[Exception], warnings: list[str]
+    config: InputConfig, problems: list[Exception], warnings: list[str]
 ) -> list[tuple[str, storage.FileStat]]:
     """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     names: dict[str, tuple[str, storage.FileStat]] = {}
     again: list[str] = []
     folders: dict[str, str] = {}
-    for pattern in patterns:
+    for given in config.paths:
+        pattern = given
         wrong: list[OSError] = []
         found: list[storage.FileStat] = []
         try:
+            if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
+                pattern = storage.join(pattern, "**/*")
             found = storage.match(pattern, wrong)
+            if is_folder and config.format == "auto":
+                found = _of_known_formats(pattern, found, warnings)
         except OSError as error:
             wrong = [OSError(f"{pattern!r}: {error}")]
         problems += wrong
         if not found:
             if not wrong:
-                problems.append(ValueError(f"{pattern!r} matches no file{_advise(pattern)}"))
+                problems.append(ValueError(f"{given!r} matches no file"))
             continue
         is_literal = found[0].path == pattern
         directory = _literal_directory(pattern, is_literal)
@@ -169,11 +178,16 @@ def _components(path: str) -> list[str]:
     return (os.path.realpath if ".." in path else os.path.abspath)(path).replace(os.sep, "/").split("/")
 
 
-def _advise(pattern: str) -> str:
-    is_directory = not storage.is_remote(pattern) and os.path.isdir(pattern)
-    return (
-        f"; it is a directory: name the files in it, as in {storage.join(pattern, '*.jsonl')!r}" if is_directory else ""
-    )
+def _of_known_formats(pattern: str, files: list[storage.FileStat], warnings: list[str]) -> list[storage.FileStat]:
+    """Returns the files of a folder that have the name of a known format; warns of the others."""
+    others = [file.path for file in files if _format_of(file.path) is None]
+    if others and len(others) < len(files):
+        warnings.append(
+            f"input.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format and "
+            f"are left out, such as {others[0]!r}; name them in input.paths, with input.format, to read them"
+        )
+        return [file for file in files if _format_of(file.path) is not None]
+    return files
 
 
 def _literal_directory(pattern: str, is_literal: bool) -> str:
@@ -237,13 +251,17 @@ def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
 def _choose_format(name: str, config: InputConfig) -> Format:
     if config.format != "auto":
         return config.format
-    stem = name.lower()
-    for suffix in _COMPRESSION_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    found = FORMATS.get(os.path.splitext(stem)[1])
+    found = _format_of(name)
     if found is None:
         raise ValueError(f"is of unknown format: set input.format, or end its name with one of {', '.join(FORMATS)}")
     return found
+
+
+def _format_of(name: str) -> Format | None:
+    stem = name.lower()
+    for suffix in _COMPRESSION_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    return FORMATS.get(os.path.splitext(stem)[1])
 
 
 def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Compression:
@@ -293,10 +311,21 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
 
 
 def _summarize(problems: list[Exception]) -> Exception:
+    """Returns one error for all problems; of many that differ in nothing but the file, the first is told."""
     problems = [*{str(each): each for each in problems}.values()]  # several patterns may meet one folder
     kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
-    if len(problems) == 1:
-        return kind(f"input.paths: {problems[0]}")
-    listed = "".join(f"\n  {each}" for each in problems[:_MOST_PROBLEMS])
-    more = f"\n  and {len(problems) - _MOST_PROBLEMS:,} more" if len(problems) > _MOST_PROBLEMS else ""
+    alike: dict[str, list[str]] = {}
+    for problem in map(str, problems):
+        file = _QUOTED.match(problem)
+        alike.setdefault(problem[file.end() :] if file else problem, []).append(problem)
+    lines = list(
+        itertools.chain.from_iterable(
+            each if len(each) <= _MOST_ALIKE else [f"{each[0]}; and {len(each) - 1:,} more like it"]
+            for each in alike.values()
+        )
+    )
+    if len(lines) == 1:
+        return kind(f"input.paths: {lines[0]}")
+    listed = "".join(f"\n  {each}" for each in lines[:_MOST_PROBLEMS])
+    more = f"\n  and {len(lines) - _MOST_PROBLEMS:,} more" if len(lines) > _MOST_PROBLEMS else ""
     return kind(f"input.paths: {len(problems):,} problems{listed}{more}")
