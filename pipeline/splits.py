@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Literal
 
 Format = Literal["jsonl", "text", "parquet"]
-Compression = Literal["none", "gzip", "zstd", "bz2"]
+Compression = Literal["none", "gzip", "zstd", "bz2", "xz"]
 
 
 @dataclass(frozen=True, slots=True)

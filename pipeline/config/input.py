@@ -79,7 +79,7 @@ class InputConfig(Section):
     folder stands for the files below it that have the name of a known format."""
     format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
-    compression: Literal["auto", "none", "gzip", "zstd", "bz2"] = "auto"
+    compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz"] = "auto"
     """`auto` decides per file by its first bytes."""
     encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
     """For `jsonl` and `text`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or `shift_jis`; `auto`

@@ -3,6 +3,7 @@
 
 import abc
 import bz2
+import lzma
 import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 STEP_BYTES = 1 << 20
-"""The most that one step of gzip or bz2 may expand to."""
+"""The most that one step of gzip, bz2 or xz may expand to."""
 
 SAMPLE_BYTES = 4096
 """This much of the beginning of a file shows its compression, the size of its zstd window, and its encoding."""
@@ -27,6 +28,8 @@ _COMPRESSED_BYTES = 1 << 16
 # A zstd block of four bytes may expand to 128 KiB, so 1 KiB of a bomb to 32 MiB. No more than 1 KiB is fed at once.
 _ZSTD_BYTES = 1 << 10
 _ZSTD_WINDOW_BYTES = 1 << 27
+_XZ_BYTES = (1 << 27) + (1 << 20)
+"""The most memory that a decoder of xz may take: a dictionary of 128 MiB; `xz -9` takes 65."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Damage:
 
 
 def detect_compression(head: bytes) -> str:
-    """Returns the compression that the first `SAMPLE_BYTES` bytes of a file show: none, gzip, zstd or bz2."""
+    """Returns the compression that the first `SAMPLE_BYTES` bytes of a file show: none, gzip, zstd, bz2 or xz."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     # A skippable frame (0x184D2A50 to 5F) may come first: pzstd writes one.
@@ -47,15 +50,25 @@ def detect_compression(head: bytes) -> str:
     # A text may begin with "BZh9"; in a bz2 file the mark of a block or of the end follows.
     if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head, re.DOTALL):
         return "bz2"
-    return "none"
+    return "xz" if head.startswith(b"\xfd7zXZ\0") else "none"
 
 
-def check_window(head: bytes) -> None:
-    """Checks that decompressing a zstd file does not take more memory than a worker may use.
+def check_memory(head: bytes, compression: str) -> None:
+    """Checks that decompressing a zstd or xz file does not take more memory than a worker may use.
 
     Raises:
-      ValueError: when the first frame needs a window of more than 128 MiB (`zstd --long=28` and more).
+      ValueError: when its beginning needs a window or a dictionary of more than 128 MiB (`zstd --long=28` and more).
     """
+    if compression == "xz":
+        try:
+            _xz_decoder().decompress(head, 1)
+        except lzma.LZMAError as error:
+            if "memory" in str(error).lower():
+                raise ValueError(
+                    f"needs an xz dictionary of more than {_XZ_BYTES >> 20} MiB; compress it again with -9 or less"
+                ) from None
+    if compression != "zstd":
+        return
     try:
         window = zstandard.get_frame_parameters(head).window_size
     except zstandard.ZstdError:
@@ -88,7 +101,7 @@ class StreamError(Exception):
 
 
 class _Member(abc.ABC):
-    """One gzip member, zstd frame or bz2 stream; a file may hold several, one after another."""
+    """One gzip member, zstd frame, bz2 or xz stream; a file may hold several, one after another."""
 
     _decoder: Any
 
@@ -137,6 +150,17 @@ class _Bz2Member(_Member):
                 return
 
 
+def _xz_decoder() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
+
+
+class _XzMember(_Bz2Member):
+    """Decoders of xz have the interface of those of bz2."""
+
+    def __init__(self) -> None:
+        self._decoder = _xz_decoder()
+
+
 class _ZstdMember(_Member):
     def __init__(self) -> None:
         self._decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
@@ -156,9 +180,11 @@ class _ZstdMember(_Member):
         return bytes(self._decoder.unused_data + self._unfed)
 
 
-_MEMBERS: dict[str, Callable[[], _Member]] = {"gzip": _GzipMember, "bz2": _Bz2Member, "zstd": _ZstdMember}
+_MEMBERS: dict[str, Callable[[], _Member]] = {
+    "gzip": _GzipMember, "bz2": _Bz2Member, "zstd": _ZstdMember, "xz": _XzMember,
+}  # fmt: skip
 
-_ERRORS = (zlib.error, zstandard.ZstdError, OSError, ValueError, EOFError)
+_ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
 
 
 def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
@@ -181,8 +207,8 @@ def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
                 break
             position += len(data)
         if member is None:
-            if compression == "gzip" and n_members:
-                data = data.lstrip(b"\0")  # Tapes and block devices pad with zeros; gzip(1) skips them, too.
+            if compression in ("gzip", "xz") and n_members:
+                data = data.lstrip(b"\0")  # Tapes and block devices pad with zeros; gzip(1) and xz(1) skip them, too.
                 if not data:
                     continue
             member = _MEMBERS[compression]()

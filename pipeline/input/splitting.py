@@ -24,7 +24,7 @@ from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
-    check_window,
+    check_memory,
     decompress,
     detect_compression,
     read_exactly,
@@ -45,7 +45,7 @@ FORMATS: dict[str, Format] = {
     ".pq": "parquet",
 }
 """The formats that `input.format: auto` chooses by the end of a file's name, without its compression suffix."""
-_COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2")
+_COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
@@ -240,7 +240,7 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
 
 
 def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
-    """Returns the first `SAMPLE_BYTES` that a file expands to, or fewer: blocks of bz2 may be longer than is read."""
+    """Returns the first `SAMPLE_BYTES` that a file expands to, or fewer: blocks may be longer than is read."""
     more = head if compression == "gzip" else head + read_exactly(handle, _BLOCK_BYTES)
     try:
         return next(decompress(io.BytesIO(more), compression), b"")[:SAMPLE_BYTES]
@@ -271,8 +271,7 @@ def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Co
             raise ValueError(f"is Parquet compressed with {found} as a whole, which cannot be read; decompress it")
         return "none"
     compression = cast(Compression, found) if config.compression == "auto" else config.compression
-    if compression == "zstd":
-        check_window(head)
+    check_memory(head, compression)
     return compression
 
 

@@ -4,6 +4,7 @@
 import bz2
 import gzip
 import io
+import lzma
 import random
 import tracemalloc
 import zlib
@@ -17,9 +18,9 @@ from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 
 SKIPPABLE = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
-KINDS = ["gzip", "zstd", "zstd-checked", "bz2"]
+KINDS = ["gzip", "zstd", "zstd-checked", "bz2", "xz"]
 # How much of the text "more" its member gives without the last byte, which is text only where no checksum follows.
-N_DECODED = {"gzip": 4, "zstd": 3, "zstd-checked": 4, "bz2": 4}
+N_DECODED = {"gzip": 4, "zstd": 3, "zstd-checked": 4, "bz2": 4, "xz": 4}
 
 
 def make_text(n_lines, seed=0):
@@ -32,6 +33,8 @@ def compress(kind, data):
         return gzip.compress(data, mtime=0)
     if kind == "bz2":
         return bz2.compress(data, 1)
+    if kind == "xz":
+        return lzma.compress(data, preset=0)
     if kind == "zstd":
         return zstandard.ZstdCompressor().compress(data)
     compressor = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compressobj()
@@ -41,13 +44,19 @@ def compress(kind, data):
 def decoder(kind):
     if kind == "gzip":
         return zlib.decompressobj(31)
+    if kind == "xz":
+        return lzma.LZMADecompressor()
     return bz2.BZ2Decompressor() if kind == "bz2" else zstandard.ZstdDecompressor().decompressobj()
 
 
 def drain(reference, data):
     """Yields what a decoder makes of `data`; that of bz2 may hold some back until it is asked again."""
     yield reference.decompress(data)
-    while isinstance(reference, bz2.BZ2Decompressor) and not reference.eof and (more := reference.decompress(b"")):
+    while (
+        isinstance(reference, (bz2.BZ2Decompressor, lzma.LZMADecompressor))
+        and not reference.eof
+        and (more := reference.decompress(b""))
+    ):
         yield more
 
 
@@ -98,8 +107,9 @@ def test_skippable_frames_are_skipped(where):
     assert expand("zstd", b"".join(frames)) == (make_text(500) + make_text(700), None)
 
 
-def test_zeros_after_a_gzip_member_are_padding():
+def test_zeros_after_a_member_of_gzip_or_xz_are_padding():
     assert expand("gzip", gzip.compress(b"text\n") + bytes(100_000)) == (b"text\n", None)
+    assert expand("xz", lzma.compress(b"text\n") + bytes(8) + lzma.compress(b"more\n")) == (b"text\nmore\n", None)
     output, damage = expand("gzip", bytes(100))
     assert (output, damage.reason) == (b"", "corrupt_stream")
 
@@ -110,7 +120,7 @@ def test_what_comes_before_garbage_is_kept(kind):
     output, damage = expand(kind, data + b"garbage in place of a member")
     assert output == make_text(2000)
     assert damage.reason == "corrupt_stream"
-    assert abs(int(damage.detail.rsplit(" ", 1)[1]) - len(data)) < 8
+    assert abs(int(damage.detail.rsplit(" ", 1)[1]) - len(data)) < 12  # a header of xz
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,7 +168,7 @@ def test_a_damaged_file_gives_every_byte_before_the_damage(kind):
             try:
                 for output in drain(reference, bad[position : position + 1]):
                     expected += output
-            except (zlib.error, OSError, zstandard.ZstdError):
+            except (zlib.error, OSError, zstandard.ZstdError, lzma.LZMAError):
                 failed_at = position
                 break
         output, damage = expand(kind, bad)
@@ -260,7 +270,7 @@ def test_a_bomb_is_just_too_large(tmp_path, kind):
     assert peak < 100 << 20
 
 
-@pytest.mark.parametrize("kind", ["zstd", "bz2"])  # gzip cannot give more than 1032 times
+@pytest.mark.parametrize("kind", ["zstd", "bz2", "xz"])  # gzip cannot give more than 1032 times
 def test_a_bomb_is_left_where_it_has_given_too_much(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(decompressing, "FREE_BYTES", 1 << 22)
     path = tmp_path / "a.txt"
@@ -283,9 +293,17 @@ def test_a_zstd_file_that_needs_too_much_memory_is_refused_before_work(tmp_path)
         read(tmp_path / "a.txt")
 
 
+def test_an_xz_file_that_needs_too_much_memory_is_refused_before_work(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 28}]
+    (tmp_path / "a.txt").write_bytes(lzma.compress(b"text\n", filters=filters))
+    with pytest.raises(ValueError, match=r"a\.txt' needs an xz dictionary of more than 129 MiB; compress it again"):
+        read(tmp_path / "a.txt")
+
+
 @pytest.mark.parametrize(
     "head, kind",
     [
+        (lzma.compress(b""), "xz"),
         (gzip.compress(b"", mtime=0), "gzip"),
         (bz2.compress(b""), "bz2"),
         (bz2.compress(b"a", 1), "bz2"),
