@@ -47,6 +47,19 @@ FORMATS: dict[str, Format] = {
 """The formats that `input.format: auto` chooses by the end of a file's name, without its compression suffix."""
 _COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
+_WHAT_TO_DO: dict[tuple[str, ...], str] = {
+    (".csv", ".tsv", ".csv.gz", ".tsv.gz"): "DuckDB makes Parquet of it: COPY (FROM 'a.csv') TO 'a.parquet'",
+    (".zip", ".tar", ".tar.gz", ".tgz", ".7z", ".rar"): "unpack it, and name the files",
+    (
+        ".arrow",
+        ".feather",
+        ".ipc",
+    ): "pyarrow makes Parquet of it: pq.write_table(pa.ipc.open_file('a').read_all(), 'b')",
+    (".html", ".htm", ".warc", ".warc.gz", ".pdf", ".docx", ".epub"): "extract its text first, as with trafilatura",
+    (".xls", ".xlsx", ".sqlite", ".db"): "DuckDB makes Parquet of it",
+}
+"""For names of files that nothing here reads."""
+_ARRAY = re.compile(rb"\s*\[\s*\{")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
 _MOST_ALIKE = 5
@@ -224,6 +237,8 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
                 runs = _runs(sizes, config.split_bytes)
                 return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
             sample = head if compression == "none" else _decompress_head(head, handle, compression)
+            if format_ == "jsonl" and ".json" in name.lower() and ".jsonl" not in name.lower() and _ARRAY.match(sample):
+                raise ValueError("is a JSON array, not JSON lines; jq makes lines of it: jq -c '.[]' a.json > a.jsonl")
             encoding = settle_encoding(sample, config.encoding)
             check_valid(sample, encoding)
     except UnicodeEncodeError:
@@ -253,7 +268,11 @@ def _choose_format(name: str, config: InputConfig) -> Format:
         return config.format
     found = _format_of(name)
     if found is None:
-        raise ValueError(f"is of unknown format: set input.format, or end its name with one of {', '.join(FORMATS)}")
+        stem = name.lower()
+        hint = next((f"; {what}" for suffixes, what in _WHAT_TO_DO.items() if stem.endswith(suffixes)), "")
+        raise ValueError(
+            f"is of unknown format: set input.format, or end its name with one of {', '.join(FORMATS)}{hint}"
+        )
     return found
 
 

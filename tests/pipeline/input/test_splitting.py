@@ -277,6 +277,21 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
         plan(*long_names)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "advice"),
+    [
+        ("a.csv", b"id,text\n", "unknown format: .*; DuckDB makes Parquet of it: COPY"),
+        ("a.tar.gz", b"\x1f\x8b\x08", "unknown format: .*; unpack it, and name the files"),
+        ("a.json", b'[{"text": "a"}]', r"is a JSON array, not JSON lines; jq makes lines of it: jq -c '\.\[\]'"),
+        ("a.json.gz", gzip.compress(b'\n[\n  {"text": "a"}]'), "is a JSON array, not JSON lines"),
+    ],
+)
+def test_what_is_not_read_is_refused_with_what_to_do(tmp_path, name, data, advice):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=advice):
+        plan(tmp_path / name)
+
+
 def test_a_folder_is_all_files_in_it_that_have_a_known_name(tmp_path):
     write(tmp_path / "in" / "b" / "x.jsonl")
     (tmp_path / "in" / "a.txt.gz").write_bytes(gzip.compress(b"text\n"))
