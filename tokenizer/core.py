@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,8 @@ class Tokenizer(Encoder, Decoder):
         """
         from tokenmill.tokenizer.formats import loading
 
+        if not os.path.lexists(path):
+            raise FileNotFoundError(_missing(os.fspath(path)))
         tokenizer = cls.from_parts(loading.load(Path(path), pattern, as_class), cache_bytes=cache_bytes)
         return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
 
@@ -95,12 +98,6 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           OSError: if nothing is there. A name on a hub is no path, and nothing here uses the network.
         """
-        if not os.path.exists(path):
-            name = os.fspath(path)
-            raise FileNotFoundError(
-                f"there is no file or folder {name!r}. If it is a name on the Hugging Face hub, get the folder first: "
-                f"hf download {name} --include 'token*' 'vocab*' 'merges*' '*.model' --local-dir FOLDER"
-            )
         return cls.from_file(path, **options)
 
     @classmethod
@@ -445,6 +442,17 @@ class Tokenizer(Encoder, Decoder):
             f"Tokenizer(normalizer={self.normalizer!r}, pre_tokenizer={self.pre_tokenizer!r}, model={self.model!r}, "
             f"post_processor={type(self.post_processor).__name__}, decoder={self.decoder!r})"
         )
+
+
+def _missing(path: str) -> str:
+    """Returns what to do where nothing is at a path: nothing here uses the network."""
+    said = f"no such file or folder: {path!r}"
+    if "://" in path:
+        return f"{said}; get what is at this address first, and give the path of the file"
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
+        return said
+    name = f"hf download {path} --include 'token*' 'vocab*' 'merges*' '*.model' --local-dir FOLDER"
+    return f"{said}; if it is a name on the Hugging Face hub, get the folder first: {name}"
 
 
 def _write(tokenizer: Tokenizer, *, pretty: bool) -> str:

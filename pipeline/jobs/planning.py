@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -212,6 +213,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
             splits = name_splits([list(split.pieces) for split in planned], job.digest, planned[0].fields)
         elif tokenizes or counting_json is not None:
             splits = plan_splits(config.input, job.digest, said)
+            _check_apart(splits, config.output.path)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
@@ -225,6 +227,19 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     if tokenizer is not None:
         said += tokenizer.assumptions
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
+
+
+def _check_apart(splits: Sequence[Split], output: str) -> None:
+    """Raises ValueError if a file of the input is below the output folder, where all files are those of a job."""
+    is_remote = storage.is_remote(output)
+    folder = output.rstrip("/") + "/" if is_remote else os.path.join(os.path.realpath(output), "")
+    places: dict[str, str] = {}
+    for piece in (piece for split in splits for piece in split.pieces):
+        where, _, name = piece.path.replace(os.sep, "/").rpartition("/")
+        if where not in places:
+            places[where] = where if storage.is_remote(where) else os.path.realpath(where or ".")
+        if f"{places[where]}/{name}".startswith(folder):
+            raise ValueError(f"output.path: {output!r} holds the input, {piece.path!r}; choose a folder without inputs")
 
 
 def prepare(plan: JobPlan, mode: folders.Mode) -> None:

@@ -382,9 +382,7 @@ def test_the_public_surface() -> None:
 def test_the_differences_are_these(tmp_path: Path) -> None:
     seen = set()
     ours, theirs = both("roberta")
-    with pytest.raises(
-        FileNotFoundError, match="If it is a name on the Hugging Face hub, get the folder first: hf down"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"if it is a name on the Hugging Face hub, .*: hf down"):
         Tokenizer.from_pretrained("openai-community/gpt2")
     ours.save(tmp_path / "tokenizer.json")
     if Tokenizer.from_pretrained(tmp_path).to_str() == ours.to_str():

@@ -44,6 +44,15 @@ def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
         tokenmill.run(config | {"input": {"pathz": ["a"]}})
     with pytest.raises((ValueError, OSError), match=r"nowhere.*matches no file"):
         tokenmill.run(config | {"input": {"paths": [str(tmp_path / "nowhere*.jsonl")]}})
+    for output in (".", "sub/.."):
+        with pytest.raises(
+            ValueError, match=r"output\.path: .* holds the input, .*a\.jsonl'; choose a folder without inputs"
+        ):
+            tokenmill.run(config | {"output": {"path": str(tmp_path / output)}}, overwrite=True)
+    with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*'openai-community/gpt2'; if it is a name"):
+        tokenmill.run(config | {"tokenizer": {"file": "openai-community/gpt2"}})
+    with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*/t\.json'; get what is at this"):
+        tokenmill.run(config | {"tokenizer": {"file": "https://example.org/t.json"}})
     with pytest.raises(ValueError, match="resume goes on with a job, overwrite removes it; give one"):
         tokenmill.run(config, resume=True, overwrite=True)
     with pytest.raises(ValueError, match="--workers must be at least 1, got 0"):
