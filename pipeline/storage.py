@@ -454,7 +454,7 @@ def _plain_errors() -> Iterator[None]:
 def _described(found: Any) -> FileStat:
     """Returns what Beam's filesystems know about a file."""
     n_bytes, changed = int(found.size_in_bytes), found.last_updated_in_seconds
-    version = f"{n_bytes}-{changed!r}" if changed else str(_file_systems().checksum(found.path))
+    version = f"{n_bytes}-{changed!r}" if changed else f"{n_bytes}-{_file_systems().checksum(found.path)}"
     return FileStat(found.path, n_bytes, version)
 
 

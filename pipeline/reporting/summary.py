@@ -74,6 +74,8 @@ class _Training(BaseModel):
 
 
 _TRAINING = TypeAdapter(_Training)
+_LINES_PER_FILE = 1000
+"""Where the config does not say what a document is, this many per file are warned of."""
 
 
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
@@ -196,6 +198,7 @@ def warnings(output: str, config: Config) -> list[str]:
         *_nothing_left(output, found),
         *_too_much_cut(output, found, config),
         *_absent_fields(found),
+        *_documents_of_lines(found, config),
     ]
 
 
@@ -214,6 +217,18 @@ def _absent_fields(found: Mapping[str, Any]) -> list[str]:
     if not names or not found["totals"]["n_documents"]:
         return []
     return [f"input.keep_fields: no document has {', '.join(map(repr, names))}"]
+
+
+def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
+    if "document" in config.input.model_fields_set or config.input.document != "line" or not found["shards"]:
+        return []
+    read = [each["read"]["n_documents"] for each in found["inputs"] if each["format"] == "text" and each.get("read")]
+    if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):
+        return []
+    return [
+        f"input.document: {len(read):,} text files became {sum(read):,} documents, one per line; if a document is a "
+        "file or a paragraph, say file or blank_line there; say line if it is right"
+    ]
 
 
 def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:

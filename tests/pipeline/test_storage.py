@@ -228,7 +228,7 @@ def test_a_store_without_times_gives_its_checksum():
     STORE.clear()
     STORE["fake://bucket/a"] = (b"data", None)
     STORE["fake://bucket/folder/"] = (b"", None)
-    assert storage.match("fake://bucket/*") == [storage.FileStat("fake://bucket/a", 4, "sum-4")]
+    assert storage.match("fake://bucket/*") == [storage.FileStat("fake://bucket/a", 4, "4-sum-4")]
     assert storage.match("fake://bucket/folder/*") == []
 
 

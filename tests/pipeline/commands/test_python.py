@@ -69,3 +69,12 @@ def test_a_job_that_fails_is_an_error_and_goes_on_when_resumed(config, tmp_path)
     assert tokenmill.run(config, resume=True).totals["n_documents"] == 2
     with pytest.raises((ValueError, OSError), match="--overwrite"):
         tokenmill.run(config)
+
+
+@pytest.mark.parametrize("given", [{}, {"document": "line"}])
+def test_files_of_text_that_become_very_many_documents_are_warned_of(config, tmp_path, given):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("a mill\n" * 1000)
+    result = tokenmill.run(config | {"input": {"paths": [str(tmp_path / "[ab].txt")], **given}})
+    expected = ["input.document: 2 text files became 2,000 documents, one per line"] if not given else []
+    assert [warning.partition(";")[0] for warning in result.warnings] == expected
