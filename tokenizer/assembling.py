@@ -72,7 +72,7 @@ class EncodedTexts:
     def __init__(
         self, texts: Sequence[Any], firsts: Sequence[int], ids: Ragged, template: TemplateProcessing,
         truncation: Truncation | None, align: Callable[[Any, list[int]], list[EncodedToken]],
-        finish: Callable[[list[list[EncodedToken]]], Encoding],
+        finish: Callable[[list[list[EncodedToken]]], Encoding], spans: Callable[[], Any] | None = None,
     ) -> None:  # fmt: skip
         """Takes encoded texts.
 
@@ -83,7 +83,9 @@ class EncodedTexts:
           template, truncation: as `assemble`.
           align: finds the tokens of a text; takes it and its ids.
           finish: `assemble` with the template, the truncation and whatever else it needs.
+          spans: `offsets.find_spans` of the texts and their tokens, if these are the bytes of the texts.
         """
+        self._find_spans = spans
         self._texts, self._firsts, self._align, self._finish = texts, firsts, align, finish
         self._template, self._truncation = template, truncation
         self._values, self._offsets = ids.values, ids.offsets.tolist()
@@ -120,6 +122,18 @@ class EncodedTexts:
             type_ids += [piece.type_id] * len(added)
             special += [int(not is_text)] * len(added)
         return ids, type_ids, [1] * len(ids), special
+
+    @functools.cached_property
+    def _spans(self) -> Any:
+        return None if self._find_spans is None else self._find_spans()
+
+    def offsets(self, row: int) -> list[tuple[int, int]] | None:
+        """Returns the offsets of an encoding if they can be found for the whole batch, else None."""
+        if self._around is None or self._spans is None or not self._spans[2][row]:
+            return None
+        (before, *_), (after, *_), _ = self._around
+        starts, stops = (each[self._offsets[row] : self._offsets[row + 1]].tolist() for each in self._spans[:2])
+        return [(0, 0)] * len(before) + list(zip(starts, stops, strict=True)) + [(0, 0)] * len(after)
 
     def whole(self, row: int) -> Encoding:
         """Returns an encoding with all fields."""

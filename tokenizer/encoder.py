@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Encoder`: the half of a tokenizer that turns text into ids."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.added_tokens import Segments
@@ -17,7 +19,9 @@ from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
+from tokenmill.tokenizer.offsets import TokenLengths, find_spans
 from tokenmill.tokenizer.plan import EncodePlan
+from tokenmill.tokenizer.post_processors import trim_offsets
 from tokenmill.tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
 from tokenmill.tokenizer.sampling import Sampling
 
@@ -45,6 +49,7 @@ class Encoder(Composition):
         sampling: Sampling | None = None,
         first_row: int = 0,
         errors: Errors = "strict",
+        offsets: bool | Literal["characters", "bytes"] = False,
     ) -> pa.LargeListArray:
         """Encodes a text column: the fast path, with no Python object per text or token.
 
@@ -56,15 +61,23 @@ class Encoder(Composition):
           sampling: how to draw tokens at random, BPE and Unigram only; None for the best tokens.
           first_row: for `sampling`, the number of the first text in its corpus: so draws do not depend on batches.
           errors: "strict" raises an error for bytes that are not UTF-8, "replace" reads them as U+FFFD.
+          offsets: where the tokens are in their texts, in characters (or True) or in UTF-8 bytes. Byte-level models
+            without a normalizer take little longer; for others plain Python looks at each text.
 
         Returns:
-          One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null.
+          One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null. With
+          `offsets` a `pa.RecordBatch` of three such columns, `input_ids`, `starts` and `stops`; both offsets are 0 for
+          special tokens and padding, and else those of `Encoding.offsets`.
 
         Raises:
           TypeError: if `texts` is not a text column.
           ValueError: if sampling is asked for with a tally, or of a model that is neither BPE nor Unigram; if an offset
             of `texts` is outside its buffer, or a row is not UTF-8: the message names the row and the byte.
         """
+        if offsets:
+            if tally is not None or sampling is not None:
+                raise ValueError("offsets are those of the best tokens, not counted: without tally= and sampling=")
+            return self._encode_with_offsets(texts, add_special_tokens, errors, in_bytes=offsets == "bytes")
         if sampling is not None:
             if tally is not None:
                 raise ValueError("a tally counts the best way only; pass either tally= or sampling=")
@@ -73,6 +86,55 @@ class Encoder(Composition):
         else:
             ids = self.encode_bare(texts, tally, errors)
         return self.layout(add_special_tokens).apply(ids)
+
+    def _encode_with_offsets(
+        self, texts: Any, add_special_tokens: bool, errors: Errors, *, in_bytes: bool
+    ) -> pa.RecordBatch:
+        rows, nulls = text_column(texts, errors)
+        ids, layout = self._plan.encode(rows), self.layout(add_special_tokens)
+        starts, stops = self._spans(rows, ids, layout.n_around, in_bytes=in_bytes)
+        padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
+        places = dataclasses.replace(
+            layout, before=np.zeros_like(layout.before), after=np.zeros_like(layout.after), padding=padding
+        )
+        columns = [layout.apply(list_array(*ids, nulls))]
+        columns += [places.apply(list_array(each, ids.offsets, nulls)) for each in (starts, stops)]
+        return pa.record_batch(columns, names=["input_ids", "starts", "stops"])
+
+    def _spans(
+        self, rows: Ragged, ids: Ragged, n_around: int, *, in_bytes: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Returns where the tokens of rows begin and stop, int32[n_tokens] each.
+
+        ids: the rows encoded, offsets from 0 on; n_around: how many special tokens there will be in a row.
+        """
+        left = self.truncation is not None and self.truncation.direction == "left" and any(self._trims)
+        if self._lengths is None or left:
+            is_right = np.zeros(rows.n_rows, np.bool_)
+            starts, stops = np.zeros((2, ids.n_values), np.int32)
+        else:
+            starts, stops, is_right = find_spans(rows, ids, self._lengths, self._trims, in_bytes=in_bytes)
+        for row in np.flatnonzero(~is_right).tolist():
+            first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
+            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
+            tokens = self._aligned([(AlignedText.original(text), -1)])
+            skipped = 0
+            if left and self.truncation is not None:  # what is first after that is trimmed as the first
+                kept = self.truncation.lengths(len(tokens), None, n_around)[0]
+                skipped = len(tokens) - kept
+            spans = [token.offsets for token in tokens[skipped:]]
+            for add_prefix_space in self._trims:
+                spans = trim_offsets([t.matched or t.text for t in tokens[skipped:]], spans, add_prefix_space)
+            spans = [(0, 0)] * skipped + spans
+            if in_bytes:
+                at = np.cumsum([0, *(len(c.encode()) for c in text)]).tolist()
+                spans = [(at[start], at[stop]) for start, stop in spans]
+            starts[first:last], stops[first:last] = zip(*spans, strict=True) if spans else ((), ())
+        return starts, stops
+
+    @functools.cached_property
+    def _lengths(self) -> TokenLengths | None:
+        return TokenLengths.of(self, self._token_of)
 
     def encode_bare(self, texts: Any, tally: Tally | None = None, errors: Errors = "strict") -> pa.LargeListArray:
         """Encodes a text column to the bare tokens of its texts, of which `layout` makes rows.
@@ -194,8 +256,12 @@ class Encoder(Composition):
         """Encodes what `_pairs` returned, to ids. With `places`, the tokens are looked for in the text when asked."""
         texts: Sequence[Any] = input
         firsts: Sequence[int] = range(len(input) + 1)
+        spans = None
         if not input or type(input[0]) is str:
-            ids = self._plan.encode(text_rows(texts))
+            rows = text_rows(texts)
+            ids = self._plan.encode(rows)
+            if places and self._lengths is not None:
+                spans = functools.partial(find_spans, rows, ids, self._lengths, self._trims, in_bytes=False)
         else:
             firsts = [0, *itertools.accumulate(1 if second is None else 2 for _, second in input)]
             texts = [text for pair in input for text in pair if text is not None]
@@ -206,7 +272,7 @@ class Encoder(Composition):
         template, truncation = self._template(add_special_tokens), self.truncation
         align = functools.partial(_align_text, self._plan, self._token_of, is_pretokenized) if places else _bare
         finish = functools.partial(assemble, template, truncation=truncation, trims=self._trims, read=self._read)
-        encodings = EncodedTexts(texts, firsts, ids, template, truncation, align, finish).encodings()
+        encodings = EncodedTexts(texts, firsts, ids, template, truncation, align, finish, spans).encodings()
         if truncation is not None:
             for encoding in encodings:
                 _ = encoding.ids  # raises here if a text cannot be truncated

@@ -241,6 +241,12 @@ def _trimmed_characters() -> str:
     return spaces + BYTE_ALPHABET[ord(" ")]
 
 
+def n_trimmed(token: str) -> tuple[int, int]:
+    """Returns how many characters of white space a token, spelled as in the vocabulary, begins and ends with."""
+    characters = _trimmed_characters()
+    return len(token) - len(token.lstrip(characters)), len(token) - len(token.rstrip(characters))
+
+
 def trim_offsets(
     tokens: Iterable[str], offsets: Iterable[tuple[int, int]], add_prefix_space: bool
 ) -> list[tuple[int, int]]:
@@ -255,11 +261,9 @@ def trim_offsets(
 
     Source: HF tokenizers `pre_tokenizers/byte_level.rs`, `process_offsets`.
     """
-    characters = _trimmed_characters()
     trimmed = []
     for i, (token, (start, stop)) in enumerate(zip(tokens, offsets, strict=True)):
-        n_leading = len(token) - len(token.lstrip(characters))
-        n_trailing = len(token) - len(token.rstrip(characters))
+        n_leading, n_trailing = n_trimmed(token)
         if n_leading > 0:
             if n_leading == 1 and add_prefix_space and (i == 0 or start == 0):
                 n_leading = 0

@@ -114,6 +114,11 @@ def is_byte_level(pre_tokenizer: PreTokenizer | None) -> bool:
     return pre_tokenizer is not None and _n_byte_levels(pre_tokenizer) > 0
 
 
+def adds_prefix_space(pre_tokenizer: PreTokenizer) -> bool:
+    """Whether a pre-tokenizer has a `ByteLevel` that puts a space in front of a text."""
+    return any(isinstance(step, ByteLevel) and step.add_prefix_space for step in _flat(pre_tokenizer))
+
+
 def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
     """Returns the scanner that does what a pre-tokenizer does, None if there is none.
 

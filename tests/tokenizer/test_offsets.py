@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets of columns are those of `Encoding`, which plain stages find, in characters and in bytes."""
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+from tokenmill.tokenizer.normalizers import NFKC
+from tokenmill.tokenizer.post_processors import ByteLevel as Trims
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Metaspace
+
+TEXTS = st.lists(strategies.texts(30) | st.text("abé 玫😀 \n<s>", max_size=30), max_size=6)
+
+
+def byte_level(prefix: bool = False, trim: bool = True) -> Tokenizer:
+    words = ["th", "he", " a", "\xe7\x8e", "ab", "  "]
+    spelled = ["".join(BYTE_ALPHABET[b] for b in word.encode("latin-1")) for word in words]
+    vocab = {token: i for i, token in enumerate([*BYTE_ALPHABET, *spelled])}
+    merges = [(token[0], token[1:]) for token in spelled]
+    post = Trims(add_prefix_space=prefix, trim_offsets=trim)
+    tokenizer = Tokenizer(model=BPE(vocab, merges), pre_tokenizer=ByteLevel(prefix), post_processor=post)
+    tokenizer.add_special_tokens(["<s>"])
+    return tokenizer
+
+
+UNIGRAM = Unigram([("<unk>", 0.0), ("▁", -1.0), ("a", -1.0), ("é", -1.0), ("▁a", -0.5)], 0)
+TOKENIZERS = {
+    "trimmed": byte_level(),
+    "not trimmed": byte_level(trim=False),
+    "with a prefix": byte_level(prefix=True),
+    "BERT": Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b", "é"]),
+    "Unigram": Tokenizer(model=UNIGRAM, normalizer=NFKC(), pre_tokenizer=Metaspace("▁")),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@strategies.FEWER
+@given(texts=TEXTS, special=st.booleans(), length=st.none() | st.integers(3, 9), left=st.booleans(), pad=st.booleans())
+def test_offsets_of_a_column_are_those_of_each_text(name, texts, special, length, left, pad) -> None:
+    tokenizer = TOKENIZERS[name]
+    tokenizer.truncation = tokenizer.padding = None
+    if length is not None:
+        tokenizer.enable_truncation(length, direction="left" if left else "right")
+    if pad:
+        tokenizer.enable_padding(pad_id=1, pad_token=tokenizer.id_to_token(1), direction="left" if left else "right")
+    expected = tokenizer.encode_batch(texts, add_special_tokens=special)
+    found = tokenizer.encode_arrow(texts, special, offsets=True)
+    assert found.column("input_ids").to_pylist() == [each.ids for each in expected]
+    pairs = zip(found.column("starts").to_pylist(), found.column("stops").to_pylist(), strict=True)
+    assert [list(zip(*pair, strict=True)) for pair in pairs] == [each.offsets for each in expected]
+    in_bytes = tokenizer.encode_arrow(texts, special, offsets="bytes")
+    for text, each, starts, stops in zip(
+        texts, expected, in_bytes.column("starts").to_pylist(), in_bytes.column("stops").to_pylist(), strict=True
+    ):
+        if name == "trimmed" or name == "not trimmed":  # a token may be part of a character
+            data = text.encode()
+            for (a, b), start, stop in zip(each.offsets, starts, stops, strict=True):
+                assert text[a:b].encode().find(data[start:stop]) >= 0
+        else:
+            assert list(zip(starts, stops, strict=True)) == [
+                (len(text[:a].encode()), len(text[:b].encode())) for a, b in each.offsets
+            ]
+
+
+def test_tokens_of_bytes_need_no_plain_stages(monkeypatch) -> None:
+    tokenizer = byte_level()
+    tokenizer.truncation = tokenizer.padding = None
+    monkeypatch.setattr(Tokenizer, "_aligned", None)
+    column = pa.array(["the 玫 <s>", None, "ab", ""]).slice(0, 4)
+    found = tokenizer.encode_arrow(column, offsets=True)
+    assert found.column("starts").to_pylist()[1] is None
+    assert found.column("stops").to_pylist()[2:] == [[2], []]
+    assert found.column("starts").to_pylist()[0][-1] == 8
+    read = tokenizer.encode_batch(["the 玫", "ab"])
+    assert [each.offsets for each in read] == [[(0, 2), (2, 3), (4, 4), (4, 5), (4, 5)], [(0, 2)]]
+    with pytest.raises(ValueError, match="not counted: without tally= and sampling="):
+        tokenizer.encode_arrow(column, tally=tokenizer.new_tally(), offsets=True)
+
+
+def test_what_is_dropped_or_taken_along_is_found_by_plain_stages() -> None:
+    tokenizer = byte_level()
+    token = dataclasses.replace(tokenizer.added_tokens[0], lstrip=True, rstrip=True, special=False)
+    tokenizer.added_tokens = [token]
+    texts = ["a  <s>  b", "a<s>b", "玫 <s>"]
+    found = tokenizer.encode_arrow(texts, offsets=True)
+    for text, starts, stops in zip(
+        texts, *(found.column(name).to_pylist() for name in ("starts", "stops")), strict=True
+    ):
+        assert list(zip(starts, stops, strict=True)) == tokenizer.encode(text).offsets
