@@ -28,8 +28,8 @@ BATCH_CHARACTERS = 250_000
 BATCH_ELEMENTS = 4096
 """A batch is complete with this many elements, however short they are."""
 
-KEPT_FUNCTIONS = 64
-"""A worker keeps the functions of this many side inputs: those of the windows that an element is in."""
+KEPT_FUNCTIONS = 16
+"""A worker keeps the functions, and so tokenizers, of this many side inputs: those of the windows of an element."""
 
 
 class Columns(Protocol):
