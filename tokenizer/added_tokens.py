@@ -46,6 +46,10 @@ class AddedToken:
     def __post_init__(self) -> None:
         if not self.content:
             raise ValueError(f"added token {self.id} has no content")
+        try:
+            self.content.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"added token {self.content!r} holds half a surrogate pair, which is in no text") from None
         if not 0 <= self.id <= MAX_ID:
             raise ValueError(f"added token {self.content!r} has id {self.id}; ids must be in 0..{MAX_ID}")
 

@@ -261,3 +261,11 @@ def test_habits_are_answered() -> None:
     assert bool(Tokenizer.untrained("none", "none"))
     with pytest.raises(TypeError, match=r"a Tokenizer is not called: encode\(text\)\.ids"):
         tokenizer("a", return_tensors="np")
+
+
+def test_half_a_character_is_no_added_token() -> None:
+    """Every text was then refused as "not text"."""
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
+    with pytest.raises(ValueError, match=r"added token '\\ud800' holds half a surrogate pair"):
+        tokenizer.add_tokens(["b", "\ud800"])
+    assert tokenizer.encode("a b", add_special_tokens=False).ids == [4, 1]
