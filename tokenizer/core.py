@@ -30,6 +30,7 @@ from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
+    from tokenmill.tokenizer.adapters.tiktoken import TiktokenEncoding
     from tokenmill.tokenizer.trainers.base import Trainer
 
 
@@ -404,6 +405,22 @@ class Tokenizer(Encoder, Decoder):
                 *(f"assumed   {line}" for line in self.assumptions),
             ]
         )
+
+    def as_tiktoken(self, name: str = "tokenmill") -> "TiktokenEncoding":
+        """Returns this tokenizer, a byte-level BPE, with the interface of tiktoken's `Encoding`.
+
+        Its added tokens are the special tokens; as in tiktoken, `encode` refuses a text that has one unless it is told
+        what to do with it.
+
+        Args:
+          name: what the encoding is called.
+
+        Raises:
+          ValueError: if it is no byte-level BPE, or has a normalizer.
+        """
+        from tokenmill.tokenizer.adapters.tiktoken import TiktokenEncoding
+
+        return TiktokenEncoding(self, name)
 
     def cache_info(self) -> CacheInfo:
         """Returns the size, hits and misses of the word caches since this tokenizer was made or changed."""
