@@ -49,9 +49,11 @@ class Encoding:
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__
-        if "_batch" not in fields or not (name in _KNOWN or name in _FOUND_LATER):
+        batch, row = fields.get("_batch"), fields.get("_row")
+        if name in fields:  # another thread was faster
+            return fields[name]
+        if batch is None or not (name in _KNOWN or name in _FOUND_LATER):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        batch, row = fields["_batch"], fields["_row"]
         if name in _KNOWN:
             known = dict(zip(_KNOWN, batch.known(row), strict=True)) | fields
             fields.update(known)
@@ -182,7 +184,7 @@ class Encoding:
         else:
             self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         for name, filler in zip(_PER_TOKEN, fillers, strict=True):
-            if is_open and name in _FOUND_LATER:
+            if is_open and name in _FOUND_LATER and name not in self.__dict__:
                 continue
             filling = filler * n_padding
             setattr(self, name, filling + getattr(self, name) if direction == "left" else getattr(self, name) + filling)

@@ -94,3 +94,19 @@ def test_what_is_dropped_or_taken_along_is_found_by_plain_stages() -> None:
         texts, *(found.column(name).to_pylist() for name in ("starts", "stops")), strict=True
     ):
         assert list(zip(starts, stops, strict=True)) == tokenizer.encode(text).offsets
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("direction", ["left", "right"])
+@pytest.mark.parametrize("read", [(), ("offsets",), ("ids",), ("tokens",), ("offsets", "overflowing")])
+def test_what_was_read_before_is_padded_too(name, direction, read) -> None:
+    tokenizer = TOKENIZERS[name]
+    tokenizer.truncation = tokenizer.padding = None
+    found, expected = tokenizer.encode_batch(["the ab é", "the ab é"])
+    _ = expected.word_ids, expected.tokens
+    for field in read:
+        _ = getattr(found, field)
+    for encoding in (found, expected):
+        encoding.pad(20, direction, pad_id=1, pad_token="a")
+    assert (len(found.offsets), len(found.tokens)) == (20, 20)
+    assert found == expected
