@@ -118,7 +118,7 @@ def make(number: int) -> Made:
     learnt = [word for word in words if chance.random() < 0.8]
     if normalizer is not None and _maybe(chance):
         # What training learns: words as they are after the normalizer. The texts have them as they were before.
-        learnt = [text for word in learnt if (text := normalizer.normalize_str(word))]
+        learnt = [text for word in learnt if (text := normalizer.normalize_str(word))] or words[:1]
     metaspace = "▁" if not spelled and (chance.random() < 0.3 or "▁" in repr((normalizer, pre_tokenizer))) else ""
     learnt += [metaspace + word for word in learnt[::2] if metaspace]
     if spelled:
