@@ -222,7 +222,8 @@ def _absent_fields(found: Mapping[str, Any]) -> list[str]:
 def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
     if "document" in config.input.model_fields_set or config.input.document != "line" or not found["shards"]:
         return []
-    read = [each["read"]["n_documents"] for each in found["inputs"] if each["format"] == "text" and each.get("read")]
+    # Of a file without documents the manifest has no number of them.
+    read = [each.get("read", {}).get("n_documents", 0) for each in found["inputs"] if each["format"] == "text"]
     if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):
         return []
     return [
