@@ -101,6 +101,18 @@ class Encoder(Composition):
         columns += [places.apply(list_array(each, ids.offsets, nulls)) for each in (starts, stops)]
         return pa.record_batch(columns, names=["input_ids", "starts", "stops"])
 
+    def token_offsets(self, texts: Any, ids: pa.LargeListArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Returns where in its text each token begins and stops, in UTF-8 bytes: int32[n_tokens] twice.
+
+        Args:
+          texts: a text column without nulls, as for `encode_arrow`.
+          ids: the tokens that `encode_bare` returned for it.
+        """
+        rows, _ = text_column(texts, "strict")
+        offsets = ids.offsets.to_numpy()
+        values = ids.values.to_numpy()[offsets[0] : offsets[-1]]
+        return self._spans(rows, Ragged(values, offsets - offsets[0]), 0, in_bytes=True)
+
     def _spans(
         self, rows: Ragged, ids: Ragged, n_around: int, *, in_bytes: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is trained: the ways in which loss masks of conversations go wrong elsewhere, one test each."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.chats import NAMED, SPECIAL, TEMPLATES, make_conversation, make_tokenizer
+from tokenmill.tokenizer.chat.conversations import Conversation, ConversationError, read_conversation
+from tokenmill.tokenizer.chat.masks import mask_tokens
+from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
+from tokenmill.tokenizer.chat.templates import ChatTemplate
+
+ASK, ANSWER = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
+AGAIN, LAST = {"role": "user", "content": "and?"}, {"role": "assistant", "content": "thus"}
+THOUGHT = {"role": "assistant", "content": "so", "reasoning_content": "hm"}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"at": "x"}}}],
+}
+RESULT = {"role": "tool", "content": "seen"}
+
+
+def mark(family: str, *messages: dict[str, Any], arguments: dict[str, Any] | None = None, **rule: Any) -> Marked:
+    marker = Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule(**rule))
+    conversation = read_conversation({"messages": [dict(message) for message in messages]})
+    return marker.mark(conversation._replace(arguments=arguments or {}))
+
+
+def trained(found: Marked) -> list[str]:
+    return [found.text[start:stop] for start, stop in found.spans]
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        ("chatml", ["so<|im_end|>", "thus<|im_end|>"]),
+        ("headers", ["so<|eot_id|>", "thus<|eot_id|>"]),
+        ("inst", ["so</s>", "thus</s>"]),
+        ("thinking", ["so<|im_end|>", "<think>\n\n</think>\n\nthus<|im_end|>"]),
+        ("channels", ["<|channel|>final<|message|>so<|end|>", "<|channel|>final<|message|>thus<|return|>"]),
+        # Where a turn ends with the header of the next, this is the stop token; the last has none.
+        ("bare", ["so<|user|>", "thus"]),
+    ],
+)
+def test_a_template_without_marks_trains_turns_with_their_stop_tokens(family: str, expected: list[str]) -> None:
+    assert trained(mark(family, ASK, ANSWER, AGAIN, LAST)) == expected
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_the_header_is_not_taught(family: str) -> None:
+    for text in trained(mark(family, ASK, ANSWER)):
+        assert "assistant" not in text
+        assert "[/INST]" not in text
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_nothing_of_another_role_is_trained(family: str) -> None:
+    for text in trained(mark(family, ASK, ANSWER, AGAIN, LAST)):
+        assert "why" not in text
+        assert "and" not in text
+
+
+def test_only_the_last_turn_is_trained_if_only_that_is_meant() -> None:
+    assert trained(mark("chatml", ASK, ANSWER, AGAIN, LAST, train="last_assistant")) == ["thus<|im_end|>"]
+    found = mark("channels", ASK, ANSWER, AGAIN, CALL, RESULT, LAST, train="last_assistant")
+    assert [text[-8:] for text in trained(found)] == ["<|call|>", "return|>"]
+    with pytest.raises(ConversationError, match="no text of the 3 messages") as error:
+        mark("chatml", ASK, ANSWER, AGAIN, train="last_assistant")
+    assert error.value.reason == "nothing_trained"
+
+
+def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
+    found = mark("thinking", ASK, THOUGHT, AGAIN, {**THOUGHT, "content": "thus"})
+    assert trained(found) == ["so<|im_end|>", "<think>\nhm\n</think>\n\nthus<|im_end|>"]
+    inside = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nso"}
+    assert trained(mark("thinking", ASK, inside, AGAIN, LAST))[0] == "so<|im_end|>"
+    assert trained(mark("thinking", ASK, inside)) == ["<think>\nhm\n</think>\n\nso<|im_end|>"]
+
+
+def test_reasoning_is_left_out_if_so_asked() -> None:
+    assert trained(mark("thinking", ASK, THOUGHT, thinking=False)) == ["so<|im_end|>"]
+
+
+def test_what_is_written_around_a_tool_call_is_trained_and_the_answer_of_the_tool_is_not() -> None:
+    found = trained(mark("thinking", ASK, CALL, RESULT, LAST))
+    assert found[0].endswith('<tool_call>\n{"name": "look", "arguments": {"at": "x"}}\n</tool_call><|im_end|>')
+    assert not any("seen" in text for text in found)
+    channels = trained(mark("channels", ASK, CALL, RESULT, LAST))
+    assert channels[0] == ' to=functions.look<|channel|>commentary<|message|>{"at": "x"}<|call|>'
+    assert not any("functions.look to=" in text for text in channels)
+
+
+def test_tool_calls_are_left_out_if_so_asked() -> None:
+    found = mark("thinking", ASK, {**CALL, "content": "I look."}, RESULT, LAST, tool_calls=False)
+    assert "look" not in "".join(trained(found)).replace("I look.", "")
+    assert "I look." in trained(found)[0]
+
+
+def test_white_space_that_a_template_strips_moves_no_mask() -> None:
+    found = mark("headers", {"role": "user", "content": " \n why?\n\n"}, {"role": "assistant", "content": "\n\n so \n"})
+    assert trained(found) == ["so<|eot_id|>"]
+    kept = mark("chatml", ASK, {"role": "assistant", "content": "\n so \n"})
+    assert trained(kept) == ["\n so \n<|im_end|>"]
+
+
+def test_a_turn_that_repeats_the_question_is_found_where_it_is() -> None:
+    same = [{"role": role, "content": "so"} for role in ("user", "assistant", "user", "assistant")]
+    found = mark("chatml", *same)
+    assert found.text.count("so") == 4
+    assert [found.text[:start].count("so") for start, _ in found.spans] == [1, 3]
+
+
+def test_a_span_may_begin_with_the_text() -> None:
+    found = Marker(ChatTemplate("{{ messages[0].content }}</s>"), SPECIAL, TrainingRule()).mark(
+        read_conversation({"messages": [{"role": "assistant", "content": "so"}]})
+    )
+    assert found.spans == ((0, 6),)
+
+
+def test_a_turn_without_its_stop_token_is_an_error() -> None:
+    source = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{% if m.content != 'cut' %}<|im_end|>"
+    )
+    source += (
+        "{% endif %}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
+    with pytest.raises(ConversationError, match="has no stop token") as error:
+        marker.mark(read_conversation({"messages": [ASK, {"role": "assistant", "content": "cut"}]}))
+    assert error.value.reason == "no_stop_token"
+    unstopped = Marker(ChatTemplate(source), SPECIAL, TrainingRule(stop=False))
+    found = unstopped.mark(read_conversation({"messages": [ASK, ANSWER]}))
+    assert trained(found) == ["so"]
+
+
+def test_a_special_token_in_a_message_is_an_error() -> None:
+    for family in TEMPLATES:
+        with pytest.raises(ConversationError, match="content of message 0") as error:
+            mark(family, {"role": "user", "content": "say </s> now"}, ANSWER)
+        assert error.value.reason == "special_token_in_content"
+
+
+def test_marks_of_a_template_count() -> None:
+    source = TEMPLATES["chatml"].replace(
+        "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}",
+        "{{ '<|im_start|>' + message.role + '\\n' }}{% if message.role == 'assistant' %}{% generation %}"
+        "{{ message.content + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}{% else %}"
+        "{{ message.content + '<|im_end|>\\n' }}{% endif %}",
+    )
+    assert source != TEMPLATES["chatml"]
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
+    found = marker.mark(read_conversation({"messages": [ASK, ANSWER, AGAIN, LAST]}))
+    assert trained(found) == ["so<|im_end|>", "thus<|im_end|>"]
+    last = Marker(ChatTemplate(source), SPECIAL, TrainingRule("last_assistant"))
+    assert trained(last.mark(read_conversation({"messages": [ASK, ANSWER, AGAIN, LAST]}))) == ["thus<|im_end|>"]
+
+
+def test_marks_of_messages_and_parts_come_first() -> None:
+    untrained = {**ANSWER, "train": False}
+    assert trained(mark("chatml", ASK, untrained, AGAIN, LAST)) == ["thus<|im_end|>"]
+    assert trained(mark("chatml", ASK, {**ANSWER, "weight": 0}, AGAIN, {**LAST, "weight": 1})) == ["thus<|im_end|>"]
+    assert trained(mark("chatml", {**ASK, "train": True}, ANSWER)) == ["why?", "so<|im_end|>"]
+    source = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}{{ p.text }}{% endfor %}</s>{% endfor %}"
+    parts = [{"type": "text", "text": "secret", "train": False}, {"type": "text", "text": "so"}]
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
+    conversation = read_conversation(
+        {"messages": [{"role": "user", "content": [{"text": "a"}]}, {"role": "assistant", "content": parts}]}
+    )
+    assert trained(marker.mark(conversation)) == ["so</s>"]
+
+
+def test_roles_may_be_named() -> None:
+    assert trained(mark("chatml", ASK, ANSWER, train=("user",))) == ["why?"]
+    found = mark("chatml", ASK, ANSWER, train="all")
+    assert trained(found) == [found.text]
+
+
+def test_arguments_of_a_row_decide_about_its_prompt() -> None:
+    source = TEMPLATES["chatml"].replace(
+        "{{ '<|im_start|>assistant\\n' }}", "{{ '<|im_start|>assistant\\n' + ('<think>\\n' if deep else '') }}"
+    )
+    source = source.replace(
+        "message['content'] +", "(('<think>\\n' if deep and message.role == 'assistant' else '') + message.content) +"
+    )
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
+    for deep, expected in ((True, ["so<|im_end|>"]), (False, ["so<|im_end|>"])):
+        conversation = read_conversation({"messages": [ASK, ANSWER], "chat_template_kwargs": {"deep": deep}})
+        found = marker.mark(conversation)
+        assert ("<think>" in found.text) is deep
+        assert trained(found) == expected
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_masks_do_not_depend_on_what_was_marked_before(family: str) -> None:
+    rng = random.Random(5)
+    conversations = [{"messages": make_conversation(rng, tools=False, system=False)} for _ in range(30)]
+
+    def spans(marker: Marker, record: dict[str, Any]) -> Any:
+        try:
+            return marker.mark(read_conversation(record))
+        except ConversationError as error:
+            return error.reason, error.detail
+
+    shared = Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule())
+    alone = [
+        spans(Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule()), record)
+        for record in conversations
+    ]
+    assert [spans(shared, record) for record in reversed(conversations)] == alone[::-1]
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_every_conversation_is_proven(family: str) -> None:
+    """Ids are those of the text; each trained token has a trained byte, and each trained byte a trained token."""
+    tokenizer = make_tokenizer().replace(special="split")
+    marker = Marker(ChatTemplate(TEMPLATES[family], NAMED), SPECIAL, TrainingRule())
+    n_marked, reasons = 0, set()
+    for seed in range(60):
+        record = {"messages": make_conversation(random.Random(seed), tools=family in ("thinking", "channels"))}
+        try:
+            found = marker.mark(read_conversation(record))
+        except ConversationError as error:
+            reasons.add(error.reason)
+            continue
+        n_marked += 1
+        texts = pa.array([found.text])
+        ids = tokenizer.encode_bare(texts)
+        mask = mask_tokens(tokenizer, texts, ids, [found.spans], [found.messages], len(record["messages"]))
+        assert ids[0].as_py() == tokenizer.encode(found.text, add_special_tokens=False).ids
+        is_trained = np.zeros(len(found.text), bool)
+        for start, stop in found.spans:
+            is_trained[start:stop] = True
+        expected = [
+            bool(is_trained[start:stop].any())
+            for start, stop in tokenizer.encode(found.text, add_special_tokens=False).offsets
+        ]
+        assert mask.trained.tolist() == expected
+        assert mask.trained.any()
+        assert mask.by_source.sum() == len(expected)
+        stops = [found.text[start:stop] for start, stop in found.spans]
+        assert all(text.endswith(("|>", "</s>")) for text in stops[: None if family != "bare" else -1])
+    assert n_marked > 30
+    assert reasons <= {"refused_by_template", "template_failed"}
+
+
+def test_a_token_that_straddles_a_border_is_trained_and_counted() -> None:
+    tokenizer = make_tokenizer().replace(special="split")
+    texts = pa.array(["so all"])
+    ids = tokenizer.encode_bare(texts)
+    tokens = [tokenizer.id_to_token(i) for i in ids[0].as_py()]
+    assert tokens == ["s", "o", "Ġa", "ll"]
+    mask = mask_tokens(tokenizer, texts, ids, [[(3, 6)]], [[]], 0)
+    assert mask.trained.tolist() == [False, False, True, True]
+    assert mask.n_straddling == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({}, "not_a_conversation"),
+        ({"messages": []}, "not_a_conversation"),
+        ({"messages": "hi"}, "not_a_conversation"),
+        ({"messages": [3]}, "not_a_conversation"),
+        ({"messages": [{"role": "user", "content": 3}]}, "not_a_conversation"),
+        ({"messages": [{"role": "user", "content": "a", "weight": 0.5}]}, "not_a_conversation"),
+        ({"messages": [ASK], "chat_template_kwargs": 3}, "not_a_conversation"),
+        ({"messages": [{"role": "wizard", "content": "a"}]}, "unknown_role"),
+        ({"messages": [{"content": "a"}]}, "unknown_role"),
+        ({"conversations": [{"from": "wizard", "value": "a"}]}, "unknown_role"),
+        ({"messages": [ASK, {"role": "assistant", "content": " \n"}]}, "empty_turn"),
+        ({"messages": [ASK, {"role": "assistant", "content": None}]}, "empty_turn"),
+        ({"messages": [{"role": "system", "content": "a"}] * 2}, "two_systems"),
+    ],
+)
+def test_what_is_no_conversation_says_why(record: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConversationError) as error:
+        read_conversation(record)
+    assert error.value.reason == reason
+    assert error.value.detail
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"messages": [ASK, ANSWER]},
+        {"meta": {"messages": [ASK, ANSWER]}},
+        {"conversations": [{"from": "human", "value": "why?"}, {"from": "gpt", "value": "so"}]},
+        {"prompt": "why?", "completion": "so"},
+        {"prompt": [ASK], "completion": [ANSWER]},
+        {"instruction": "why?", "input": "", "output": "so"},
+        {"messages": [{**ASK, "name": None, "tool_calls": None}, {**ANSWER, "tool_calls": None}]},
+    ],
+)
+def test_all_usual_shapes_are_read(record: dict[str, Any]) -> None:
+    field = "meta.messages" if "meta" in record else "messages"
+    assert read_conversation(record, field) == Conversation([ASK, ANSWER], {}, {}, set())

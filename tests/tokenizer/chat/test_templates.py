@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Templates render as `transformers` renders them, and can take neither time, memory nor anything else."""
+
+import datetime
+import json
+import pickle
+import random
+import time
+from typing import Any
+
+import pytest
+
+from tests.chats import NAMED, TEMPLATES, make_conversation
+from tokenmill.tokenizer.chat import templates
+from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, TemplateError, load_template
+
+MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+
+BOMBS = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(40) }}",
+    "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "doubling": "{% set n = namespace(s='ab') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}",
+    "doubling with ~": "{% set n = namespace(s='ab') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+    "squares": "{% set n = namespace(s=9) %}{% for i in range(60) %}{% set n.s = n.s * n.s %}{% endfor %}",
+    "power": "{{ 9 ** 99999 }}",
+    "times": "{{ 'a' * 999999999 }}",
+    "list times": "{{ ([1] * 999999999) | length }}",
+    "range": "{{ range(999999999) | list | length }}",
+    "format": "{{ '%999999999d' % 1 }}",
+    "format method": "{{ '{:999999999}'.format(1) }}",
+    "format filter": "{{ '%999999999d' | format(1) }}",
+    "center": "{{ 'a' | center(999999999) }}",
+    "ljust": "{{ 'a'.ljust(999999999) }}",
+    "indent": "{{ 'a\\nb' | indent(999999999) }}",
+    "batch": "{{ [1] | batch(999999999, 'x') | list | length }}",
+    "replace": "{% set s = 'a' * 60000 %}{{ s.replace('a', s) | length }}",
+    "replace filter": "{% set s = 'a' * 60000 %}{{ s | replace('a', s) | length }}",
+    "join": "{% set s = 'a' * 9000000 %}{{ ''.join([s] * 90) | length }}",
+    "join filter": "{% set s = 'a' * 9000000 %}{{ ([s] * 90) | join | length }}",
+    "output": "{% set s = 'a' * 9000000 %}{% for i in range(90) %}{{ s }}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_an_error_soon(name: str) -> None:
+    start = time.process_time()
+    with pytest.raises(TemplateError):
+        ChatTemplate(BOMBS[name]).render(MESSAGES)
+    assert time.process_time() - start < 60  # as against hours
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}{{ ''.__class__.__mro__[1].__subclasses__()[0] }}",
+        "{{ messages.append({}) }}",
+        "{{ messages[0].update({'role': 'x'}) }}",
+        "{{ messages[0].clear() }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}",
+        "{% set n = namespace(_a=1) %}",
+        "{% set n = namespace() %}{% set n.__class__ = 1 %}",
+        "{{ namespace.__init__.__globals__ }}{{ (namespace.__init__.__globals__).x }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+        "{{ tojson.__globals__ }}{{ nothing.at.all }}",
+        "{{ messages[0].content.runs.__class__ }}{{ missing.attribute }}",
+    ],
+)
+def test_the_sandbox_holds(source: str) -> None:
+    with pytest.raises(TemplateError):
+        ChatTemplate(source).trace(MESSAGES)
+    assert MESSAGES[0] == {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    "source", ["{% for %}", "{{", "{% generation %}", "{% nonsense %}", "{{ a | nofilter }}", "(" * 5]
+)
+def test_what_is_no_template_is_refused(source: str) -> None:
+    if source == "(((((":
+        assert ChatTemplate(source).render(MESSAGES) == source
+        return
+    with pytest.raises(TemplateError, match="not a chat template"):
+        ChatTemplate(source)
+
+
+def test_a_large_template_is_refused_unread() -> None:
+    with pytest.raises(TemplateError, match="at most 1,048,576"):
+        ChatTemplate("x" * (templates.MAX_TEMPLATE + 1))
+
+
+def test_a_refusal_says_what_the_template_says() -> None:
+    with pytest.raises(RefusedError, match="no system here"):
+        ChatTemplate("{{ raise_exception('no system here') }}").render(MESSAGES)
+
+
+def test_the_date_is_given_or_refused() -> None:
+    source = "{{ strftime_now('%d %b %Y') }}"
+    with pytest.raises(TemplateError, match=r"chat\.date"):
+        ChatTemplate(source).render(MESSAGES)
+    assert ChatTemplate(source, date=datetime.date(2026, 1, 31)).render(MESSAGES) == "31 Jan 2026"
+
+
+def test_a_template_travels_to_workers() -> None:
+    template = ChatTemplate(TEMPLATES["headers"], NAMED)
+    assert pickle.loads(pickle.dumps(template)).render(MESSAGES) == template.render(MESSAGES)
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_text_is_that_of_transformers(family: str) -> None:
+    utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    template = ChatTemplate(TEMPLATES[family], NAMED)
+    n_equal = 0
+    for seed in range(200):
+        messages = make_conversation(random.Random(seed))
+        for prompt in (False, True):
+            arguments: dict[str, Any] = {"add_generation_prompt": prompt, **NAMED}
+            try:
+                (expected,), _ = utils.render_jinja_template([messages], chat_template=TEMPLATES[family], **arguments)
+            except Exception:
+                with pytest.raises(TemplateError):
+                    template.trace(messages, add_generation_prompt=prompt)
+                continue
+            assert template.trace(messages, add_generation_prompt=prompt).text == expected
+            n_equal += 1
+    assert n_equal > 50
+
+
+@pytest.mark.parametrize("last", ["tell me", "tell me  \n", [{"type": "text", "text": "tell"}, {"type": "image"}]])
+@pytest.mark.parametrize("family", ["chatml", "headers"])
+def test_a_last_message_is_continued_as_in_transformers(family: str, last: Any) -> None:
+    utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    source = TEMPLATES[family]
+    if isinstance(last, list):
+        source = source.replace("message['content']", "message['content'][0].text").replace(
+            "message.content | trim", "(message.content[0].text | trim)"
+        )
+    messages = [{"role": "assistant", "content": last}]
+    (expected,), _ = utils.render_jinja_template([messages], chat_template=source, continue_final_message=True, **NAMED)
+    assert ChatTemplate(source, NAMED).render(messages, continue_final_message=True) == expected
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_every_character_of_a_run_is_that_of_its_value(family: str) -> None:
+    template = ChatTemplate(TEMPLATES[family], NAMED)
+    for seed in range(100):
+        messages = make_conversation(random.Random(seed), tools=False, system=family != "inst")
+        rendered = template.trace(messages)
+        assert rendered.text == template.render(messages)
+        for run in rendered.runs:
+            field = "reasoning_content" if run.origin.field == "reasoning" else run.origin.field
+            value = messages[run.origin.message][field]
+            assert rendered.text[run.start : run.stop] == value[run.at : run.at + run.stop - run.start]
+
+
+def test_a_folder_has_its_template_in_one_of_three_places(tmp_path: Any) -> None:
+    with pytest.raises(TemplateError, match="it has none"):
+        load_template(tmp_path)
+    config = {"chat_template": "a{{ bos_token }}", "bos_token": {"content": "<s>"}, "pad_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert load_template(tmp_path).render(MESSAGES) == "a<s>"
+    listed = [{"name": "default", "template": "b"}, {"name": "tools", "template": "c"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": listed}))
+    assert load_template(tmp_path).render(MESSAGES) == "b"
+    assert load_template(tmp_path, "tools").render(MESSAGES) == "c"
+    (tmp_path / "chat_template.jinja").write_text("d")
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "rag.jinja").write_text("e{{ bos_token }}")
+    assert load_template(tmp_path).render(MESSAGES) == "d"
+    assert load_template(tmp_path, "rag").render(MESSAGES) == "e<s>"
+    with pytest.raises(TemplateError, match="'default', 'rag', 'tools'"):
+        load_template(tmp_path, "other")
+    assert load_template(tmp_path / "chat_template.jinja").render(MESSAGES) == "d"

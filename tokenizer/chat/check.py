@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tokenizer and its chat template do to conversations, and whether what they train on can be right."""
+
+import codecs
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
+from tokenmill.tokenizer.chat.masks import mask_tokens
+from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
+from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError
+
+MAX_EXAMPLES = 10
+_SYSTEM = {"role": "system", "content": "Answer in one word."}
+_ASK, _ANSWER = {"role": "user", "content": "What is red?"}, {"role": "assistant", "content": "Blood."}
+_AGAIN, _LAST = {"role": "user", "content": "And green?"}, {"role": "assistant", "content": "Grass."}
+_THOUGHT = {**_ANSWER, "reasoning_content": "Something red."}
+_CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": {"of": "sky"}}}],
+}
+_RESULT = {"role": "tool", "name": "colour", "tool_call_id": "abcdefghi", "content": "blue"}
+_SHAPES: Mapping[str, list[dict[str, Any]]] = {
+    "one turn": [_ASK, _ANSWER],
+    "two turns": [_ASK, _ANSWER, _AGAIN, _LAST],
+    "system": [_SYSTEM, _ASK, _ANSWER],
+    "reasoning": [_ASK, _THOUGHT],
+    "reasoning in history": [_ASK, _THOUGHT, _AGAIN, _LAST],
+    "tool call": [_ASK, _CALL, _RESULT, _LAST],
+}
+
+
+class Finding(NamedTuple):
+    """One thing that was checked."""
+
+    name: str
+    level: str
+    """"good"; "note", worth knowing; "bad", training goes wrong."""
+    detail: str
+
+
+class Example(NamedTuple):
+    """A rendered conversation, token by token."""
+
+    name: str
+    tokens: tuple[tuple[str, bool], ...]
+    """The text of each token, and whether it is trained."""
+    refused: str = ""
+    """Why the template does not take it; there are no tokens then."""
+
+
+class ChatCheck(NamedTuple):
+    """What was found."""
+
+    findings: tuple[Finding, ...]
+    examples: tuple[Example, ...]
+    n_records: int
+    rejected: Mapping[str, int]
+    """Records by the reason why they are not trained on."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is bad."""
+        return all(finding.level != "bad" for finding in self.findings)
+
+
+def check_chat(
+    tokenizer: Any,
+    template: ChatTemplate,
+    rule: TrainingRule = TrainingRule(),  # noqa: B008 - frozen
+    records: Iterable[Mapping[str, Any]] = (),
+    field: str = "messages",
+) -> ChatCheck:
+    """Renders conversations and checks what of them is trained.
+
+    Args:
+      tokenizer: a `Tokenizer`.
+      template: its template.
+      rule: what is to be trained.
+      records: data as JSON has it; the first ones become examples. None: conversations made up for this.
+      field: as for `read_conversation`.
+    """
+    bare = tokenizer.replace(special="split")
+    bare.no_truncation()
+    bare.no_padding()
+    special = [token.content for token in tokenizer.added_tokens if token.special]
+    marker = Marker(template, special, rule)
+    made = {name: _mark(marker, {"messages": messages}, "messages") for name, messages in _SHAPES.items()}
+    findings = tuple(_findings(template, marker, made, rule))
+    rejected: Counter[str] = Counter()
+    n_records = 0
+    shown: list[tuple[str, Marked]] = []
+    for n_records, record in enumerate(records, 1):
+        found = _mark(marker, record, field)
+        if isinstance(found, ConversationError):
+            rejected[found.reason] += 1
+        elif len(shown) < MAX_EXAMPLES:
+            shown.append((f"record {n_records}", found))
+    if n_records and rejected.total() == n_records:
+        findings = (*findings, Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
+    examples = tuple(_example(bare, name, found) for name, found in (shown if n_records else made.items()))
+    return ChatCheck(findings, examples, n_records, dict(sorted(rejected.items())))
+
+
+def _mark(marker: Marker, record: Mapping[str, Any], field: str) -> Marked | ConversationError:
+    try:
+        return marker.mark(read_conversation(record, field))
+    except ConversationError as error:
+        return error
+
+
+def _findings(
+    template: ChatTemplate, marker: Marker, made: Mapping[str, Marked | ConversationError], rule: TrainingRule
+) -> Iterable[Finding]:
+    first = made["one turn"]
+    if isinstance(first, ConversationError):
+        yield Finding("renders a turn", "bad", f"{first.reason}: {first.detail}")
+        return
+    yield Finding("renders a turn", "good", repr(first.text))
+    trained = [first.text[start:stop] for start, stop in first.spans]
+    has_content = any(str(_ANSWER["content"]) in text for text in trained)
+    yield Finding("trains the answer", "good" if has_content else "bad", " ".join(map(repr, trained)))
+    try:
+        with_prompt = template.render([_ASK], add_generation_prompt=True)
+        without = template.render([_ASK])
+    except TemplateError as error:
+        yield Finding("generation prompt", "note", f"the template does not render a question alone: {error}")
+    else:
+        prompt = with_prompt.removeprefix(without)
+        has_prompt = with_prompt != without
+        detail = repr(prompt) if has_prompt else "it writes none; what is in front of a text is taken for its header"
+        yield Finding("generation prompt", "good" if has_prompt else "note", detail)
+    yield from _stops(marker, made, rule)
+    yield from _stability(template)
+    earlier = made["reasoning in history"]
+    thought = str(_THOUGHT["reasoning_content"])
+    if isinstance(made["reasoning"], Marked) and thought in made["reasoning"].text and isinstance(earlier, Marked):
+        kept = thought in earlier.text
+        detail = "stays in earlier turns" if kept else "is left out of earlier turns, which are then trained without it"
+        yield Finding("reasoning", "good" if kept else "note", detail)
+    else:
+        yield Finding("reasoning", "note", "the template does not show reasoning_content")
+    for name in ("system", "tool call"):
+        found = made[name]
+        if isinstance(found, ConversationError):
+            yield Finding(name, "note", f"not taken: {found.detail}")
+        elif found.n_unrendered:
+            yield Finding(name, "note", "the template leaves it out")
+    if template.has_generation:
+        yield Finding("marks", "note", "the template marks what is trained itself, by {% generation %}")
+
+
+def _stops(marker: Marker, made: Mapping[str, Marked | ConversationError], rule: TrainingRule) -> Iterable[Finding]:
+    probe = marker.probe({})
+    if not rule.stop:
+        yield Finding("stop token", "note", "is not trained, as asked: the model will not learn to stop")
+        return
+    for name, role, where in (("one turn", "", "the last turn"), ("two turns", "user", "an earlier turn")):
+        found = made[name]
+        if isinstance(found, ConversationError):
+            yield Finding("stop token", "bad", f"{where}: {found.detail}")
+            continue
+        start, stop = found.spans[-1 if not role else 0]
+        ends = probe.stop.search(found.text[start:stop])
+        if ends is not None:
+            yield Finding("stop token", "good", f"{where} is trained to end with {ends.group()!r}")
+        else:
+            level = "note" if any(probe.before.values()) else "bad"
+            detail = "ends without a special token: the model will not learn to stop"
+            yield Finding("stop token", level, f"{where} {detail}")
+
+
+def _stability(template: ChatTemplate) -> Iterable[Finding]:
+    thoughts = [_ASK, _THOUGHT], [_ASK, _THOUGHT, _AGAIN]
+    plain = [_ASK, _ANSWER], [_ASK, _ANSWER, _AGAIN]
+    for name, (short, long) in (("prefix-stable", plain), ("prefix-stable with reasoning", thoughts)):
+        try:
+            is_stable = template.render(long).startswith(template.render(short))
+        except TemplateError:
+            continue
+        detail = "earlier turns are rendered the same when more follow"
+        other = "earlier turns change when more follow; masks are right, since they are found in the whole conversation"
+        yield Finding(name, "good" if is_stable else "note", detail if is_stable else other)
+
+
+def _example(tokenizer: Any, name: str, found: Marked | ConversationError) -> Example:
+    if isinstance(found, ConversationError):
+        return Example(name, (), found.detail)
+    texts = pa.array([found.text], pa.string())
+    ids = tokenizer.encode_bare(texts)
+    mask = mask_tokens(tokenizer, texts, ids, [found.spans], [[]], 0)
+    starts, _ = tokenizer.token_offsets(texts, ids)
+    data, decoder = found.text.encode(), codecs.getincrementaldecoder("utf-8")()
+    stops = [*starts.tolist()[1:], len(data)]
+    # A character of several tokens is shown with the last of them.
+    pieces = [decoder.decode(data[start:stop]) for start, stop in zip(starts.tolist(), stops, strict=True)]
+    return Example(name, tuple(zip(pieces, mask.trained.tolist(), strict=True)))

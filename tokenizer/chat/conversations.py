@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the conversation in a record, whichever of the usual shapes it has."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython", "observation")
+"""The roles that a message may have."""
+_OF_SHAREGPT = {
+    **{"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant"},
+    **{"bing": "assistant", "bard": "assistant", "model": "assistant", "system": "system", "tool": "tool"},
+    **{"function_call": "assistant", "observation": "tool", "function_response": "tool", "function": "tool"},
+}
+REASONS = {
+    "not_a_conversation": "the record has no messages in a shape that is known",
+    "unknown_role": "a message has a role that is not known",
+    "empty_turn": "a message has no content, no tool call and no reasoning",
+    "two_systems": "a conversation has more than one system message",
+    "refused_by_template": "the chat template does not take the conversation",
+    "template_failed": "the chat template fails on the conversation, or takes too long",
+    "special_token_in_content": "a message contains the text of a special token, which would become that token",
+    "no_stop_token": "a turn to train on does not end with a stop token",
+    "nothing_trained": "no token of the conversation is trained",
+}
+"""Why a record is no conversation to train on."""
+_ARGUMENTS = ("tools", "documents")
+
+
+class ConversationError(ValueError):
+    """A record is no conversation to train on."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        """`reason` is one of `REASONS`; `detail` says what was found."""
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Conversation(NamedTuple):
+    """What a template renders, and what the record says of training."""
+
+    messages: list[dict[str, Any]]
+    """As `transformers` takes them: `role`, `content`, ...; nulls are left out, since templates ask what is there."""
+    arguments: dict[str, Any]
+    """`tools`, `documents`, and arguments of the template."""
+    trained: dict[int, bool]
+    """Messages that are marked to be trained on, or not to be; `weight` 0 and 1 mean the same."""
+    untrained_parts: set[tuple[int, int]]
+    """Parts of a content, as (message, part), that are not to be trained on."""
+
+
+def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Conversation:
+    """Finds the conversation of a record.
+
+    It is in `field`, or in `conversations`: a list of `{"role", "content"}` or ShareGPT's `{"from", "value"}`. Else it
+    is made of `prompt` and `completion`, each a text or messages, or of Alpaca's `instruction`, `input` and `output`.
+    `tools`, `documents` and `chat_template_kwargs` beside it go to the template.
+
+    Args:
+      record: as JSON has it.
+      field: the field of the messages; `meta.messages` is a nested one.
+
+    Raises:
+      ConversationError: if there is none, or it is not one to train on.
+    """
+    found = _find(record, field)
+    messages: list[dict[str, Any]] = []
+    trained: dict[int, bool] = {}
+    untrained_parts: set[tuple[int, int]] = set()
+    for i, item in enumerate(found):
+        message, mark, parts = _read_message(i, item)
+        messages.append(message)
+        if mark is not None:
+            trained[i] = mark
+        untrained_parts.update((i, part) for part in parts)
+    if sum(message["role"] == "system" for message in messages) > 1:
+        raise ConversationError("two_systems", "two system messages")
+    arguments = {name: record[name] for name in _ARGUMENTS if record.get(name)}
+    own = record.get("chat_template_kwargs")
+    if own is not None and not isinstance(own, dict):
+        raise ConversationError("not_a_conversation", f"chat_template_kwargs is {_kind(own)}, not an object")
+    return Conversation(messages, {**arguments, **(own or {})}, trained, untrained_parts)
+
+
+def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
+    value: Any = record
+    for name in [field] if field in record else field.split("."):
+        value = value.get(name) if isinstance(value, dict | Mapping) else None
+    if value is None:
+        value = record.get("conversations")
+    if value is None and {"prompt", "completion"} <= {*record}:
+        value = [*_as_messages(record["prompt"], "user"), *_as_messages(record["completion"], "assistant")]
+    if value is None and {"instruction", "output"} <= {*record}:
+        asked = "\n\n".join(str(record[name]) for name in ("instruction", "input") if record.get(name))
+        system = [{"role": "system", "content": record["system"]}] if record.get("system") else []
+        value = [*system, {"role": "user", "content": asked}, {"role": "assistant", "content": record["output"]}]
+    if value is None:
+        raise ConversationError("not_a_conversation", f"no field {field!r}; the record has {', '.join(record)[:200]}")
+    if not isinstance(value, list) or not value:
+        raise ConversationError("not_a_conversation", f"field {field!r} is {_kind(value)}, not a list of messages")
+    return value
+
+
+def _as_messages(value: Any, role: str) -> list[Any]:
+    return value if isinstance(value, list) else [{"role": role, "content": value}]
+
+
+def _read_message(i: int, item: Any) -> tuple[dict[str, Any], bool | None, list[int]]:
+    if not isinstance(item, dict):
+        raise ConversationError("not_a_conversation", f"message {i} is {_kind(item)}, not an object")
+    message = {name: _without_nulls(value) for name, value in item.items() if value is not None}
+    role = message.get("role")
+    if role is None and "from" in message:
+        role = _OF_SHAREGPT.get(str(message.pop("from")).lower())
+        message["content"] = message.pop("value", None)
+    if role not in ROLES:
+        given = item.get("role", item.get("from"))
+        raise ConversationError(
+            "unknown_role", f"message {i} has the role {given!r}; known are {', '.join(ROLES)}"[:500]
+        )
+    message["role"] = role
+    marks = [_read_mark(i, name, message.pop(name)) for name in ("train", "weight") if name in message]
+    content = message.setdefault("content", "")
+    parts = []
+    if isinstance(content, list):
+        for k, part in enumerate(content):
+            if isinstance(part, dict):
+                of_part = [_read_mark(i, name, part.pop(name)) for name in ("train", "weight") if name in part]
+                parts += [k] if False in of_part else []
+    elif not isinstance(content, str):
+        raise ConversationError("not_a_conversation", f"the content of message {i} is {_kind(content)}")
+    if not (_has_text(content) or message.get("tool_calls") or _has_text(message.get("reasoning_content"))
+            or _has_text(message.get("thinking")) or _has_text(message.get("reasoning"))):  # fmt: skip
+        raise ConversationError("empty_turn", f"message {i}, of role {role!r}, has no content")
+    return message, marks[0] if marks else None, parts
+
+
+def _read_mark(i: int, name: str, value: Any) -> bool:
+    if value not in (0, 1):  # True and False are 1 and 0
+        raise ConversationError(
+            "not_a_conversation", f"{name} of message {i} is {value!r}; it may be 0, 1, true, false"
+        )
+    return bool(value)
+
+
+def _has_text(content: Any) -> bool:
+    if isinstance(content, list):
+        return any(not isinstance(part, dict) or "text" not in part or _has_text(part["text"]) for part in content)
+    return isinstance(content, str) and bool(content.strip())
+
+
+def _without_nulls(value: Any) -> Any:
+    """Returns a value without the nulls that Arrow puts where objects of a list have different fields."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tokens of conversations are trained: the spans of `spans.Marker`, in characters, mapped to tokens."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.tokenizer.chat.spans import Span
+
+
+class TokenMask(NamedTuple):
+    """Which tokens of a column of texts are trained."""
+
+    trained: npt.NDArray[np.bool_]
+    """bool[n_tokens]."""
+    n_straddling: int
+    """Trained tokens with bytes on both sides of the border of a span."""
+    by_source: npt.NDArray[np.int64]
+    """int64[n_sources + 1]: how many tokens begin in each source; the last: in none."""
+
+
+def byte_places(text: str, places: Sequence[int]) -> list[int]:
+    """Returns places in a text in UTF-8 bytes instead of characters; they are in order."""
+    if text.isascii():
+        return list(places)
+    found, before, n_bytes = [], 0, 0
+    for place in places:
+        n_bytes += len(text[before:place].encode()) if place >= before else -len(text[place:before].encode())
+        before = place
+        found.append(n_bytes)
+    return found
+
+
+def mask_tokens(
+    tokenizer: Any,
+    texts: pa.Array,
+    ids: pa.LargeListArray,
+    spans: Sequence[Sequence[Span]],
+    sources: Sequence[Sequence[tuple[int, int, int]]],
+    n_sources: int,
+) -> TokenMask:
+    """Finds the tokens that are trained: those with at least one byte in a span.
+
+    So a token that straddles the border of a span is trained, as `return_assistant_tokens_mask` of `transformers` has
+    it; it is counted.
+
+    Args:
+      tokenizer: the `Tokenizer`.
+      texts: string[n], without nulls.
+      ids: their tokens, as `encode_bare` returns them.
+      spans: for each text the trained characters, in order.
+      sources: for each text (start, stop, source) of characters, in order.
+      n_sources: sources are from 0 to below this.
+    """
+    starts, stops = tokenizer.token_offsets(texts, ids)
+    sizes = np.array([len(text.as_buffer()) for text in texts], np.int64) if len(texts) else np.zeros(0, np.int64)
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    is_trained = np.zeros(first[-1] + 1, np.int8)
+    source_of = np.full(first[-1] + 1, n_sources, np.int8)
+    for at, text, of_text, from_text in zip(first.tolist(), texts.to_pylist(), spans, sources, strict=False):
+        places = byte_places(text, [place for span in of_text for place in span])
+        for start, stop in zip(places[::2], places[1::2], strict=True):
+            is_trained[at + start : at + stop] = 1
+        places = byte_places(text, [place for start, stop, _ in from_text for place in (start, stop)])
+        for start, stop, (_, _, source) in zip(places[::2], places[1::2], from_text, strict=True):
+            source_of[at + start : at + stop] = source
+    before = np.concatenate(([0], np.cumsum(is_trained[:-1], dtype=np.int64)))
+    n_tokens = np.diff(ids.offsets.to_numpy())
+    base = np.repeat(first[:-1], n_tokens)
+    n_trained = before[base + stops] - before[base + starts]
+    trained = n_trained > 0
+    by_source = np.bincount(source_of[base + starts], minlength=n_sources + 1)
+    return TokenMask(trained, int((trained & (n_trained < stops - starts)).sum()), by_source)

@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chat templates: Jinja in a sandbox that bounds time and memory, since a template is a stranger's program.
+
+`transformers` is the original: the same text for the same arguments, but for `strftime_now`, which tells the date that
+the caller gives, so that the same conversation gives the same bytes tomorrow.
+"""
+
+import datetime
+import functools
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jinja2.exceptions
+import jinja2.ext
+import jinja2.nodes
+import jinja2.sandbox
+import jinja2.utils
+from jinja2.compiler import CodeGenerator
+
+from tokenmill.tokenizer.chat import traced
+from tokenmill.tokenizer.chat.traced import Origin, Run, Traced
+
+MAX_TEMPLATE = 1 << 20
+"""The most characters of a template."""
+MAX_TEXT = 1 << 26
+"""The most characters of any string that a template makes, the rendered text included."""
+MAX_STEPS = 300_000
+"""How many times a template may go round a loop, call or add something, while it renders one conversation."""
+_MAX_NUMBER = 100_000
+"""The largest number that a function or filter takes; it may be a width, a count or a size."""
+_MAX_FILE = 64 << 20
+
+GENERATION = Origin(-1, "generation")
+"""The origin of what a `{% generation %}` block has rendered."""
+_REASONING = "reasoning_content", "thinking", "reasoning"
+"""Names of a message's reasoning; `transformers` gives it to templates under the first two."""
+
+
+class TemplateError(ValueError):
+    """A template is broken, refuses a conversation, or takes more time or memory than it may."""
+
+
+class RefusedError(TemplateError):
+    """A template says itself, by `raise_exception`, that it does not take this conversation."""
+
+
+class Rendered(NamedTuple):
+    """A conversation as text."""
+
+    text: str
+    runs: tuple[Run, ...]
+    """Which characters of the text come from which message, in the order of the text."""
+    generated: tuple[tuple[int, int], ...]
+    """Where `{% generation %}` blocks begin and stop in the text."""
+
+
+class _Budget(threading.local):
+    steps = 0
+
+
+_budget = _Budget()
+
+
+def _step() -> None:
+    _budget.steps += 1
+    if _budget.steps > MAX_STEPS:
+        raise jinja2.exceptions.SecurityError(f"the template takes more than {MAX_STEPS:,} steps")
+
+
+def _check_numbers(values: Sequence[Any]) -> None:
+    """Refuses large numbers, as they may be widths or counts, and smaller ones beside long texts."""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if not numbers:
+        return
+    largest = max(map(abs, numbers))
+    if largest > _MAX_NUMBER:
+        raise jinja2.exceptions.SecurityError(f"a number above {_MAX_NUMBER:,}: {largest!r}"[:100])
+    _check_size(int(largest) * max((len(value) for value in values if isinstance(value, str)), default=0))
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_TEXT:
+        raise jinja2.exceptions.SecurityError(f"the template makes a text of more than {MAX_TEXT:,} characters")
+
+
+def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a filter that takes no large numbers."""
+
+    @functools.wraps(function)  # copies the mark by which Jinja knows whether it wants the environment
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        _step()
+        _check_numbers((*args, *kwargs.values()))
+        return function(*args, **kwargs)
+
+    return filtered
+
+
+def _counted(iterable: Any) -> Any:
+    """Returns what a loop goes over, so that each round counts."""
+    items = iterable if isinstance(iterable, str) or not hasattr(iterable, "__len__") else list(iterable)
+    return _count(items) if not isinstance(items, list) else _CountedList(items)
+
+
+def _count(items: Iterable[Any]) -> Iterable[Any]:
+    for item in items:
+        _step()
+        yield item
+
+
+class _CountedList(list[Any]):
+    def __iter__(self) -> Any:
+        return iter(_count(super().__iter__()))
+
+
+def _join(separator: Any, parts: Iterable[Any]) -> str:
+    texts = [part if isinstance(part, str) else str(part) for part in parts]
+    _check_size(sum(map(len, texts)) + len(separator) * len(texts))
+    return traced.join(separator, texts)
+
+
+def _replace(text: Any, old: Any, new: Any, count: int | None = None) -> str:
+    text, old, new = (each if isinstance(each, str) else str(each) for each in (text, old, new))
+    _check_size(len(text) + (text.count(old) if old else len(text)) * len(new))
+    return str(text.replace(old, new, -1 if count is None else count))
+
+
+def _format(text: Any, *args: Any, **kwargs: Any) -> str:
+    _check_format(str(text))
+    return str(text) % (kwargs or args)
+
+
+def _join_filter(value: Any, d: str = "", attribute: str | int | None = None) -> str:
+    if attribute is not None:
+        value = [_attribute(item, attribute) for item in value]
+    return _join(d, value)
+
+
+def _attribute(item: Any, name: str | int) -> Any:
+    for each in str(name).split("."):
+        item = item.get(each, "") if isinstance(item, Mapping) else ""
+    return item
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    def dumps(each: Any) -> str:
+        return json.dumps(each, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    return traced.to_json(value, dumps)
+
+
+def _raise_exception(message: Any) -> NoReturn:
+    raise RefusedError(str(message))
+
+
+class _Dict:
+    """`dict` for templates, without the attributes of a class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """`namespace` for templates, without underscores in front of names."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, rest = args[0], args[1:]
+        given = dict(*rest, **kwargs)
+        for name in given:
+            _check_name(name)
+        jinja2.utils.Namespace.__init__(self, given)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+
+def _check_name(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"a name on a namespace that begins with an underscore: {name!r}")
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}`: what the model writes, as the author of the template says."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Any) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_rendered")
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _rendered(self, caller: Callable[[], str]) -> str:
+        text = caller()
+        runs = text.runs if isinstance(text, Traced) else ()
+        return Traced(text, (*runs, Run(0, len(text), GENERATION)))
+
+
+class _Generator(CodeGenerator):
+    """Joins with `~` by the environment's function, which keeps traces; Jinja's own does not."""
+
+    def visit_Concat(self, node: jinja2.nodes.Concat, frame: Any) -> None:  # noqa: N802 - Jinja's name
+        self.write("environment.concat(map(str, (")
+        for each in node.nodes:
+            self.visit(each, frame)
+            self.write(", ")
+        self.write(")))")
+
+
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    code_generator_class = _Generator
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
+        self.filters = {name: _bounded(each) for name, each in self.filters.items()}
+        self.filters |= {"join": _join_filter, "replace": _replace, "format": _format, "tojson": _tojson, "tokenmill_counted": _counted}
+        self.globals |= {"raise_exception": _raise_exception, "dict": _Dict(), "namespace": _Namespace}
+        del self.globals["lipsum"]
+
+    @staticmethod
+    def concat(parts: Iterable[str]) -> str:
+        made: list[str] = []
+        size = 0
+        for part in parts:
+            size += len(part)
+            _check_size(size)
+            made.append(part)
+        return traced.concat(made)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        tree = super()._parse(source, name, filename)
+        for loop in tree.find_all(jinja2.nodes.For):
+            counted = jinja2.nodes.Filter(loop.iter, "tokenmill_counted", [], [], None, None)
+            loop.iter = counted.set_lineno(loop.lineno).set_environment(self)
+        return tree
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        _step()
+        if operator == "*":
+            for text, times in ((left, right), (right, left)):
+                if hasattr(text, "__len__") and isinstance(times, int):
+                    _check_size(len(text) * max(0, times))
+        if operator == "%" and isinstance(left, str):
+            _check_format(left)
+        if operator == "**":
+            _check_numbers((left, right))
+            _check_numbers([right * 1000] if isinstance(right, int) else [])  # at most to the 100th power
+        result = super().call_binop(context, operator, left, right)
+        if hasattr(result, "__len__"):
+            _check_size(len(result))
+        elif isinstance(result, int) and result.bit_length() > 4096:
+            raise jinja2.exceptions.SecurityError("the template computes with a number of more than 4,096 bits")
+        return result
+
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        _step()
+        _check_numbers((*args, *kwargs.values()))
+        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, str):
+            if name == "join" and len(args) == 1:
+                return _join(owner, args[0])
+            _check_numbers((owner, *args, *kwargs.values()))
+            if name == "replace" and len(args) > 1:
+                return _replace(owner, *args)
+            if name in ("format", "format_map"):
+                _check_format(owner)
+        result = super().call(context, obj, *args, **kwargs)
+        if isinstance(result, str):
+            _check_size(len(result))
+        return result
+
+
+def _check_format(text: str) -> None:
+    """Refuses formats such as `%9999999d`, which make a long text of a short one."""
+    if re.search("[0-9]{5}", text):
+        raise jinja2.exceptions.SecurityError(f"a format with a number of five digits: {text[:100]!r}")
+
+
+class ChatTemplate:
+    """Renders conversations, and tells which characters of the text come from which message.
+
+    Source: `transformers.PreTrainedTokenizerBase.apply_chat_template`, with `tokenize=False`.
+    """
+
+    def __init__(self, source: str, tokens: Mapping[str, str] | None = None, date: datetime.date | None = None) -> None:
+        """Compiles a template.
+
+        Args:
+          source: the template.
+          tokens: special tokens by the names under which templates know them: `bos_token`, `eos_token`, ...
+          date: what `strftime_now` tells, at noon; None: a template that asks for the date is refused.
+
+        Raises:
+          TemplateError: if it is not a template, or too large.
+        """
+        if len(source) > MAX_TEMPLATE:
+            raise TemplateError(f"a template of {len(source):,} characters; at most {MAX_TEMPLATE:,} are read")
+        self.source = source
+        self.tokens = dict(tokens or {})
+        self.date = date
+        environment = _Environment()
+        environment.globals["strftime_now"] = self._strftime_now
+        try:
+            self._template = environment.from_string(source)
+        except (jinja2.exceptions.TemplateError, RecursionError) as error:
+            raise TemplateError(f"not a chat template: {_describe(error)}") from None
+        self.has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", source) is not None
+        """Whether it marks what the model writes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChatTemplate, (self.source, self.tokens, self.date)
+
+    def _strftime_now(self, form: str) -> str:
+        if self.date is None:
+            raise TemplateError("it asks for today's date, which makes other bytes each day; set chat.date to a date")
+        return datetime.datetime.combine(self.date, datetime.time(12)).strftime(form)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], **arguments: Any) -> str:
+        """Returns the text of a conversation.
+
+        Args:
+          messages: dicts as JSON has them, with `role` and what the template reads: `content`, `tool_calls`, ...
+          **arguments: as for `apply_chat_template`: `tools`, `documents`, `add_generation_prompt`,
+            `continue_final_message`, and the template's own, such as `enable_thinking`.
+
+        Raises:
+          RefusedError: if the template does not take the conversation; TemplateError: if it fails.
+        """
+        return _plain(self._render(messages, arguments, is_traced=False))
+
+    def trace(self, messages: Sequence[Mapping[str, Any]], **arguments: Any) -> Rendered:
+        """Renders a conversation as `render` does, and tells where its characters come from.
+
+        Raises:
+          RefusedError, TemplateError: as `render`; and if the text is not what `render` returns.
+        """
+        text = self._render(messages, arguments, is_traced=True)
+        runs = sorted(text.runs) if isinstance(text, Traced) else []
+        plain = _plain(text)
+        if plain != self.render(messages, **arguments):
+            raise TemplateError("the template renders texts differently when they are traced")
+        generated = tuple((run.start, run.stop) for run in runs if run.origin == GENERATION)
+        return Rendered(plain, tuple(run for run in runs if run.origin != GENERATION), generated)
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any], *, is_traced: bool) -> str:
+        arguments = dict(arguments)
+        continues = arguments.pop("continue_final_message", False)
+        if continues and arguments.get("add_generation_prompt"):
+            raise TemplateError("add_generation_prompt and continue_final_message exclude each other")
+        given = {"tools": None, "documents": None, "add_generation_prompt": False, **self.tokens, **arguments}
+        chat = [_with_reasoning(dict(message)) for message in messages]
+        if continues:
+            chat = _with_tag(chat)
+        if is_traced:
+            chat = [_traced_message(i, message) for i, message in enumerate(chat)]
+        _budget.steps = 0
+        try:
+            text = self._template.render(messages=chat, **given)
+        except TemplateError:
+            raise
+        except RecursionError:
+            raise TemplateError("the template calls itself too deep") from None
+        except Exception as error:  # a template can make any operation fail
+            raise TemplateError(_describe(error)) from None
+        return _until_tag(text) if continues else text
+
+
+def _plain(text: str) -> str:
+    return "".join([text, ""])  # also of a string of another class
+
+
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+
+
+def _with_tag(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    content = chat[-1].get("content") if chat else None
+    if isinstance(content, str):
+        return [*chat[:-1], {**chat[-1], "content": content + _TAG}]
+    texts = [i for i, part in enumerate(content or ()) if isinstance(part, dict) and "text" in part]
+    if not texts:
+        raise TemplateError("continue_final_message: the last message has no text to continue")
+    parts = list(content or ())
+    parts[texts[-1]] = {**parts[texts[-1]], "text": parts[texts[-1]]["text"] + _TAG}
+    return [*chat[:-1], {**chat[-1], "content": parts}]
+
+
+def _until_tag(text: str) -> str:
+    at = text.rfind(_TAG.strip())
+    if at < 0:
+        raise TemplateError("continue_final_message: the template does not render the end of the last message")
+    is_spaced = text[at : at + len(_TAG)] == _TAG
+    return text[:at] if is_spaced else text[:at].rstrip()
+
+
+def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
+    found = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    return message if found is None else {"thinking": found, **message, "reasoning_content": found}
+
+
+def _traced_message(i: int, message: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: "reasoning" if name in _REASONING else name for name in message}
+    return {name: _traced_value(value, i, fields[name]) for name, value in message.items()}
+
+
+def _traced_value(value: Any, message: int, path: str) -> Any:
+    if isinstance(value, str):
+        return Traced.whole(value, Origin(message, path))
+    if isinstance(value, dict):
+        return {key: _traced_value(each, message, f"{path}.{key}") for key, each in value.items()}
+    if isinstance(value, list):
+        return [_traced_value(each, message, f"{path}.{i}") for i, each in enumerate(value)]
+    return value
+
+
+def _describe(error: BaseException) -> str:
+    line = getattr(error, "lineno", None)
+    return f"{error or type(error).__name__}"[:500] + (f" (line {line})" if line else "")
+
+
+def load_template(
+    folder: str | os.PathLike[str], name: str | None = None, date: datetime.date | None = None
+) -> ChatTemplate:
+    """Loads the chat template of a folder that `save_pretrained` has written, or the template in a file.
+
+    Args:
+      folder: a folder with `chat_template.jinja`, `additional_chat_templates/`, or `tokenizer_config.json` with
+        `chat_template`; or a file of Jinja.
+      name: which of several; None: "default".
+      date: as for `ChatTemplate`.
+
+    Raises:
+      OSError: if it cannot be read; TemplateError: if there is none, or none of this name.
+    """
+    path = Path(folder)
+    if path.is_file():
+        return ChatTemplate(_read(path), date=date)
+    settings: dict[str, Any] = {}
+    if (config := path / "tokenizer_config.json").is_file():
+        try:
+            settings = json.loads(_read(config))
+        except (ValueError, RecursionError) as error:
+            raise TemplateError(f"{config}: not JSON: {error}") from None
+    found: dict[str, str] = {}
+    of_config = settings.get("chat_template") if isinstance(settings, dict) else None
+    if isinstance(of_config, str):
+        found["default"] = of_config
+    elif isinstance(of_config, list):
+        found |= {str(each["name"]): str(each["template"]) for each in of_config if {"name", "template"} <= {*each}}
+    if (file := path / "chat_template.jinja").is_file():
+        found["default"] = _read(file)
+    for file in sorted((path / "additional_chat_templates").glob("*.jinja")):
+        found[file.stem] = _read(file)
+    wanted = name or "default"
+    if wanted not in found:
+        allowed = f"it has {', '.join(map(repr, sorted(found)))}" if found else "it has none"
+        where = "chat_template.jinja, or chat_template in tokenizer_config.json"
+        raise TemplateError(f"{path}: no chat template {wanted!r}; {allowed}. Templates are in {where}")
+    return ChatTemplate(found[wanted], _special_tokens(settings), date)
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    tokens = {}
+    for name, value in settings.items():
+        if name.endswith("_token") and isinstance(value, str | dict):
+            content = value if isinstance(value, str) else value.get("content")
+            if isinstance(content, str):
+                tokens[name] = content
+    return tokens
+
+
+def _read(path: Path) -> str:
+    if path.stat().st_size > _MAX_FILE:
+        raise TemplateError(f"{path}: {path.stat().st_size:,} bytes; at most {_MAX_FILE:,} are read")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{path}: not UTF-8: {error}") from None

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strings that know where their characters come from, so that a rendered chat can be traced to its messages.
+
+A template joins, strips, splits and replaces texts. `Traced` does the same as `str` and keeps a list of runs: which of
+its characters come from which value. A method that is not here returns a plain `str`, whose characters then come from
+nowhere, as those of the template do. Nothing is ever attributed to a value that did not write it.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self, SupportsIndex
+
+
+class Origin(NamedTuple):
+    """The value that characters come from."""
+
+    message: int
+    """The number of the message."""
+    field: str
+    """Where in the message: "content", "tool_calls.0.function.name"; "content.2.text" is in the third part."""
+
+
+class Run(NamedTuple):
+    """Characters `start` to `stop` of a string come from the value at `origin`, where they begin at `at`."""
+
+    start: int
+    stop: int
+    origin: Origin
+    at: int = 0
+
+
+_MARK = "\x7f"
+"""Around values in JSON while it is written; `json` writes it as it is, or in ASCII as `\\u007f`."""
+_MARKED = re.compile(r"(?:\x7f|\\u007f)([0-9]+)(?:\x7f|\\u007f)(.*?)(?:\x7f|\\u007f)", re.DOTALL)
+
+
+class Traced(str):
+    """A string with `runs`, in any order; those of a `{% generation %}` block may lie over others."""
+
+    __slots__ = ("runs",)
+    runs: tuple[Run, ...]
+
+    def __new__(cls, text: str, runs: Iterable[Run] = ()) -> Self:
+        """Makes one of a text and its runs."""
+        made = super().__new__(cls, text)
+        made.runs = tuple(runs)
+        return made
+
+    @classmethod
+    def whole(cls, text: str, origin: Origin) -> Self:
+        """Returns a text all of which comes from one value."""
+        return cls(text, (Run(0, len(text), origin),) if text else ())
+
+    def __str__(self) -> str:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Traced, (str.__str__(self), self.runs)
+
+    def _slice(self, start: int, stop: int) -> "Traced":
+        kept = [run for run in self.runs if run.start < stop and start < run.stop]
+        runs = [
+            Run(max(r.start, start) - start, min(r.stop, stop) - start, r.origin, r.at + max(0, start - r.start))
+            for r in kept
+        ]
+        return Traced(str.__getitem__(self, slice(start, stop)), runs if start < stop else ())
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            return self._slice(start, max(start, stop)) if step == 1 else str.__getitem__(self, key)
+        at = range(len(self))[key]
+        return self._slice(at, at + 1)
+
+    def __add__(self, other: str) -> str:
+        return concat((self, other)) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: str) -> str:
+        return concat((other, self)) if isinstance(other, str) else NotImplemented
+
+    def strip(self, chars: str | None = None, /) -> str:
+        return self.lstrip(chars).rstrip(chars)
+
+    def lstrip(self, chars: str | None = None, /) -> "Traced":
+        return self._slice(len(self) - len(str.lstrip(self, chars)), len(self))
+
+    def rstrip(self, chars: str | None = None, /) -> "Traced":
+        return self._slice(0, len(str.rstrip(self, chars)))
+
+    def removeprefix(self, prefix: str, /) -> str:
+        return self._slice(len(prefix) if self.startswith(prefix) else 0, len(self))
+
+    def removesuffix(self, suffix: str, /) -> str:
+        return self._slice(0, len(self) - (len(suffix) if suffix and self.endswith(suffix) else 0))
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return self._pieces(str.split(self, sep, maxsplit), sep)
+
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        return self._pieces(str.rsplit(self, sep, maxsplit), sep)
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        return self._pieces(str.splitlines(self, keepends), None)
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        before, found, after = self._pieces(str.partition(self, sep), "")
+        return before, found, after
+
+    def rpartition(self, sep: str, /) -> tuple[str, str, str]:
+        before, found, after = self._pieces(str.rpartition(self, sep), "")
+        return before, found, after
+
+    def _pieces(self, pieces: Iterable[str], sep: str | None) -> list[str]:
+        """Returns pieces of this text, in order, as slices of it.
+
+        Between them is `sep`. None: white space or line ends, with which no piece but the first begins, so that a
+        piece is where it is first found after the one before.
+        """
+        made: list[str] = []
+        at = 0
+        for piece in pieces:
+            at = str.find(self, piece, at) if sep is None else at
+            made.append(self._slice(at, at + len(piece)))
+            at += len(piece) + len(sep or "")
+        return made
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
+        if not old:
+            return str.replace(self, old, new, count)
+        pieces: list[str] = []
+        start, left = 0, int(count)
+        while left and (at := str.find(self, old, start)) >= 0:
+            pieces += [self._slice(start, at), new]
+            start, left = at + len(old), left - 1
+        return concat([*pieces, self._slice(start, len(self))])
+
+    def join(self, parts: Iterable[str], /) -> str:
+        return join(self, parts)
+
+    def upper(self) -> str:
+        return self._changed(str.upper(self))
+
+    def lower(self) -> str:
+        return self._changed(str.lower(self))
+
+    def capitalize(self) -> str:
+        return self._changed(str.capitalize(self))
+
+    def title(self) -> str:
+        return self._changed(str.title(self))
+
+    def _changed(self, text: str) -> str:
+        return Traced(text, self.runs) if len(text) == len(self) else text
+
+
+def concat(parts: Iterable[str]) -> str:
+    """Returns `"".join(parts)`, traced if a part is."""
+    parts = list(parts)
+    text = "".join(parts)
+    if not any(type(part) is Traced for part in parts):
+        return text
+    runs: list[Run] = []
+    at = 0
+    for part in parts:
+        if type(part) is Traced:
+            runs += [Run(at + run.start, at + run.stop, run.origin, run.at) for run in part.runs]
+        at += len(part)
+    return Traced(text, runs)
+
+
+def join(separator: str, parts: Iterable[str]) -> str:
+    """Returns `separator.join(parts)`, traced if a part or the separator is."""
+    parts = list(parts)
+    if type(separator) is not Traced and not any(type(part) is Traced for part in parts):
+        return str.join(separator, parts)
+    return concat([each for part in parts for each in (separator, part)][1:])
+
+
+def to_json(value: Any, dumps: Callable[[Any], str]) -> str:
+    """Returns `dumps(value)`, traced if strings in the value are."""
+    found: list[Traced] = []
+
+    def mark(value: Any) -> Any:
+        if type(value) is Traced:
+            found.append(value)
+            return f"{_MARK}{len(found) - 1}{_MARK}{str.__str__(value)}{_MARK}"
+        if isinstance(value, dict):
+            return {key: mark(each) for key, each in value.items()}
+        return [mark(each) for each in value] if isinstance(value, list | tuple) else value
+
+    plain = dumps(value)
+    marked = mark(value)
+    if not found or _MARK in plain or "u007f" in plain:
+        return plain
+    pieces: list[str] = _MARKED.split(dumps(marked))
+    for i in range(1, len(pieces), 3):
+        source = found[int(pieces[i])]
+        pieces[i + 1] = Traced(pieces[i + 1], [Run(0, len(pieces[i + 1]), o) for o in _origins(source)])
+        pieces[i] = ""
+    return concat(pieces)
+
+
+def _origins(text: Traced) -> list[Origin]:
+    return list(dict.fromkeys(run.origin for run in text.runs))
