@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.commands import (
+    chat,
     compare,
     completion,
     configs,
@@ -95,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
         tracing,
         counts,
         tokenizers,
+        chat,
         compare,
         warm,
         workers,

@@ -100,6 +100,10 @@ SPAN_SOURCES = pa.field("span_sources", pa.large_list(pa.field("element", pa.str
 """The texts of a row's spans in order, null for spans that do not keep them. This column follows those of TOKENS if a
 span of the config has `keep_source`."""
 
+LOSS_MASK = pa.field("loss_mask", pa.large_list(pa.field("element", pa.bool_(), nullable=False)), nullable=False)
+"""For each id of a row whether it is trained, where documents are conversations. False for a row's first token, which
+nothing before it predicts, and for padding. This column follows those of TOKENS."""
+
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
 """Columns that say where documents begin in a packed sequence, in the order in which they are stored."""
 
@@ -110,7 +114,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
     A segment is the part of a document that a sequence holds, its separator included.
 
     Args:
-      boundaries: names from `BOUNDARIES`, each at most once; the order does not matter.
+      boundaries: names from `BOUNDARIES`, and that of `LOSS_MASK`, each at most once; the order does not matter.
     """
     fields = [
         pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
@@ -125,6 +129,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
             for name in BOUNDARIES
             if name in boundaries
         ),
+        *([LOSS_MASK] if LOSS_MASK.name in boundaries else []),
     ]
     return pa.schema(fields)
 
@@ -157,9 +162,9 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
         return packed(names)
     if "window" in names:
         return windowed(rows(name for name in names if name not in WINDOWS.names))
-    sources = [SPAN_SOURCES] if SPAN_SOURCES.name in names else []
+    added = [field for field in (LOSS_MASK, SPAN_SOURCES) if field.name in names]
     languages = LANGUAGES if LANGUAGES.names[0] in names else []
-    return pa.schema([*TOKENS, *sources, *languages, *fields])
+    return pa.schema([*TOKENS, *added, *languages, *fields])
 
 
 def stored_rows(found: pa.Schema) -> pa.Schema:

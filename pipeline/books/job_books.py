@@ -55,6 +55,8 @@ class JobBooks:
             totals[name] = quantities.plus(totals[name], getattr(entry, name))
         if entry.has_field:
             _add_to(totals.setdefault("has_field", {}), entry.has_field)
+        if entry.chat is not None:
+            _add_to(totals.setdefault("chat", {}), entry.chat)
         if self.is_shuffled:
             self.runs.append((entry.split_id, entry.shard.sha256))
             self.sorted += runs_of(entry).sums

@@ -83,6 +83,8 @@ class LedgerEntry(ReadCounts):
     """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
     windows: Mapping[str, int] | None = None
     """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+    chat: Mapping[str, int] | None = None
+    """`chat.COUNTS` where documents are conversations; None where they are texts."""
     fields: str = ""
     """The kept fields, as in `Split.fields`."""
     has_field: Mapping[str, int] = field(default_factory=dict)

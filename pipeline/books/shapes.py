@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.json_files import (
 
 REASONS = frozenset({"rejected", "filtered"})
 """Quantities that are counted by name."""
-_IN_ROWS = frozenset({"packing", "windows", "has_field"})
+_IN_ROWS = frozenset({"packing", "windows", "has_field", "chat"})
 _ALWAYS = frozenset({"n_records", "n_documents", "n_bytes", "n_tokens", "n_oov_tokens", "rejected", "filtered"})
 _OF_A_FOLDER = _ALWAYS | {
     *(name for each in (*quantities.OF_INPUT, *quantities.OF_TOKENS) for name in (*each.left, *each.right)),

@@ -20,6 +20,8 @@ EXAMPLES = {
         "tokenmill counts merge a=build/quickstart/out b=build/quickstart/out --weight b=1/2 --out build/sum"
     ),
     "counts subtract": "tokenmill counts subtract build/sum a=build/quickstart/out --out build/rest",
+    "chat": "tokenmill chat --help",
+    "chat check": "tokenmill chat check build/quickstart/out/vocab --template configs/chat.jinja",
     "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",
     "convert": "tokenmill convert build/quickstart/out/vocab build/vocab.txt",
     "warm": "tokenmill warm configs/quickstart.yaml",

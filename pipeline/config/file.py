@@ -8,6 +8,7 @@ path, with the value, what is allowed and the nearest valid name.
 import copy
 import difflib
 import itertools
+import os
 import re
 import reprlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.output import ONE, SEVERAL
 from tokenmill.pipeline.config.sections import EXPAND, Section, did_you_mean
@@ -62,9 +64,37 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
         config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
+    if job in ("count", "train") and isinstance(tree.get("input"), dict) and tree["input"].get("messages_field"):
+        problems.append(
+            "input.messages_field: is for the job tokenize; count and train read texts, from input.text_field"
+        )
     if problems:
         raise ConfigError(problems)
-    return config
+    return config if config.input.messages_field is None else _with_template(config)
+
+
+def _with_template(config: Config) -> Config:
+    """Returns a config with the chat template itself, which workers and later readers of the job need.
+
+    Raises:
+      ConfigError: if there is none, or it is not one.
+    """
+    from tokenmill.tokenizer.chat.templates import ChatTemplate, load_template
+
+    chat = config.chat or ChatConfig()
+    source = chat.template or config.tokenizer.file
+    try:
+        if source is None:
+            raise ValueError("name a template, or a tokenizer.file whose folder has one")
+        if "{" in source:
+            template = ChatTemplate(source)
+        else:
+            is_file = chat.template is None and not os.path.isdir(source)
+            template = load_template(os.path.dirname(source) or "." if is_file else source, chat.template_name)
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"chat.template: {error}"]) from None
+    found = {"template": template.source, "special_tokens": {**template.tokens, **chat.special_tokens}}
+    return config.model_copy(update={"chat": chat.model_copy(update={**found, "template_name": None})})
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:

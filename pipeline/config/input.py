@@ -89,6 +89,9 @@ class InputConfig(Section):
     text_field: NonEmpty = "text"
     """For `jsonl` and `parquet`: the field that holds the text. `content.text` is the field of that name, or the field
     `text` in `content`; where `content` is a list, the texts of all its parts, joined by `join`."""
+    messages_field: NonEmpty | None = None
+    """Instead of `text_field`, for `jsonl` and `parquet`: a record is a conversation, whose messages are in this field,
+    or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is trained."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
     text_fields: list[NonEmpty] = []
@@ -133,6 +136,13 @@ class InputConfig(Section):
                 raise mistake(name, paths, "format text has no fields")
             if len(set(paths)) < len(paths):
                 raise mistake(name, paths, "must name each field once")
+        if self.messages_field is not None:
+            if self.format == "text":
+                raise mistake("messages_field", self.messages_field, "format text has no fields")
+            if self.text_fields or self.text_field != "text":
+                raise mistake(
+                    "messages_field", self.messages_field, "text_field or text_fields is given too; remove one"
+                )
         # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")

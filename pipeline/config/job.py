@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
@@ -38,6 +39,9 @@ class Config(Section):
     """Stretches of raw text, such as URLs, that become one token each; they are found before any step runs."""
     languages: LanguagesConfig | None = None
     """Language identification: rules for text by language, filters, and columns of shards; null: off."""
+
+    chat: ChatConfig | None = None
+    """How conversations become tokens, and what of them is trained; null: documents are texts."""
 
     def given(self) -> dict[str, Any]:
         """Returns this as plain JSON, as someone would write it: with its paths, without what is a default anyway."""
@@ -114,6 +118,35 @@ class Config(Section):
             if truncation is not None and truncation.side == "left":
                 raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
         return self
+
+    @model_validator(mode="after")
+    def _check_chat(self) -> Self:
+        if self.input.messages_field is None:
+            if self.chat is not None:
+                raise mistake(
+                    "chat", "given", "is for conversations: set input.messages_field, for example to messages"
+                )
+            return self
+        value = self.input.messages_field
+        if self.tokenizer.train is not None:
+            raise mistake("input.messages_field", value, "tokenizes conversations, with an existing tokenizer.file")
+        for name, is_there in (
+            ("normalize", self.normalize), ("spans", self.spans), ("languages", self.languages is not None),
+            ("tokenizer.add_special_tokens", self.tokenizer.add_special_tokens),
+            ("output.prepend", self.output.prepend), ("output.append", self.output.append),
+        ):  # fmt: skip
+            if is_there:
+                raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
+        if self.tokenizer.has_windows:
+            raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
+        if other := [name for name in self.output.formats if name not in KEEPS_COLUMNS]:
+            raise mistake("output.format", other[0], f"the mask of conversations needs {' or '.join(KEEPS_COLUMNS)}")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that the config adds to rows; see `schemas.rows`."""
+        return [*self.text.columns, *(["loss_mask"] if self.input.messages_field is not None else [])]
 
     @property
     def text(self) -> TextOptions:

@@ -75,15 +75,20 @@ _DETAILS = {
 }
 
 
-def as_rejects(gone: pa.RecordBatch, reason: str, split: Split) -> pa.RecordBatch:
-    """Returns documents (`schemas.DOCUMENTS`) on which something gave up as rejects (`schemas.REJECTS`)."""
+def as_rejects(
+    gone: pa.RecordBatch, reason: str, split: Split, details: pa.StringArray | None = None
+) -> pa.RecordBatch:
+    """Returns documents (`schemas.DOCUMENTS`) on which something gave up as rejects (`schemas.REJECTS`).
+
+    `details`, string[n], says what is wrong with each; None: what it is for all.
+    """
     n = gone.num_rows
     columns: list[Any] = [
         pa.array([piece.path for piece in split.pieces], pa.string()).take(gone.column("piece")),
         gone.column("offset"),
         gone.column("n_bytes"),
         pa.repeat(pa.scalar(reason, pa.string()), n),
-        pa.repeat(pa.scalar(_DETAILS[reason], pa.string()), n),
+        pa.repeat(pa.scalar(_DETAILS[reason], pa.string()), n) if details is None else details,
         pc.binary_slice(gone.column("text").cast(pa.binary()), 0, SAMPLE_BYTES),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schemas.REJECTS)

@@ -106,7 +106,7 @@ class _Parser:
         self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
         self._text_fields = config.text_fields or [config.text_field]
         # Only `_parse_line` follows a path; the kernel takes such a field where a line has it under its whole name.
-        self._is_nested = any(map(is_nested, self._text_fields))
+        self._is_nested = config.messages_field is not None or any(map(is_nested, self._text_fields))
         self._n_left_to_explain = EXPLAINED
         self._paths = [[name] for name in config.text_fields]
         self._path_names = Names.of(self._paths)
@@ -123,7 +123,7 @@ class _Parser:
         heads = skip_marks(data, starts, ends)
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
-        if self._is_nested and self._config.text_fields:
+        if self._is_nested and (self._config.text_fields or self._config.messages_field is not None):
             wanted[:] = False
         invalid = find_invalid_utf8(data, starts, nexts)
         if invalid is not None:
@@ -146,7 +146,8 @@ class _Parser:
             try:
                 if n_bytes > self._config.max_document_bytes:
                     raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
-                text, document_id = _parse_line(line, self._text_fields, self._config.id_field, self._config.join)
+                fields = self._text_fields if self._config.messages_field is None else None
+                text, document_id = _parse_line(line, fields, self._config.id_field, self._config.join)
             except _UnusableError as error:
                 is_invalid = error.reason == "invalid_utf8"
                 detail = self._invalid.explain(line, error.detail) if is_invalid else error.detail
@@ -353,11 +354,11 @@ _VALUE_KINDS = pa.array([_BEGINS.get(chr(byte), "a number") for byte in range(25
 
 
 def _parse_line(
-    line: bytes, text_fields: Sequence[str], id_field: str | None, join: str = ""
+    line: bytes, text_fields: Sequence[str] | None, id_field: str | None, join: str = ""
 ) -> tuple[str, str | None]:
     """Returns the text and the id of a line without its line end; this function defines which lines are documents.
 
-    Of several text fields, absent and null ones are left out.
+    Of several text fields, absent and null ones are left out. None: the line itself is the text.
 
     Raises:
       _UnusableError: with the reject reason and what was found.
@@ -365,7 +366,7 @@ def _parse_line(
     record = _decode(line)
     if not isinstance(record, dict):
         raise _UnusableError("not_object", f"the line is {_KINDS.get(type(record), 'null')}")
-    text = join.join(_texts_in(record, text_fields))
+    text = line.decode() if text_fields is None else join.join(_texts_in(record, text_fields))
     document_id = None if id_field is None else record.get(id_field)
     if document_id is None:
         return text, None

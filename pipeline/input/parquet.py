@@ -2,6 +2,7 @@
 """Parquet: reads the text columns, a few rows at a time, of any Arrow type for text."""
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -29,6 +30,9 @@ _MAX_ROWS = 256
 # No writer makes a larger row group; the footer of a damaged or hostile file may claim any number of rows.
 _MOST_ROWS = (1 << 31) - 1
 _LOST_ROWS = 1 << 14
+_BESIDE_MESSAGES = ("tools", "documents", "chat_template_kwargs", "system", "input")
+CONVERSATION_FIELDS = ("conversations", "prompt", "completion", "instruction", "output", *_BESIDE_MESSAGES)
+"""Columns that may hold a part of a conversation, besides `input.messages_field`; see `read_conversation`."""
 _LIST = re.compile(r"\.list\.(element|item)|\.bag\.array_element")
 """What the path of a column has for each list that it is in."""
 
@@ -58,7 +62,10 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int]
             raise
         raise ValueError(f"is not a readable Parquet file: {error}") from error
     described = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    leaves = [i for i, column in enumerate(described) if _LIST.sub("", column.path) in wanted]
+    paths = [_LIST.sub("", column.path) for column in described]
+    if config.messages_field is not None:
+        paths = [path.split(".")[0] for path in paths]
+    leaves = [i for i, path in enumerate(paths) if path in wanted]
     sizes = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -181,7 +188,10 @@ class _Reader:
 
     def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
-        if self._config.text_fields:
+        if self._config.messages_field is not None:
+            own = own_columns(batch.schema, self._config)
+            texts = pa.array([_to_json(row) for row in batch.select(own).to_pylist()], pa.large_string())
+        elif self._config.text_fields:
             columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
             texts = join_texts(columns, self._config.join)
         else:
@@ -241,13 +251,21 @@ class _Reader:
 
 
 def text_columns(config: InputConfig) -> list[str]:
-    """Returns the names of the text columns."""
+    """Returns the names of the text columns; of conversations, all columns that may hold a part of one."""
+    if config.messages_field is not None:
+        return list(dict.fromkeys([config.messages_field.split(".")[0], *CONVERSATION_FIELDS]))
     return config.text_fields or [config.text_field]
 
 
 def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
     """Returns the columns that hold the texts, or in which these are."""
+    if config.messages_field is not None:
+        return [name for name in text_columns(config) if name in schema.names]
     return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
+
+
+def _to_json(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str)
 
 
 def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -319,10 +337,15 @@ def _to_text(column: pa.Array) -> pa.Array:
 
 
 def _check_columns(schema: pa.Schema, config: InputConfig) -> None:
+    if config.messages_field is not None and not {*own_columns(schema, config)} - {*_BESIDE_MESSAGES}:
+        raise ValueError(
+            f"has no column {config.messages_field!r} for input.messages_field, nor another that holds a conversation; "
+            f"it has {listed_names(schema.names)}"
+        )
     for field in (*text_columns(config), config.id_field, *paths_of(config)):
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
-    for field in text_columns(config):
+    for field in text_columns(config) if config.messages_field is None else ():
         text_type = type_at(schema, field)
         if text_type is None:
             setting = "text_fields" if config.text_fields else "text_field"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
+from tokenmill.tokenizer.chat.conversations import REASONS as CONVERSATION_REASONS
 
 REASONS = {
     "not_json": "the line is not exactly one JSON value by RFC 8259 (NaN and Infinity are not JSON)",
@@ -26,6 +27,7 @@ REASONS = {
     "tokenizer_timeout": "a regular expression of the tokenizer took too long on the text",
     "unknown_character": "a character is not in the vocabulary, which has no unknown token",
     "out_of_memory": "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
+    **CONVERSATION_REASONS,
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",

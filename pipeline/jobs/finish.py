@@ -99,7 +99,7 @@ def finish_output(
         mds_shards += _mds_shards(shard)
     totals = books.totals
     table = token_counts(total.token_counts, tokenizer)
-    told = summarize(total, table, totals.get("packing"), totals.get("windows"))
+    told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"))
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),

@@ -56,7 +56,9 @@ class Shard:
         documents = schemas.TOKENS
         self._arranger: Packer | Windower | None = None
         if output.packing is not None and packing is not None:
-            self._arranger = Packer(output.packing, packing)
+            has_mask = schemas.LOSS_MASK.name in schema.names
+            documents = schemas.rows([schemas.LOSS_MASK.name] if has_mask else [])
+            self._arranger = Packer(output.packing, packing, has_mask=has_mask)
         elif windows is not None:
             documents = schema
             self._arranger = Windower(windows, schema)

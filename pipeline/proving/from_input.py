@@ -65,7 +65,8 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     ids = list(manifest.split_ids(found))
     chosen = sample(ids, share)
     # The tokens of spans are no texts, so their documents cannot be encoded from the text alone.
-    comparison = Comparison(tokenizer, len(chosen)) if not config.spans else None
+    compared = tokenizer if config.chat is None else tokenizer.replace(special="split")
+    comparison = Comparison(compared, len(chosen)) if not config.spans else None
     for split_id in chosen:
         entry = ledger.read_entry(output, split_id)
         if entry is None:
@@ -136,7 +137,7 @@ def _do_again(
             return [f"{where}: {error}"]
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*quantities.counted(LedgerEntry), "packing", "windows", "has_field")
+            for name in (*quantities.counted(LedgerEntry), "packing", "windows", "has_field", "chat")
             if getattr(again, name) != getattr(entry, name)
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):

@@ -326,7 +326,7 @@ def _check_statistics(
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"))):
+    if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"), sums.get("chat"))):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")
 
 

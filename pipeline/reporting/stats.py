@@ -33,11 +33,22 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
     return _bucket_start(int(np.searchsorted(np.cumsum(statistics.length_counts), rank)))
 
 
+def _chat_summary(chat: Mapping[str, int], n_tokens: int) -> dict[str, Any]:
+    names = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages")
+    tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in names and n}
+    return {
+        **{name: chat[name] for name in names},
+        "share_of_tokens_trained": ratio(chat["trained_tokens"], n_tokens),
+        "tokens_by_role": tokens,
+    }
+
+
 def summarize(
     statistics: Statistics,
     table: pa.Table,
     packing: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
+    chat: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Returns the contents of stats.json: a `StatsFile`, as plain JSON.
 
@@ -46,6 +57,7 @@ def summarize(
       table: `TOKEN_COUNTS` of the same splits.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
+      chat: the sums of `chat.COUNTS` where documents are conversations; None where they are texts.
     """
     s = statistics
     code_points, n_oov_chars = s.oov_chars()
@@ -107,6 +119,7 @@ def summarize(
         **({"languages": s.languages.summary()} if s.languages.languages else {}),
         **({"packing": packing_summary(packing)} if packing is not None else {}),
         **({"windows": windows_summary(windows)} if windows is not None else {}),
+        **({"chat": _chat_summary(chat, s.n_tokens)} if chat is not None else {}),
     }
 
 

@@ -341,6 +341,22 @@ class Windows(_Part):
     windows_per_document: Ratio
 
 
+class Chat(_Part):
+    """Conversations; absent without `input.messages_field`."""
+
+    turns: Count
+    """Turns that are trained."""
+    trained_tokens: Count
+    """Tokens of rows that are trained."""
+    straddling_tokens: Count
+    """Trained tokens that begin or end outside of the text that is trained."""
+    unrendered_messages: Count
+    """Messages of which the template shows nothing."""
+    share_of_tokens_trained: Share
+    tokens_by_role: dict[str, Count]
+    """Tokens of the texts of messages by role, before rows are cut, and those of the template itself."""
+
+
 class StatsFile(_Part):
     """Statistics of a tokenized corpus, over all splits. All counts are exact; those in `sample` are of a sample."""
 
@@ -375,6 +391,7 @@ class StatsFile(_Part):
     languages: Languages | None = None
     packing: Packing | None = None
     windows: Windows | None = None
+    chat: Chat | None = None
 
 
 def json_schema() -> dict[str, Any]:

@@ -97,6 +97,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("tokens per word", _ratio(stats["tokens_per_word"]), ""),
         ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
         *_packing(stats),
+        *_chat(stats),
     ]
     if added:
         rows.append(("added tokens in text", f"{sum(token['count'] for token in added):,}", in_text))
@@ -303,6 +304,17 @@ def _packing(stats: Mapping[str, Any]) -> list[Row]:
     split = _share(packing["share_of_documents_split"], "of documents split")
     padding = _share(packing["share_of_padding"], "padding")
     return [("sequences", f"{packing['sequences']:,}", f"{padding}, {split}")]
+
+
+def _chat(stats: Mapping[str, Any]) -> list[Row]:
+    chat = stats.get("chat")
+    if chat is None:
+        return []
+    share = _share(chat["share_of_tokens_trained"], "of tokens")
+    rows = [("trained tokens", f"{chat['trained_tokens']:,}", f"{share}, in {chat['turns']:,} turns")]
+    if n := chat["unrendered_messages"]:
+        rows.append(("messages not shown", f"{n:,}", "the template leaves out their content"))
+    return rows
 
 
 def _listed(reasons: Mapping[str, int]) -> str:

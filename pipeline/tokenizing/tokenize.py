@@ -44,6 +44,7 @@ from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.pipeline.tokenizing.chat import COUNTS, ChatTexts
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
 
 _PADDED_IDS = 4 << 20
@@ -197,7 +198,9 @@ class Attempt:
         self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
-        self._schema = schemas.placed(schemas.rows(config.text.columns), decode_fields(split.fields))
+        self._chat = ChatTexts.of(config, tokenizer) if config.input.messages_field is not None else None
+        self._chat_counts: Counter[str] = Counter()
+        self._schema = schemas.placed(schemas.rows(config.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
         if config.output.shuffle is not None:
@@ -276,6 +279,7 @@ class Attempt:
             shard=shard,
             companions=tuple(companions),
             documents=self._shard.documents,
+            chat={name: self._chat_counts[name] for name in COUNTS} if self._chat is not None else None,
             fields=self._split.fields,
             has_field=dict(self._has_field),
             packing=self._shard.packing,
@@ -317,6 +321,12 @@ class Attempt:
     ) -> tuple[pa.Array, pa.LargeListArray, pa.LargeListArray | None, pa.RecordBatch]:
         """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
+        if self._chat is not None:
+            made = self._chat.encode(text, self._layout, self._tally)
+            for reason, rows, details in made.rejects:
+                self._reject(documents.take(rows), reason, details)
+            self._chat_counts += made.counts
+            return made.texts, made.ids, made.masks, documents.take(made.rows)
         if self._text is None:
             return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
@@ -332,14 +342,16 @@ class Attempt:
         return text, rows, sources, documents
 
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
-        if self._text is None:
+        if self._chat is not None:
+            self._chat.encode(documents.column("text"), self._layout)
+        elif self._text is None:
             self._tokenizer.encode_bare(unchecked_text_rows(documents.column("text")))
         else:
             self._text.encode_prepared(languages.prepare(self._text, documents))
 
-    def _reject(self, gone: pa.RecordBatch, reason: str) -> None:
+    def _reject(self, gone: pa.RecordBatch, reason: str, details: pa.Array | None = None) -> None:
         if gone.num_rows:
-            self._rejects.write(given_up.as_rejects(gone, reason, self._split))
+            self._rejects.write(given_up.as_rejects(gone, reason, self._split, details))
             self._accounts.add(rejected(gone, reason))
 
     def _tokenize(self, documents: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -366,7 +378,9 @@ class Attempt:
         counts |= {"n_tokens": stops - starts, "n_oov_tokens": n_oov}
         self._accounts.add(tokenized(documents, **counts))
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
-        if sources is not None:
+        if self._chat is not None:
+            columns.append(sources)
+        elif sources is not None:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
         if self._config.languages is not None:
             columns += [documents.column(field.name).cast(field.type) for field in schemas.LANGUAGES]
@@ -457,5 +471,5 @@ def merge_planned(
     """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
     windows, fields = output_windows(config, tokenizer), decode_fields(splits[0].fields if splits else "")
-    schema = schemas.placed(schemas.rows(config.text.columns), fields)
+    schema = schemas.placed(schemas.rows(config.columns), fields)
     return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows)

@@ -58,6 +58,11 @@ _TYPES = {
 }
 """Types of keys whose description from the schema would be too long."""
 
+
+def _of_chat(keys: str) -> str:
+    return "{input: {messages_field: messages}, chat: {template: '{{ messages[0].content }}'" + keys + "}}"
+
+
 EXAMPLES = {
     "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
     "input.format": "input: {format: text}",
@@ -65,6 +70,7 @@ EXAMPLES = {
     "input.encoding": "input: {format: text, encoding: cp1252}",
     "input.document": "input: {format: text, document: blank_line}",
     "input.text_field": "input: {text_field: content}",
+    "input.messages_field": _of_chat(""),
     "input.id_field": "input: {id_field: url}",
     "input.text_fields": "input: {text_fields: [title, body]}",
     "input.join": 'input: {text_fields: [title, body], join: "\\n"}',
@@ -148,6 +154,16 @@ EXAMPLES = {
     "output.shuffle.run_bytes": "output: {shuffle: {run_bytes: 268435456}}",
     "normalize": "normalize: [nfc, html_entities, {whitespace: {newlines: space}}]",
     "spans": 'spans: [{token: "[URL]", find: url, keep_source: true}]',
+    "chat": _of_chat(""),
+    "chat.template": _of_chat(""),
+    "chat.template_name": _of_chat(", template_name: tools"),
+    "chat.special_tokens": _of_chat(", special_tokens: {bos_token: <s>}"),
+    "chat.arguments": _of_chat(", arguments: {enable_thinking: false}"),
+    "chat.date": _of_chat(", date: '2026-01-31'"),
+    "chat.train": _of_chat(", train: last_assistant"),
+    "chat.thinking": _of_chat(", thinking: false"),
+    "chat.tool_calls": _of_chat(", tool_calls: false"),
+    "chat.stop": _of_chat(", stop: false"),
     "languages": "languages: {}",
     "languages.threshold": "languages: {threshold: 0.8}",
     "languages.keep": "languages: {keep: [en, de, und]}",

@@ -18,6 +18,9 @@ from tokenmill.pipeline.output.packing import kernels
 from tokenmill.pipeline.output.writers.base import check_schema, ragged
 from tokenmill.tokenizer import Tokenizer
 
+_TRAINED_BIT = 30
+"""Above all ids."""
+
 WINDOW_TOKENS = 4 << 20
 """A packer packs documents with this many tokens at a time, and holds them; `best_fit` looks no farther."""
 
@@ -96,15 +99,25 @@ class Segments:
 class Packer:
     """Packs the documents of one shard; holds one window of them, or one document if that is longer."""
 
-    def __init__(self, config: PackingConfig, tokens: PackingTokens, window_tokens: int = WINDOW_TOKENS) -> None:
+    def __init__(
+        self,
+        config: PackingConfig,
+        tokens: PackingTokens,
+        window_tokens: int = WINDOW_TOKENS,
+        *,
+        has_mask: bool = False,
+    ) -> None:
         """Starts a shard.
 
         Args:
           config: length, strategy and columns.
           tokens: the separator and the padding token.
           window_tokens: how many tokens of documents to pack at a time; the result of `best_fit` depends on it.
+          has_mask: whether documents have `schemas.LOSS_MASK`; a separator is then not trained.
         """
-        self.schema = schemas.packed(config.boundaries)
+        mask = [schemas.LOSS_MASK.name] if has_mask else []
+        self.schema = schemas.packed([*config.boundaries, *mask])
+        self._documents = schemas.rows(mask)
         self.counts = dict.fromkeys(COUNTS, 0)
         self._config = config
         self._tokens = tokens
@@ -119,10 +132,14 @@ class Packer:
         """Yields the sequences that the documents of a batch complete.
 
         Args:
-          batch: `schemas.TOKENS`, not padded.
+          batch: `schemas.TOKENS`, and `schemas.LOSS_MASK` if there is one; not padded.
         """
-        check_schema(batch)
+        check_schema(batch, self._documents)
         ids, offsets = ragged(batch.column("input_ids"))
+        if schemas.LOSS_MASK.name in batch.schema.names:
+            # A trained id has a bit more on its way through the packer, since both are moved alike.
+            trained, _ = ragged(batch.column(schemas.LOSS_MASK.name).cast(pa.large_list(pa.int8())))
+            ids = ids | (trained.astype(np.int32) << _TRAINED_BIT)
         lengths = np.diff(offsets)
         first = self.counts["n_documents"]
         self.counts["n_documents"] += lengths.size
@@ -209,7 +226,8 @@ class Packer:
         cu_seqlens = np.zeros(rows.size + n_rows, np.int32)
         cu_seqlens[np.arange(rows.size) + rows + 1] = begins + sizes
         columns: Mapping[str, Any] = {
-            "input_ids": (ids, lengths),
+            "input_ids": (ids & ~(1 << _TRAINED_BIT), lengths),
+            "loss_mask": (ids >> _TRAINED_BIT != 0, lengths),
             "documents": (numbers, n_segments),
             "segment_ids": (segment_ids, lengths),
             "positions": (positions, lengths),

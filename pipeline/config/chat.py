@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `chat` of a config: how conversations become text, and what of them is trained."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from tokenmill.pipeline.config.output import ONE, SEVERAL
+from tokenmill.pipeline.config.sections import NonEmpty, Section
+
+
+def _check_date(value: str) -> str:
+    datetime.date.fromisoformat(value)
+    return value
+
+
+def _count_roles(value: Any) -> str:
+    return SEVERAL if isinstance(value, list) else ONE
+
+
+class ChatConfig(Section):
+    """Documents are conversations; a chat template makes text of them. Needs `input.messages_field`."""
+
+    template: NonEmpty | None = None
+    """A folder that `save_pretrained` has written, a file of Jinja, or the template itself; null: that of the folder of
+    `tokenizer.file`. A finished job has the template itself here."""
+    template_name: NonEmpty | None = None
+    """Which of several templates; null: `default`."""
+    special_tokens: dict[NonEmpty, str] = {}
+    """Tokens by the names that the template uses, such as `bos_token`; else those in `tokenizer_config.json`."""
+    arguments: dict[NonEmpty, Any] = {}
+    """Arguments of the template, such as `enable_thinking: false`; those of a record come first."""
+    date: Annotated[str, AfterValidator(_check_date)] | None = None
+    """What a template takes for today, as `2026-01-31`; null: one that asks for the date is refused."""
+    train: Annotated[
+        Annotated[Literal["assistant", "last_assistant", "all"], Tag(ONE)]
+        | Annotated[list[NonEmpty], Tag(SEVERAL), Field(min_length=1)],
+        Discriminator(_count_roles),
+    ] = "assistant"
+    """What is trained: all turns of the assistant, those after the last message of the user, everything, or the
+    messages of the roles in a list. `train` or `weight` of a message, or of a part of one, come first."""
+    thinking: bool = True
+    """Whether the reasoning of a trained turn is trained."""
+    tool_calls: bool = True
+    """Whether the tool calls of a trained turn are trained."""
+    stop: bool = True
+    """Whether the stop token of a trained turn is trained; a conversation with a turn without one is then rejected."""

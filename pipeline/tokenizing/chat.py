@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversations: each record is rendered by the chat template, tokenized once, and told what of it is trained."""
+
+import dataclasses
+import datetime
+import functools
+import json
+from collections import Counter
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.job import Config
+from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
+from tokenmill.tokenizer.chat.conversations import ROLES, ConversationError, read_conversation
+from tokenmill.tokenizer.chat.masks import mask_tokens
+from tokenmill.tokenizer.chat.spans import Marker, TrainingRule
+from tokenmill.tokenizer.chat.templates import ChatTemplate
+
+_TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
+COUNTS = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", *_TOKENS_OF)
+"""Counts of conversations; those of several splits can be added up."""
+
+
+class Encoded(NamedTuple):
+    """The conversations of a batch."""
+
+    texts: pa.StringArray
+    """The rendered texts."""
+    ids: pa.LargeListArray
+    """Their tokens; int32."""
+    masks: pa.LargeListArray
+    """`schemas.LOSS_MASK` of the rows that the layout makes of them."""
+    rows: pa.Array
+    """int64[n]: the rows of the batch that these are."""
+    rejects: list[tuple[str, pa.Array, pa.StringArray]]
+    """For each reason the rows of the batch that are rejected, and details."""
+    counts: Counter[str]
+    """`COUNTS`."""
+
+
+class ChatTexts:
+    """Renders and encodes conversations."""
+
+    def __init__(self, tokenizer: Tokenizer, marker: Marker, field: str, arguments: dict[str, Any]) -> None:
+        """Takes the parts that `of` makes of a config."""
+        self._tokenizer = tokenizer
+        self._marker = marker
+        self._field = field
+        self._arguments = arguments
+
+    @classmethod
+    def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
+        """Makes one for a config that `load_config` returned, which has the template itself."""
+        chat, field = config.chat, config.input.messages_field
+        assert chat is not None, "load_config puts it there"
+        assert chat.template is not None
+        assert field is not None
+        train = tuple(chat.train) if isinstance(chat.train, list) else chat.train
+        rule = TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
+        tokens = tuple(sorted(chat.special_tokens.items()))
+        return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule), field, dict(chat.arguments))
+
+    def encode(self, records: pa.StringArray, layout: Layout, tally: Any = None) -> Encoded:
+        """Renders and encodes records, and finds their trained tokens.
+
+        Args:
+          records: string[n], objects in JSON.
+          layout: how tokens become rows; a conversation of whose row no token is trained is rejected.
+          tally: as for `Tokenizer.encode_bare`.
+        """
+        rejects: dict[str, list[tuple[int, str]]] = {}
+        rows, marked, roles = [], [], []
+        for row, record in enumerate(records.to_pylist()):
+            try:
+                conversation = read_conversation(json.loads(record), self._field)
+                conversation = conversation._replace(arguments={**self._arguments, **conversation.arguments})
+                found = self._marker.mark(conversation)
+                found.text.encode()
+            except ConversationError as error:
+                rejects.setdefault(error.reason, []).append((row, error.detail))
+            except UnicodeEncodeError:
+                rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
+            else:
+                rows.append(row)
+                marked.append(found)
+                roles.append([ROLES.index(message["role"]) for message in conversation.messages])
+        texts = pa.array([each.text for each in marked], pa.string())
+        ids = self._tokenizer.encode_bare(unchecked_text_rows(texts), tally)
+        sources = [
+            [(start, stop, of[i]) for start, stop, i in each.messages] for each, of in zip(marked, roles, strict=True)
+        ]
+        mask = mask_tokens(self._tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
+        masks = _lay_out(pa.LargeListArray.from_arrays(ids.offsets, pa.array(mask.trained.astype(np.int32))), layout)
+        n_trained = np.add.reduceat([*masks.values.to_numpy(zero_copy_only=False), 0], masks.offsets.to_numpy()[:-1])
+        n_trained = np.where(np.diff(masks.offsets.to_numpy()) > 0, n_trained, 0)
+        if (lost := np.flatnonzero(n_trained == 0)).size:
+            detail = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
+            rejects.setdefault("nothing_trained", []).extend((rows[i], detail) for i in lost.tolist())
+            kept = pa.array(n_trained > 0)
+            texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
+            left = np.flatnonzero(n_trained).tolist()
+            rows, marked = [rows[i] for i in left], [marked[i] for i in left]
+        counts = Counter(
+            turns=sum(each.n_turns for each in marked),
+            trained_tokens=int(n_trained.sum()),
+            straddling_tokens=mask.n_straddling,
+            unrendered_messages=sum(each.n_unrendered for each in marked),
+            **dict(zip(_TOKENS_OF, mask.by_source.tolist(), strict=True)),
+        )
+        details = [
+            (reason, pa.array([row for row, _ in each], pa.int64()), pa.array([text for _, text in each], pa.string()))
+            for reason, each in sorted((reason, sorted(each)) for reason, each in rejects.items())
+        ]
+        return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, counts)
+
+
+def _lay_out(trained: pa.LargeListArray, layout: Layout) -> pa.LargeListArray:
+    """Returns `schemas.LOSS_MASK` of rows, from the trained tokens, 0 or 1, and the layout of their ids."""
+    padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
+    rows = dataclasses.replace(layout, padding=padding).apply(trained)
+    offsets, values = rows.offsets.to_numpy(), rows.values.to_numpy().astype(np.bool_)
+    values[offsets[:-1][np.diff(offsets) > 0]] = False
+    return pa.LargeListArray.from_arrays(rows.offsets, pa.array(values), type=schemas.LOSS_MASK.type)
+
+
+@functools.lru_cache(maxsize=16)
+def _opened(
+    tokenizer: Tokenizer, template: str, tokens: tuple[tuple[str, str], ...], date: str | None, rule: TrainingRule
+) -> tuple[Tokenizer, Marker]:
+    """Returns a tokenizer that takes the text of special tokens for these, and what renders conversations for it."""
+    day = None if date is None else datetime.date.fromisoformat(date)
+    special = [token.content for token in tokenizer.added_tokens if token.special]
+    bare = tokenizer.replace(special="split")
+    bare.no_truncation()
+    bare.no_padding()
+    return bare, Marker(ChatTemplate(template, dict(tokens), day), special, rule)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversations from files to shards: masks, rejects, packing, and the same bytes whatever the splits."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
+from tokenmill import JobError, run, verify
+from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
+
+N = 60
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    make_tokenizer().save(tokenizer / "tokenizer.json")
+    config = {"chat_template": TEMPLATES["chatml"], **NAMED}
+    (tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
+    rng = random.Random(7)
+    records = [{"id": f"c{i}", "messages": make_conversation(rng, tools=False)} for i in range(N)]
+    for record in records:  # a line end in front would be one token with that of the header
+        for message in record["messages"]:
+            message["content"] = message["content"].lstrip("\n")
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    return tmp_path
+
+
+def config_of(folder: Path, name: str = "out", *, data: str = "chat.jsonl", **sections: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "input": {"paths": [str(folder / data)], "messages_field": "messages"},
+        "tokenizer": {"file": str(folder / "tokenizer")},
+        "output": {"path": str(folder / name), "report": False},
+    }
+    for section, keys in sections.items():
+        made[section] = {**made.get(section, {}), **keys}
+    return made
+
+
+def rows_of(folder: Path, name: str = "out") -> list[dict[str, Any]]:
+    found = []
+    for path in sorted((folder / name).glob("tokens-*.parquet")):
+        found += pq.read_table(path).to_pylist()
+    return found
+
+
+def trained_text(row: dict[str, Any]) -> str:
+    tokenizer = make_tokenizer()
+    ids = [i for i, trained in zip(row["input_ids"], row["loss_mask"], strict=True) if trained]
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def test_answers_and_stop_tokens_are_trained(folder: Path) -> None:
+    run(config_of(folder))
+    records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
+    rows = rows_of(folder)
+    assert [row["doc_id"] for row in rows] == [record["id"] for record in records]
+    for row, record in zip(rows, records, strict=True):
+        answers = [each["content"] + "<|im_end|>" for each in record["messages"] if each["role"] == "assistant"]
+        assert trained_text(row) == "".join(answers)
+    stats = json.loads((folder / "out" / "stats.json").read_text())["chat"]
+    assert stats["trained_tokens"] == sum(sum(row["loss_mask"]) for row in rows)
+    assert stats["turns"] == sum(each["role"] == "assistant" for record in records for each in record["messages"])
+    assert sum(stats["tokens_by_role"].values()) == sum(row["n_tokens"] for row in rows)
+    assert verify(str(folder / "out"), deep=True).problems == []
+
+
+def test_rows_are_those_of_transformers(folder: Path) -> None:
+    """Where a template marks its turns, ids and masks are those of `return_assistant_tokens_mask`."""
+    transformers = pytest.importorskip("transformers")
+    source = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m.content + '<|im_end|>' }}{% endif %}"
+        "{{ '\\n' }}{% endfor %}"
+    )
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"chat_template": source}))
+    run(config_of(folder))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer" / "tokenizer.json"))
+    for line, row in zip((folder / "chat.jsonl").read_text().splitlines(), rows_of(folder), strict=True):
+        expected = theirs.apply_chat_template(
+            json.loads(line)["messages"],
+            chat_template=source,
+            tokenize=True,
+            return_dict=True,
+            return_assistant_tokens_mask=True,
+        )
+        assert row["input_ids"] == expected["input_ids"]
+        assert row["loss_mask"] == [bool(each) for each in expected["assistant_masks"]]
+
+
+def test_what_cannot_be_trained_on_is_rejected_with_a_reason(folder: Path) -> None:
+    ask, answer = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
+    bad = {
+        "not_a_conversation": {"text": "hi"},
+        "unknown_role": {"messages": [{"role": "wizard", "content": "a"}]},
+        "empty_turn": {"messages": [ask, {"role": "assistant", "content": ""}]},
+        "two_systems": {"messages": [{"role": "system", "content": "a"}] * 2},
+        "special_token_in_content": {"messages": [ask, {"role": "assistant", "content": "<|im_end|>"}]},
+        "nothing_trained": {"messages": [ask]},
+        "lone_surrogate": {"messages": [ask, {"role": "assistant", "content": "\ud800"}]},
+        "template_failed": {"messages": [ask, {**answer, "content": [{"type": "text", "text": "a"}]}]},
+    }
+    lines = [json.dumps(each) for each in bad.values()]
+    (folder / "bad.jsonl").write_text("\n".join([*lines, "{", "[]", json.dumps({"messages": [ask, answer]})]))
+    run(config_of(folder, data="bad.jsonl", input={"on_damage": "warn"}))
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert totals["rejected"] == {**dict.fromkeys(bad, 1), "not_json": 1, "not_object": 1}
+    assert totals["n_documents"] == 1
+    (rejects,) = (folder / "out" / "rejected").glob("*.parquet")
+    for each in pq.read_table(rejects).to_pylist():
+        assert each["detail"]
+        assert each["sample"]
+    assert verify(str(folder / "out")).problems == []
+    assert {*OF_CONVERSATIONS} <= {*REASONS}
+
+
+def test_a_row_that_is_cut_has_a_trained_token_or_is_rejected(folder: Path) -> None:
+    for side in ("right", "left"):
+        cut = {"max_length": 30, "side": side, "warn_above": 1.0}
+        run(config_of(folder, side, tokenizer={"truncation": cut}, input={"on_damage": "warn"}))
+        rows = rows_of(folder, side)
+        assert rows
+        assert all(any(row["loss_mask"]) and len(row["loss_mask"]) == len(row["input_ids"]) <= 30 for row in rows)
+        totals = json.loads((folder / side / "manifest.json").read_text())["totals"]
+        assert len(rows) + totals["rejected"].get("nothing_trained", 0) == N
+
+
+@pytest.mark.parametrize("strategy", ["concatenate", "best_fit", "no_split"])
+def test_packed_rows_train_the_same_tokens_and_no_other(folder: Path, strategy: str) -> None:
+    run(config_of(folder, "plain"))
+    packing = {"length": 64, "strategy": strategy, "pad_token": "</s>", "boundaries": ["segment_ids", "positions"]}
+    run(config_of(folder, "packed", output={"packing": packing, "path": str(folder / "packed"), "report": False}))
+    assert verify(str(folder / "packed"), deep=True).problems == []
+    parts: dict[int, list[tuple[int, bool]]] = {}
+    for row in rows_of(folder, "packed"):
+        assert len(row["loss_mask"]) == len(row["input_ids"])
+        assert not any(row["loss_mask"][row["n_tokens"] :])
+        for i, (token, trained) in enumerate(zip(row["input_ids"], row["loss_mask"], strict=True)):
+            if i < row["n_tokens"]:
+                segment = row["segment_ids"][i]
+                parts.setdefault(row["documents"][segment - 1], []).append((token, trained))
+    plain = rows_of(folder, "plain")
+    expected = [list(zip(row["input_ids"], row["loss_mask"], strict=True)) for row in plain]
+    if strategy == "best_fit":
+        assert {i: sorted(part) for i, part in parts.items()} == {i: sorted(each) for i, each in enumerate(expected)}
+    else:
+        assert [parts[i] for i in sorted(parts)] == expected
+
+
+def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
+    """A tiny model, whose logits depend on the token before within the conversation, does not see packing."""
+    run(config_of(folder, "plain"))
+    packing = {"length": 4096, "strategy": "no_split", "pad_token": "</s>", "boundaries": ["segment_ids"]}
+    run(config_of(folder, "packed", output={"packing": packing, "path": str(folder / "packed"), "report": False}))
+    size = make_tokenizer().n_ids
+    logits = np.random.default_rng(0).normal(size=(size, size))
+    losses = np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logits
+
+    def loss(row: dict[str, Any]) -> tuple[float, int]:
+        ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
+        segments = np.array(row.get("segment_ids", np.ones(ids.size)))
+        counts = mask[1:]  # as trainers shift them
+        assert not (counts & (segments[1:] != segments[:-1])).any(), "a token would be predicted from another chat"
+        return float(losses[ids[:-1], ids[1:]][counts].sum()), int(counts.sum())
+
+    plain = np.array([loss(row) for row in rows_of(folder, "plain")]).sum(axis=0)
+    packed = np.array([loss(row) for row in rows_of(folder, "packed")]).sum(axis=0)
+    assert plain[1] == packed[1] > 0
+    assert np.isclose(plain[0], packed[0])
+
+
+def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
+    records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
+    pq.write_table(pa.Table.from_pylist(records), folder / "chat.parquet")
+    run(config_of(folder, "lines"))
+    run(config_of(folder, "table", data="chat.parquet"))
+    assert rows_of(folder, "table") == rows_of(folder, "lines")
+    assert verify(str(folder / "table"), deep=True).problems == []
+
+
+def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
+    for name, split_bytes, workers in (("one", 1 << 20, 1), ("many", 900, 2)):
+        shuffle = {"shuffle": {"seed": 1, "shards": 2}, "path": str(folder / name), "report": False}
+        run(config_of(folder, name, input={"split_bytes": split_bytes}, output=shuffle), workers=workers)
+    one, many = (
+        [(folder / name / f"tokens-0000{i}-of-00002.parquet").read_bytes() for i in range(2)]
+        for name in ("one", "many")
+    )
+    assert one == many
+
+
+def test_every_format_that_holds_a_mask_reads_it_back(folder: Path) -> None:
+    run(config_of(folder, output={"format": ["parquet", "arrow"], "path": str(folder / "out"), "report": False}))
+    for path in sorted((folder / "out").glob("tokens-*")):
+        with open(path, "rb") as handle:
+            batches = list(formats.read_rows(handle, path.name))
+        assert pa.Table.from_batches(batches).select(["input_ids", "loss_mask"]).to_pylist() == [
+            {name: row[name] for name in ("input_ids", "loss_mask")} for row in rows_of(folder)
+        ]
+
+
+def test_a_job_keeps_its_template(folder: Path) -> None:
+    run(config_of(folder, chat={"train": "last_assistant"}))
+    (folder / "tokenizer" / "tokenizer_config.json").unlink()
+    assert verify(str(folder / "out"), deep=True).problems == []
+    config = json.loads((folder / "out" / "manifest.json").read_text())["config"]
+    assert config["chat"]["template"] == TEMPLATES["chatml"]
+    assert config["chat"]["special_tokens"] == NAMED
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"normalize": ["nfc"]}, "normalize"),
+        ({"input": {"messages_field": None}, "chat": {}}, "chat: 'given'"),
+        ({"output": {"format": "tfrecord"}}, "output.format"),
+        ({"output": {"append": "</s>"}}, "output.append"),
+        ({"input": {"text_field": "content"}}, "input.messages_field"),
+        ({"input": {"format": "text"}}, "input.messages_field"),
+        ({"tokenizer": {"truncation": {"max_length": 8, "overflow": "rows"}}}, "tokenizer.truncation.overflow"),
+        ({"chat": {"template": "{% for %}"}}, "chat.template: not a chat template"),
+        ({"chat": {"template": "no/such/folder"}}, "chat.template"),
+        ({"chat": {"template_name": "tools"}}, "no chat template 'tools'"),
+        ({"chat": {"date": "soon"}}, "chat.date"),
+        ({"chat": {"train": "user"}}, "chat.train"),
+        ({"languages": {}}, "languages"),
+    ],
+)
+def test_a_setting_without_effect_is_a_mistake(folder: Path, sections: dict[str, Any], message: str) -> None:
+    made = config_of(folder)
+    for section, keys in sections.items():
+        made[section] = {**made.get(section, {}), **keys} if isinstance(keys, dict) else keys
+    with pytest.raises(ConfigError, match=message):
+        load_config(made, job="tokenize")
+
+
+@pytest.mark.parametrize("job", ["count", "train"])
+def test_words_are_not_counted_in_conversations(folder: Path, job: Any) -> None:
+    with pytest.raises(ConfigError, match=r"input\.messages_field"):
+        load_config(config_of(folder), job=job)
+
+
+def test_a_folder_without_a_template_says_where_it_looked(folder: Path) -> None:
+    (folder / "tokenizer" / "tokenizer_config.json").unlink()
+    with pytest.raises((ConfigError, JobError), match=r"chat\.template.*it has none"):
+        run(config_of(folder))
