@@ -155,17 +155,17 @@ class Traced(str):
 
 def concat(parts: Iterable[str]) -> str:
     """Returns `"".join(parts)`, traced if a part is."""
-    parts = list(parts)
+    parts = parts if isinstance(parts, list | tuple) else list(parts)
     text = "".join(parts)
-    if not any(type(part) is Traced for part in parts):
-        return text
     runs: list[Run] = []
+    is_traced = False
     at = 0
     for part in parts:
         if type(part) is Traced:
-            runs += [Run(at + run.start, at + run.stop, run.origin, run.at) for run in part.runs]
+            is_traced = True
+            runs += [Run(at + start, at + stop, *rest) for start, stop, *rest in part.runs] if at else part.runs
         at += len(part)
-    return Traced(text, runs)
+    return Traced(text, runs) if is_traced else text
 
 
 def join(separator: str, parts: Iterable[str]) -> str:

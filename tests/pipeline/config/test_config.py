@@ -213,8 +213,8 @@ def test_every_mistake_is_reported_at_once(write):
             "tokenizer.padding: 3: must be a section with the keys length, side",
             "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
             "output.compression: 'zstd': tfrecord allows auto, none, gzip",
-            "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
-            "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages",
+            "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages, chat",
+            "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages, chat",
         ]
     )
 
@@ -319,11 +319,11 @@ def test_count_needs_no_tokenizer(write):
     [
         (
             b"",
-            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found nothing",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages, chat; found nothing",
         ),
         (
             b"- a\n",
-            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages; found a list",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages, chat; found a list",
         ),
         (
             b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
