@@ -19,7 +19,7 @@ from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
-from tokenmill.tokenizer.offsets import TokenLengths, find_spans
+from tokenmill.tokenizer.offsets import TokenLengths, are_normal, find_spans
 from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import trim_offsets
 from tokenmill.tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
@@ -126,6 +126,7 @@ class Encoder(Composition):
             starts, stops = np.zeros((2, ids.n_values), np.int32)
         else:
             starts, stops, is_right = find_spans(rows, ids, self._lengths, self._trims, in_bytes=in_bytes)
+            is_right &= are_normal(self.normalizer, rows)
         for row in np.flatnonzero(~is_right).tolist():
             first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the tokens of a batch are in their texts, for byte-level models whose tokens are the bytes of the text.
 
-Such tokens lie side by side, so their lengths tell. A row whose tokens have not as many bytes as its text, because
+Such tokens lie side by side, so their lengths tell, also of a text that is in the normal form which its tokenizer makes
+of it. A row whose tokens have not as many bytes as its text, because
 something was dropped or an added token took white space along, is found by the plain stages, one by one.
 
 Its reference implementation is `plan.EncodePlan.align`; `tests/tokenizer/test_offsets.py` compares them.
@@ -14,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.normalizers import Normalizer
+from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.post_processors import n_trimmed
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.sequence import adds_prefix_space
@@ -41,7 +44,9 @@ class TokenLengths(NamedTuple):
           texts: its tokens by id, as they are spelled.
         """
         model, before = tokenizer.model, tokenizer.pre_tokenizer
-        if tokenizer.normalizer is not None or not isinstance(model, BPE) or not is_byte_level(before):
+        if not isinstance(tokenizer.normalizer, NormalForm | None):
+            return None
+        if not isinstance(model, BPE) or not is_byte_level(before):
             return None
         if adds_prefix_space(before) or not before.keeps_text:
             return None
@@ -56,6 +61,18 @@ class TokenLengths(NamedTuple):
         if model.unk_token is not None:
             n_bytes[model.vocab[model.unk_token]] = -1
         return cls(read_only(n_bytes), read_only(n_leading), read_only(n_trailing))
+
+
+def are_normal(normalizer: Normalizer | None, rows: Ragged) -> npt.NDArray[np.bool_]:
+    """Returns bool[n_rows]: the rows that a normal form leaves as they are; so it does with each part of them."""
+    made = rows if normalizer is None else normalizer.normalize_rows(rows)
+    same = np.ones(rows.n_rows, np.bool_)
+    if made is rows:
+        return same
+    for row in range(rows.n_rows):
+        one, other = (each.values[each.offsets[row] : each.offsets[row + 1]] for each in (rows, made))
+        same[row] = one.size == other.size and bool((one == other).all())
+    return same
 
 
 def find_spans(

@@ -12,11 +12,11 @@ from tests import strategies
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.normalizers import NFKC
+from tokenmill.tokenizer.normalizers import NFC, NFKC
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Metaspace
 
-TEXTS = st.lists(strategies.texts(30) | st.text("abé 玫😀 \n<s>", max_size=30), max_size=6)
+TEXTS = st.lists(strategies.texts(30) | st.text("abe\u0301é 玫😀ﬁ \n<s>", max_size=30), max_size=6)
 
 
 def byte_level(prefix: bool = False, trim: bool = True) -> Tokenizer:
@@ -35,6 +35,8 @@ TOKENIZERS = {
     "trimmed": byte_level(),
     "not trimmed": byte_level(trim=False),
     "with a prefix": byte_level(prefix=True),
+    "NFC": byte_level().replace(normalizer=NFC(), special="split"),
+    "NFKC": byte_level(trim=False).replace(normalizer=NFKC(), special="split"),
     "BERT": Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b", "é"]),
     "Unigram": Tokenizer(model=UNIGRAM, normalizer=NFKC(), pre_tokenizer=Metaspace("▁")),
 }
@@ -59,7 +61,7 @@ def test_offsets_of_a_column_are_those_of_each_text(name, texts, special, length
     for text, each, starts, stops in zip(
         texts, expected, in_bytes.column("starts").to_pylist(), in_bytes.column("stops").to_pylist(), strict=True
     ):
-        if name == "trimmed" or name == "not trimmed":  # a token may be part of a character
+        if name in ("trimmed", "not trimmed", "NFC", "NFKC"):  # a token may be part of a character
             data = text.encode()
             for (a, b), start, stop in zip(each.offsets, starts, stops, strict=True):
                 assert text[a:b].encode().find(data[start:stop]) >= 0

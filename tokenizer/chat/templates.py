@@ -228,7 +228,13 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
         self.filters = {name: _bounded(each) for name, each in self.filters.items()}
-        self.filters |= {"join": _join_filter, "replace": _replace, "format": _format, "tojson": _tojson, "tokenmill_counted": _counted}
+        self.filters |= {
+            "join": _join_filter,
+            "replace": _replace,
+            "format": _format,
+            "tojson": _tojson,
+            "tokenmill_counted": _counted,
+        }
         self.globals |= {"raise_exception": _raise_exception, "dict": _Dict(), "namespace": _Namespace}
         del self.globals["lipsum"]
 

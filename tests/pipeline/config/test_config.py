@@ -189,9 +189,9 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, format, compression, encoding, document, text_field, id_field, text_fields, join, keep_fields, "
-    keys += "split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, on_damage, "
-    keys += "sample, sample_seed"
+    keys = "paths, format, compression, encoding, document, text_field, messages_field, id_field, text_fields, join, "
+    keys += "keep_fields, split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, "
+    keys += "on_damage, sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",
@@ -319,11 +319,13 @@ def test_count_needs_no_tokenizer(write):
     [
         (
             b"",
-            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages, chat; found nothing",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, "
+            r"spans, languages, chat; found nothing",
         ),
         (
             b"- a\n",
-            r"a config is a mapping with input, counts, tokenizer, output, normalize, spans, languages, chat; found a list",
+            r"a config is a mapping with input, counts, tokenizer, output, normalize, "
+            r"spans, languages, chat; found a list",
         ),
         (
             b"input: {paths: [a]}\noutput: {path: out}\ninput: {}\n",
