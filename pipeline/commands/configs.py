@@ -33,6 +33,10 @@ def _fidelity(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides, "tokenize")
         refuse_by_language(config, "fidelity")
+        if config.input.messages_field is not None:
+            raise ValueError(
+                "input.messages_field: fidelity compares texts; `tokenmill chat check` looks at conversations"
+            )
         report = fidelity.measure(config, options.documents)
     if options.json:
         sys.stdout.write(ledger.to_json(report).decode())

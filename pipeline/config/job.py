@@ -16,7 +16,7 @@ from pydantic import model_validator
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_MASK, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
 from tokenmill.pipeline.config.sections import Section, attribute_docstrings, mistake
 from tokenmill.pipeline.config.text import Spans, Steps, TextOptions
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
@@ -139,8 +139,8 @@ class Config(Section):
                 raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
         if self.tokenizer.has_windows:
             raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
-        if other := [name for name in self.output.formats if name not in KEEPS_COLUMNS]:
-            raise mistake("output.format", other[0], f"the mask of conversations needs {' or '.join(KEEPS_COLUMNS)}")
+        if other := [name for name in self.output.formats if name not in KEEPS_MASK]:
+            raise mistake("output.format", other[0], f"the mask of conversations needs {', '.join(KEEPS_MASK)}")
         return self
 
     @property

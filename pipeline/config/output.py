@@ -18,6 +18,9 @@ and tiktoken."""
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats that can store the columns that spans and languages add to rows."""
 
+KEEPS_MASK: tuple[Format, ...] = (*KEEPS_COLUMNS, "mds")
+"""Formats that can store which tokens of conversations are trained."""
+
 MAX_FOLDERS = 32
 """Most languages with a folder of their own: a worker has a shard and a table of documents of each open at a time."""
 

@@ -211,11 +211,13 @@ def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
-    is_packed, has_windows = config.output.packing is not None, config.tokenizer.has_windows
-    schema = schemas.TOKENS if config.output.packing is None else schemas.packed(config.output.packing.boundaries)
-    schema = schemas.windowed(schema) if has_windows else schema
-    if not is_packed and not has_windows:
-        schema = schemas.rows([], decode_fields(fields))
+    mask = [schemas.LOSS_MASK.name] if schemas.LOSS_MASK.name in config.columns else []
+    if config.output.packing is not None:
+        schema = schemas.packed([*config.output.packing.boundaries, *mask])
+    elif config.tokenizer.has_windows:
+        schema = schemas.windowed(schemas.TOKENS)
+    else:
+        schema = schemas.rows(mask, decode_fields(fields))
     return [write_file(config.output.path, filenames.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
 
 

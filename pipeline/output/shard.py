@@ -65,7 +65,8 @@ class Shard:
         self._taken = documents.names
         if self._arranger is not None:
             schema = self._arranger.schema
-        narrow = schemas.rows(name for name in schema.names if name in (*schemas.TOKENS.names, *schemas.WINDOWS.names))
+        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name)
+        narrow = schemas.rows(name for name in schema.names if name in own)
         self._table = DocumentTable(
             staging.create(filenames.documents_name(index, n_shards)),
             has_segments=self._arranger is not None,

@@ -54,6 +54,7 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
 
     It is in `field`, or in `conversations`: a list of `{"role", "content"}` or ShareGPT's `{"from", "value"}`. Else it
     is made of `prompt` and `completion`, each a text or messages, or of Alpaca's `instruction`, `input` and `output`.
+    If `field` holds an answer alone, as `chosen` and `rejected` of a pair may, `prompt` is put in front of it.
     `tools`, `documents` and `chat_template_kwargs` beside it go to the template.
 
     Args:
@@ -86,6 +87,10 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     value: Any = record
     for name in [field] if field in record else field.split("."):
         value = value.get(name) if isinstance(value, dict | Mapping) else None
+    is_answer = isinstance(value, str) or (isinstance(value, list) and _answers(value))
+    if is_answer and record.get("prompt"):
+        # The chosen or the rejected answer of a pair, whose prompt is beside it.
+        value = [*_as_messages(record["prompt"], "user"), *_as_messages(value, "assistant")]
     if value is None:
         value = record.get("conversations")
     if value is None and {"prompt", "completion"} <= {*record}:
@@ -99,6 +104,11 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     if not isinstance(value, list) or not value:
         raise ConversationError("not_a_conversation", f"field {field!r} is {_kind(value)}, not a list of messages")
     return value
+
+
+def _answers(messages: Sequence[Any]) -> bool:
+    """Returns whether all messages are of the assistant."""
+    return bool(messages) and all(isinstance(each, dict) and each.get("role") == "assistant" for each in messages)
 
 
 def _as_messages(value: Any, role: str) -> list[Any]:

@@ -36,7 +36,8 @@ def columns_of(schema: pa.Schema, tokenizer: TokenizerInfo) -> dict[str, str]:
         elif pa.types.is_string(field.type):
             columns[field.name] = "str"
         elif pa.types.is_large_list(field.type) and field.name != "input_ids":
-            columns[field.name] = f"ndarray:{field.type.value_type}"
+            kind = field.type.value_type
+            columns[field.name] = f"ndarray:{'uint8' if pa.types.is_boolean(kind) else kind}"
         elif field.name in schemas.WINDOWS.names:
             columns[field.name] = "int"
     return dict(sorted(columns.items()))
@@ -156,6 +157,8 @@ def _column_bytes(batch: pa.RecordBatch, name: str, tokenizer: TokenizerInfo) ->
         _, offset_buffer, data = wide.buffers()
         offsets = np.frombuffer(offset_buffer, np.int64)[wide.offset : wide.offset + len(wide) + 1]
         return np.frombuffer(data or b"", np.uint8), offsets, 0
+    if pa.types.is_boolean(column.type.value_type):
+        column = column.cast(pa.large_list(pa.uint8()))
     values, offsets = ragged(column)
     if name == "tokens":
         values = narrow_ids(values, tokenizer)
@@ -218,7 +221,8 @@ def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
     columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
     packed = schemas.packed(list(columns))
     tokens = pa.schema([schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")])
-    for schema in (tokens, pa.schema([*tokens, *schemas.WINDOWS]), packed):
+    masked = pa.schema([*tokens, schemas.LOSS_MASK])
+    for schema in (tokens, masked, pa.schema([*tokens, *schemas.WINDOWS]), packed):
         for vocab_size in (1, 1 << 20):
             if columns == columns_of(schema, TokenizerInfo("", vocab_size)):
                 return pa.schema([*schema, *(pa.field(name, pa.string()) for name in kept)])

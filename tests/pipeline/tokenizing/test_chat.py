@@ -201,8 +201,12 @@ def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
 
 
 def test_every_format_that_holds_a_mask_reads_it_back(folder: Path) -> None:
-    run(config_of(folder, output={"format": ["parquet", "arrow"], "path": str(folder / "out"), "report": False}))
-    for path in sorted((folder / "out").glob("tokens-*")):
+    formats_ = ["parquet", "arrow", "mds"]
+    run(config_of(folder, output={"format": formats_, "path": str(folder / "out"), "report": False}))
+    assert verify(str(folder / "out"), deep=True).problems == []
+    paths = sorted((folder / "out").glob("tokens-*"))
+    assert len(paths) == len(formats_)
+    for path in paths:
         with open(path, "rb") as handle:
             batches = list(formats.read_rows(handle, path.name))
         assert pa.Table.from_batches(batches).select(["input_ids", "loss_mask"]).to_pylist() == [

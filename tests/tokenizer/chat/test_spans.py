@@ -284,6 +284,13 @@ def test_what_is_no_conversation_says_why(record: dict[str, Any], reason: str) -
     assert error.value.detail
 
 
+def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
+    pair = {"prompt": "why?", "chosen": "so", "rejected": [ANSWER]}
+    whole = {"chosen": [ASK, ANSWER], "prompt": "why?"}
+    for record, field in ((pair, "chosen"), (pair, "rejected"), (whole, "chosen")):
+        assert read_conversation(record, field).messages == [ASK, ANSWER]
+
+
 @pytest.mark.parametrize(
     "record",
     [

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill chat check`: what it finds, and its exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.chats import NAMED, TEMPLATES, make_tokenizer
+from tokenmill.pipeline.cli import main
+
+UNSTOPPED = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '\\n' }}{% endfor %}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_tokenizer().save(tmp_path / "tokenizer.json")
+    return tmp_path
+
+
+def check(folder: Path, capsys: pytest.CaptureFixture[str], template: str, *more: str) -> tuple[int, dict[str, str]]:
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, **NAMED}))
+    code = main(["chat", "check", str(folder), *more, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["good"] is (code == 0)
+    return code, {each["name"]: f"{each['level']} {each['detail']}" for each in said["findings"]} | said
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_templates_with_stop_tokens_are_good(folder, capsys, family) -> None:
+    code, said = check(folder, capsys, TEMPLATES[family])
+    assert code == 0
+    assert said["trains the answer"].startswith("good")
+
+
+def test_a_template_without_a_stop_token_is_bad(folder, capsys) -> None:
+    code, said = check(folder, capsys, UNSTOPPED.replace("<|", "<").replace("|>", ">"))
+    assert code == 1
+    assert said["stop token"].startswith("bad")
+    code, said = check(folder, capsys, "{{ raise_exception('never') }}")
+    assert code == 1
+    assert "never" in said["renders a turn"]
+
+
+def test_what_a_template_drops_is_said(folder, capsys) -> None:
+    _, said = check(folder, capsys, TEMPLATES["thinking"])
+    assert said["reasoning"].startswith("note is left out of earlier turns")
+    assert said["prefix-stable with reasoning"].startswith("note")
+    assert said["prefix-stable"].startswith("good") or "change" in said["prefix-stable"]
+    _, said = check(folder, capsys, TEMPLATES["inst"])
+    assert "only user and assistant" in said["system"]
+
+
+def test_data_is_counted_and_shown(folder, capsys) -> None:
+    good = {"messages": [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so 🙂"}]}
+    (folder / "data.jsonl").write_text("\n".join([json.dumps(good), json.dumps({"text": "x"}), json.dumps(good), ""]))
+    code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "data.jsonl"))
+    assert code == 0
+    assert (said["records"], said["rejected"]) == (3, {"not_a_conversation": 1})
+    shown = said["examples"][0]["tokens"]
+    assert (
+        "".join(text for text, _ in shown)
+        == "<|im_start|>user\nwhy?<|im_end|>\n<|im_start|>assistant\nso 🙂<|im_end|>\n"
+    )
+    assert "".join(text for text, trained in shown if trained) == "so 🙂<|im_end|>"
+    (folder / "bad.jsonl").write_text('{"text": "x"}\n')
+    code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "bad.jsonl"))
+    assert code == 1
+    assert "none of 1 records" in said["data"]
+
+
+def test_a_person_sees_what_is_trained_without_colour(folder, capsys) -> None:
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATES["chatml"], **NAMED}))
+    assert main(["chat", "check", str(folder)]) == 0
+    assert "«Blood.<|im_end|>»" in capsys.readouterr().out
+
+
+def test_mistakes_are_said(folder, capsys) -> None:
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert main(["chat", "check", str(folder)]) == 2
+    assert "no chat template" in capsys.readouterr().err
