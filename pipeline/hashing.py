@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-SAMPLING, SHUFFLING = "sample", "shuffle"
+SAMPLING, SHUFFLING, FILLING = "sample", "shuffle", "fim"
 """Purposes of keys. Keys of different purposes are independent; otherwise a sample would be the head of the shuffle."""
 
 
@@ -19,7 +19,7 @@ def document_keys(purpose: str, seed: int, names: Sequence[str], documents: pa.R
     """Returns uint64[n], the keys of documents.
 
     Args:
-      purpose: `SAMPLING` or `SHUFFLING`.
+      purpose: `SAMPLING`, `SHUFFLING` or `FILLING`.
       seed: the seed of the config.
       names: the names of the pieces of the split, `Piece.name`.
       documents: `schemas.DOCUMENTS`.

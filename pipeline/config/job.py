@@ -143,6 +143,20 @@ class Config(Section):
             raise mistake("output.format", other[0], f"the mask of conversations needs {', '.join(KEEPS_MASK)}")
         return self
 
+    @model_validator(mode="after")
+    def _check_fim(self) -> Self:
+        if self.output.fim is None:
+            return self
+        for name, is_there in (
+            ("normalize", self.normalize),
+            ("spans", self.spans),
+            ("languages", self.languages is not None),
+            ("input.messages_field", self.input.messages_field),
+        ):
+            if is_there:
+                raise mistake("output.fim", "given", f"cuts texts as they are read; with {name} there are others")
+        return self
+
     @property
     def columns(self) -> list[str]:
         """Columns that the config adds to rows; see `schemas.rows`."""

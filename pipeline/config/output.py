@@ -65,6 +65,23 @@ class PackingConfig(Section):
         return self
 
 
+class FimConfig(Section):
+    """Fill in the middle, for code: some documents are cut into prefix, middle and suffix; the middle is put last."""
+
+    rate: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """The share of documents, chosen by hash."""
+    mode: Literal["psm", "spm", "both"] = "both"
+    """`psm`: prefix, suffix, middle; `spm`: suffix, prefix, middle; `both`: one half each."""
+    seed: Natural = 0
+    """Another seed chooses other documents and cuts."""
+    prefix: NonEmpty | None = None
+    """The token in front of the prefix; null: one that models use, such as `<|fim_prefix|>` or `<fim_prefix>`."""
+    suffix: NonEmpty | None = None
+    """The token in front of the suffix; null: as for `prefix`."""
+    middle: NonEmpty | None = None
+    """The token in front of the middle; null: as for `prefix`."""
+
+
 class ShuffleConfig(Section):
     """Documents are written in the order of a hash of the seed, the name of their file and their offset in it."""
 
@@ -119,6 +136,8 @@ class OutputConfig(Section):
     documents in that language alone. `lang=und/` is always there, and has all rejects."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
+    fim: FimConfig | None = None
+    """Put the middle of some documents last, between tokens that say so; null: documents stay as they are."""
     shuffle: ShuffleConfig | None = None
     """Shuffle the documents of the whole input; null: shards are in the order of the input, one per split."""
 

@@ -25,6 +25,7 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, name_splits
+from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
 from tokenmill.pipeline.training.train import check_counts
 from tokenmill.tokenizer import Tokenizer
@@ -201,6 +202,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 packing_tokens(config.output.packing, tokenizer)
+            if config.output.fim is not None:
+                FillInMiddle.of(config.output.fim, tokenizer)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))

@@ -66,7 +66,8 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     chosen = sample(ids, share)
     # The tokens of spans are no texts, so their documents cannot be encoded from the text alone.
     compared = tokenizer if config.chat is None else tokenizer.replace(special="split")
-    comparison = Comparison(compared, len(chosen)) if not config.spans else None
+    is_text = not config.spans and config.output.fim is None
+    comparison = Comparison(compared, len(chosen)) if is_text else None
     for split_id in chosen:
         entry = ledger.read_entry(output, split_id)
         if entry is None:

@@ -45,6 +45,7 @@ from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.texts import TextCounts
 from tokenmill.pipeline.tokenizing.chat import COUNTS, ChatTexts
+from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
 
 _PADDED_IDS = 4 << 20
@@ -200,6 +201,8 @@ class Attempt:
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
         self._chat = ChatTexts.of(config, tokenizer) if config.input.messages_field is not None else None
         self._chat_counts: Counter[str] = Counter()
+        self._fim = FillInMiddle.of(config.output.fim, tokenizer) if config.output.fim is not None else None
+        self._names = [piece.name for piece in split.pieces]
         self._schema = schemas.placed(schemas.rows(config.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._shard: Shard | SortedSplit
@@ -327,6 +330,8 @@ class Attempt:
                 self._reject(documents.take(rows), reason, details)
             self._chat_counts += made.counts
             return made.texts, made.ids, made.masks, documents.take(made.rows)
+        if self._fim is not None:
+            return text, self._fim.encode(documents, self._names, self._tally), None, documents
         if self._text is None:
             return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)

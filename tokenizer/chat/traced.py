@@ -163,7 +163,7 @@ def concat(parts: Iterable[str]) -> str:
     for part in parts:
         if type(part) is Traced:
             is_traced = True
-            runs += [Run(at + start, at + stop, *rest) for start, stop, *rest in part.runs] if at else part.runs
+            runs += [Run(at + r.start, at + r.stop, r.origin, r.at) for r in part.runs] if at else part.runs
         at += len(part)
     return Traced(text, runs) if is_traced else text
 

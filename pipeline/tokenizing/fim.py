@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fill in the middle: some documents are cut into prefix, middle and suffix, and the middle is put last.
+
+Cuts are between characters of the text, so that a model learns to begin in the middle of a token, as in an editor.
+
+Source: Bavarian et al., "Efficient Training of Language Models to Fill in the Middle", 2022, section 3: PSM and SPM.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenmill.pipeline.config.output import FimConfig
+from tokenmill.pipeline.hashing import FILLING, document_keys, mix
+from tokenmill.tokenizer import Tally, Tokenizer, unchecked_text_rows
+
+TOKENS = {
+    "prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<PRE>", "<|fim▁begin|>", "<｜fim▁begin｜>"),
+    "suffix": ("<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<SUF>", "<|fim▁hole|>", "<｜fim▁hole｜>"),
+    "middle": ("<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<MID>", "<|fim▁end|>", "<｜fim▁end｜>"),
+}
+"""Names under which the tokens of models are found if the config does not name them."""
+
+
+class FillInMiddle:
+    """Encodes documents, some of them with their middle last."""
+
+    def __init__(self, config: FimConfig, tokenizer: Tokenizer, ids: Sequence[int]) -> None:
+        """Takes what `of` found: the ids of the tokens in front of prefix, suffix and middle."""
+        self._config = config
+        self._tokenizer = tokenizer
+        self._ids = ids
+
+    @classmethod
+    def of(cls, config: FimConfig, tokenizer: Tokenizer) -> Self:
+        """Finds the tokens of a tokenizer.
+
+        Raises:
+          ValueError: if it has no such tokens, or puts something in front of every piece of a text.
+        """
+        ids = []
+        for role, known in TOKENS.items():
+            given = getattr(config, role)
+            found = [i for name in ([given] if given else known) if (i := tokenizer.token_to_id(name)) is not None]
+            if not found:
+                what = f"{given!r}: the tokenizer has no such token" if given else f"the tokenizer has none of {known}"
+                raise ValueError(f"output.fim.{role}: {what}; name the token in front of the {role}")
+            ids.append(found[0])
+        piece = tokenizer.encode("a", add_special_tokens=False).ids
+        if tokenizer.decode([*piece, *piece], skip_special_tokens=False) != "aa":
+            raise ValueError("output.fim: the tokenizer puts a space in front of every piece of a text; take another")
+        return cls(config, tokenizer, ids)
+
+    def encode(self, documents: pa.RecordBatch, names: Sequence[str], tally: Tally | None = None) -> pa.LargeListArray:
+        """Returns the tokens of documents.
+
+        Args:
+          documents: `schemas.DOCUMENTS`.
+          names: as for `document_keys`: what becomes of a document depends on its place and the seed alone.
+          tally: as for `Tokenizer.encode_bare`.
+        """
+        rows = unchecked_text_rows(documents.column("text"))
+        keys = document_keys(FILLING, self._config.seed, names, documents)
+        is_chosen = keys < np.uint64(min(self._config.rate, 1 - 2**-53) * 2.0**64)
+        is_chosen |= self._config.rate == 1
+        cuts = cut(rows.values, rows.offsets, mix(keys))
+        sizes = np.diff(rows.offsets)
+        cuts = np.where(is_chosen[:, None], cuts, sizes[:, None])
+        # Pieces lie side by side: prefix, middle, suffix; of other documents the first piece is all.
+        bounds = np.column_stack([np.zeros_like(sizes), cuts, sizes]) + rows.offsets[:-1, None]
+        offsets = np.append(bounds[:, :-1].ravel(), rows.offsets[-1]).astype(rows.offsets.dtype)
+        pieces = self._tokenizer.encode_bare(rows._replace(offsets=offsets), tally)
+        is_spm = (mix(mix(keys)) & np.uint64(1)).astype(bool) if self._config.mode == "both" else None
+        if is_spm is None:
+            is_spm = np.full(sizes.size, self._config.mode == "spm")
+        return self._arranged(pieces, is_chosen, is_spm)
+
+    def _arranged(
+        self, pieces: pa.LargeListArray, is_chosen: npt.NDArray[np.bool_], is_spm: npt.NDArray[np.bool_]
+    ) -> pa.LargeListArray:
+        """Returns rows of pieces in their order, with the tokens in front of them."""
+        n = is_chosen.size
+        ends = pieces.offsets.to_numpy()
+        values = np.concatenate([pieces.values.to_numpy(), np.array(self._ids, np.int32)])
+        first = pieces.values.to_numpy().size  # where the three tokens are
+        starts, sizes = ends[:-1].reshape(n, 3), np.diff(ends).reshape(n, 3)
+        token = np.broadcast_to(np.array([first, first + 1, first + 2]), (n, 3))
+        one, none = np.ones(n, np.int64), np.zeros(n, np.int64)
+        prefix, middle, suffix = ((starts[:, i], sizes[:, i]) for i in range(3))
+        pre, suf, mid = ((token[:, i], one) for i in range(3))
+        # SPM as models are trained on it: its variant in which the middle follows the prefix without a token.
+        psm = pre, prefix, suf, suffix, mid, middle
+        spm = pre, (token[:, 1], one), suffix, mid, prefix, middle
+        places = np.where(is_spm[:, None], np.column_stack([p for p, _ in spm]), np.column_stack([p for p, _ in psm]))
+        lengths = np.where(is_spm[:, None], np.column_stack([s for _, s in spm]), np.column_stack([s for _, s in psm]))
+        plain = np.column_stack([starts[:, 0], *[none] * 5]), np.column_stack([sizes[:, 0], *[none] * 5])
+        places = np.where(is_chosen[:, None], places, plain[0])
+        lengths = np.where(is_chosen[:, None], lengths, plain[1])
+        flat, flat_places = lengths.ravel(), places.ravel()
+        before = np.cumsum(flat) - flat
+        taken = np.arange(int(flat.sum())) - np.repeat(before, flat) + np.repeat(flat_places, flat)
+        offsets = np.concatenate(([0], np.cumsum(lengths.sum(axis=1))))
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values[taken].astype(np.int32)))
+
+
+def cut(
+    values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Returns int64[n, 2]: where the middle of each row begins and ends, in bytes, between two characters.
+
+    Args:
+      values: the rows, valid UTF-8.
+      offsets: int64[n + 1], where they begin in `values`.
+      keys: random numbers, one for each row.
+    """
+    sizes = np.diff(offsets).astype(np.int64)
+    chosen = [mix(keys ^ np.uint64(salt)) % (sizes + 1).astype(np.uint64) for salt in (1, 2)]
+    places = np.sort(np.column_stack(chosen).astype(np.int64), axis=1) + offsets[:-1, None]
+    # Back to the first byte of a character, at most three bytes away.
+    padded = np.append(values, np.uint8(0))
+    for _ in range(3):
+        places -= (padded[places] & 0xC0 == 0x80) & (places < offsets[1:, None])
+    return places - offsets[:-1, None]
