@@ -11,7 +11,7 @@ JOB = f"{LEDGER}/job.json"
 """The record of the job that writes the folder."""
 MANIFEST = "manifest.json"
 PARTITIONS = "partitions.json"
-"""The manifest of a folder whose results lie in folders, one for each tokenizer or language."""
+"""The manifest of a folder whose results lie in folders, one for each tokenizer, language or part."""
 STATS = "stats.json"
 REPORT = "report.html"
 """The report, which `tokenmill report` makes from the other files; in no manifest, as it can be made again."""
@@ -55,7 +55,8 @@ _VOCABULARY_FILE = re.compile(
     re.ASCII,
 )
 _OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.run|{COUNTING}/[\w-]+\.(arrow|json)", re.ASCII)
-_PARTITION = re.compile(r"(tokenizer|lang)=[A-Za-z0-9_-]{1,80}")
+_OTHERS = rf"(?!(?:{REJECTED}|{DOCUMENTS}|{VOCABULARY}|{COUNTS}|{REPLAY})(?![a-z0-9_]))"
+_PARTITION = re.compile(rf"(?:(?:tokenizer|lang)=[A-Za-z0-9_-]{{1,80}}|{_OTHERS}[a-z][a-z0-9_]{{0,39}})")
 _OF_A_PARTITION = re.compile(rf"{_PARTITION.pattern}/{re.escape(MANIFEST)}")
 
 
@@ -83,9 +84,9 @@ def check_file(name: str) -> str:
 
 
 def check_partition(name: str) -> str:
-    """Returns the name of a folder of a job by language; raises ValueError if it is no such name."""
+    """Returns the name of a folder of a job with several; raises ValueError if it is no such name."""
     if not _PARTITION.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a folder by language, such as 'lang=zh' or 'tokenizer=default'")
+        raise ValueError(f"{name!r} is no name of a folder such as 'lang=zh', 'tokenizer=default' or 'train'")
     return name
 
 

@@ -43,7 +43,7 @@ class ShuffledJob:
         self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
         self.splits = plan_splits(self.config.input, self.job.digest)
         self.planned = shuffled.plan_shards(
-            self.config.output.shuffle, len(self.splits), sum(split.n_bytes for split in self.splits), self.job.digest
+            self.config.output, len(self.splits), sum(split.n_bytes for split in self.splits), self.job.digest
         )
 
     def prepare(self, mode="new"):

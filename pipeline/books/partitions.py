@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The books of a job by language: `partitions.json`, which sums up the manifests of its folders.
+"""The books of a job with several folders: `partitions.json`, which sums up the manifests of its folders.
 
 There is one for each tokenizer, `tokenizer=zh`, or, with one tokenizer, one for each language, `lang=zh`, as readers of
-hive take it. Rows have a column `lang`, which readers replace by the name of the folder, so the two must agree.
+hive take it. Rows have a column `lang`, which readers replace by the name of the folder, so the two must agree. A job
+with `output.splits` has one for each part, `train`.
 
 Every folder accounts for all records of the input. In each, the records that another folder has count as filtered, by
 the rule `OTHER_PARTITION`. So each folder balances by itself, and over all of them every record is a document,
@@ -22,6 +23,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import OTHER_PARTITION
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, PartitionConfig
+from tokenmill.pipeline.config.output import largest
 from tokenmill.pipeline.filenames import PARTITIONS
 
 FORMAT_VERSION = 1
@@ -30,7 +32,7 @@ FORMAT_VERSION = 1
 _SHAPE = TypeAdapter(shapes.Partitions)
 
 _WITH_REJECTS = (f"tokenizer={DEFAULT}", f"lang={UNKNOWN}")
-"""The folders, one of which has what readers reject."""
+"""The folders of a job by language, one of which has what readers reject."""
 
 _EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
 """Counts that are of the whole input, and so the same in every folder."""
@@ -47,7 +49,11 @@ def partition_configs(config: Config) -> dict[str, Config]:
 
     Each is a config for one folder, and what it describes is what the folder holds. There are none if that is `config`.
     """
-    languages, tokenizer = config.languages, config.tokenizer
+    languages, tokenizer, splits = config.languages, config.tokenizer, config.output.splits
+    if splits and config.output.part is None:
+        changes = {name: {"part": name, "path": storage.join(config.output.path, name)} for name in _ordered(splits)}
+        outputs = {name: config.output.model_copy(update=change) for name, change in changes.items()}
+        return {name: config.model_copy(update={"output": output}) for name, output in outputs.items()}
     if languages is None or languages.partition is not None:
         return {}
     if tokenizer.by is not None:
@@ -73,8 +79,12 @@ def partition_configs(config: Config) -> dict[str, Config]:
     return found
 
 
+def _ordered(splits: Mapping[str, float]) -> list[str]:
+    return sorted(splits, key=lambda name: (name != largest(splits), name))
+
+
 def language_of(folder: str) -> str:
-    """Returns the language that a folder is named after, `default` among them.
+    """Returns the language that a folder is named after, `default` among them; "" if it is that of a part.
 
     >>> language_of("tokenizer=zh")
     'zh'
@@ -95,7 +105,9 @@ def build(
     Raises:
       BooksError: if the folders did not read the same, or together do not have every record exactly once.
     """
-    parts = {name: parts[name] for name in sorted(parts, key=lambda name: (name not in _WITH_REJECTS, name))}
+    splits = job.parts["config"]["output"].get("splits") or {}
+    order = _ordered(splits) or sorted(parts, key=lambda name: (name not in _WITH_REJECTS, name))
+    parts = {name: parts[name] for name in order}
     totals = add_up({name: manifest["totals"] for name, (_, manifest) in parts.items()})
     if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
         raise BooksError("\n".join(f"all partitions: {line}" for line in wrong))
@@ -104,15 +116,11 @@ def build(
         "format_version": FORMAT_VERSION,
         **{name: job.parts[name] for name in ("job", "versions", "unicode")},
         "job_digest": job.digest,
-        "by": "lang",
+        "by": "split" if splits else "lang",
         "partitions": [
             {
                 "folder": name,
-                **(
-                    {"languages": [language_of(name)]}
-                    if language_of(name) != DEFAULT
-                    else {"languages": None, "other_than": others}
-                ),
+                **({"share": splits[name]} if splits else _languages(name, others)),
                 "tokenizer": {key: manifest["tokenizer"][key] for key in ("digest", "vocab_size", "token_dtype")},
                 "job_digest": manifest["job_digest"],
                 "manifest": record.to_record(),
@@ -124,6 +132,12 @@ def build(
         "totals": totals,
         "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
     }
+
+
+def _languages(folder: str, others: Sequence[str]) -> dict[str, Any]:
+    if language_of(folder) == DEFAULT:
+        return {"languages": None, "other_than": others}
+    return {"languages": [language_of(folder)]}
 
 
 def add_up(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -159,7 +173,7 @@ def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_partitioned(output: str) -> bool:
-    """Returns whether a folder holds the finished results of a job by language."""
+    """Returns whether a folder holds the finished results of a job with several folders."""
     return storage.exists(storage.join(output, PARTITIONS))
 
 
@@ -179,7 +193,7 @@ def read(output: str) -> dict[str, Any]:
 
 
 def folders_of(output: str) -> Sequence[str]:
-    """Returns the folders of a job by language; of any other job the folder itself.
+    """Returns the folders of a job with several; of any other job the folder itself.
 
     Raises:
       ValueError: if `partitions.json` cannot be read.

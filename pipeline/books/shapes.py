@@ -228,7 +228,7 @@ class Manifest(_Open):
 
 class _Part(_Open):
     folder: PartitionName
-    languages: list[str] | None
+    languages: list[str] | None = None
     tokenizer: "_PartTokenizer"
     job_digest: str
     manifest: File

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.books import sums_kernels
 from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.hashing import mix
 
 _MASK = (1 << 64) - 1
 
@@ -134,3 +135,11 @@ def sum_doc_ids(keys: np.ndarray, doc_ids: pa.Array) -> int:
     """Returns the sum over rows, modulo 2**64, of a hash of the key and of the UTF-8 bytes of the document's id."""
     offsets, values = children(doc_ids)
     return sum_values(keys, values.to_numpy(), offsets[:-1], offsets[1:])
+
+
+def hash_texts(texts: pa.Array) -> np.ndarray:
+    """Returns uint64[n], a hash of the UTF-8 bytes of each text, string[n] without nulls, and of nothing else."""
+    offsets, values = children(texts)
+    hashes, firsts = np.zeros(len(texts), np.uint64), np.zeros(len(texts), np.int64)
+    sums_kernels.add_values(values.to_numpy(), offsets[:-1], offsets[1:], firsts, hashes)
+    return mix(hashes + np.diff(offsets).astype(np.uint64))

@@ -170,9 +170,11 @@ def _replay(options: argparse.Namespace) -> int:
     with mistakes():
         config = load_config(options.config, options.overrides)
         refuse_by_language(config, "replay")
-        if config.output.partition_by:
+        output = config.output
+        if output.partition_by or (output.splits and output.part is None):
+            key = "partition_by" if output.partition_by else "splits"
             raise ValueError(
-                "output.partition_by: replay takes a job with one folder, because what is a document after a fix "
+                f"output.{key}: replay takes a job with one folder, because what is a document after a fix "
                 "may belong in any; run the job again with --overwrite"
             )
         manifest.read(config.output.path)  # without a manifest, there is nothing to own

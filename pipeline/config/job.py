@@ -63,6 +63,12 @@ class Config(Section):
     def _check_partitions(self) -> Self:
         if self.output.partition_by:
             self._check_partition_by()
+        field, fields = self.output.split_by, self.input.keep_fields
+        if field is not None and field not in fields:
+            allowed = f"must be one of input.keep_fields, which are {', '.join(map(repr, fields))}" if fields else ""
+            raise mistake("output.split_by", field, f"{allowed or 'input.keep_fields has no fields'}; add it there")
+        if self.output.splits and self.tokenizer.by is not None:
+            raise mistake("output.splits", [*self.output.splits], "tokenizer.by makes the folders; remove one")
         if self.tokenizer.by is None:
             return self
         if self.languages is None:

@@ -25,7 +25,7 @@ from tokenmill.pipeline.input.reading import BATCH_BYTES
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.packing.sequences import packing_summary
 from tokenmill.pipeline.running.runners import available_cores
-from tokenmill.pipeline.shuffling.shards import PlannedShard
+from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.tokenizer import Tokenizer
 
@@ -182,7 +182,7 @@ def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizers: Mapping[st
 
     def work(_: int) -> Trial:
         with trial.temporary(plan.config) as config:
-            return trial.tokenize(samples, _folders(config, tokenizers), [], BATCH_BYTES)
+            return trial.tokenize(samples, _folders(config, tokenizers), {}, BATCH_BYTES)
 
     pace = work(0).pace
     if available_cores() == 1:
@@ -201,7 +201,7 @@ def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:
 def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
     if budget is None:
         return places.whole(plan.splits)
-    n_shards = len(plan.shards()) or len(plan.splits)  # of a folder
+    n_shards = len(plan.shards()) or len(plan.splits)
     shard_bytes = min(max(1, places.text_bytes(plan.splits) // n_shards), _SHARD_BYTES)
     samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
     return excerpts.take(samples, plan.config.input, storage.join(folder, "sample"))
@@ -245,15 +245,17 @@ def _text_bytes(samples: Sequence[Sample]) -> int:
 
 def _with_shards(
     plan: JobPlan, config: Config, samples: Sequence[Sample], is_whole: bool
-) -> tuple[Config, Sequence[PlannedShard]]:
-    """Returns the config of a trial and the shards to merge: those of the job, or one per sample."""
-    shuffle = config.output.shuffle
-    if shuffle is None or is_whole:
-        return config, plan.shards()
-    output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
-    config = config.model_copy(update={"output": output})
-    splits = [sample.split for sample in samples]
-    return config, dataclasses.replace(plan, config=config, splits=splits).shards()
+) -> tuple[Config, dict[str, list[PlannedShard]]]:
+    """Returns the config of a trial and the shards of each folder to merge: those of the job, or one per sample."""
+    shuffle, splits = config.output.shuffle, plan.splits
+    if shuffle is None:
+        return config, {}
+    if not is_whole:
+        output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
+        config, splits = config.model_copy(update={"output": output}), [sample.split for sample in samples]
+    n_bytes, salt = sum(split.n_bytes for split in splits), plan.job.digest
+    configs = partition_configs(config) or {"": config}
+    return config, {name: plan_shards(each.output, len(splits), n_bytes, salt) for name, each in configs.items()}
 
 
 def _n_shards(plan: JobPlan) -> int:
@@ -284,7 +286,9 @@ def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> t
 def _totals(tried: Trial) -> dict[str, Any]:
     """Returns the sums of a trial, by the names of `totals` of the manifest."""
     if tried.entries:
-        of_folders = {folder: add_up(entries, tried.shards) for folder, entries in tried.entries.items()}
+        of_folders = {
+            folder: add_up(entries, tried.shards.get(folder, [])) for folder, entries in tried.entries.items()
+        }
         if len(of_folders) == 1:
             return of_folders[""]
         each = {trial.of_folder(name, key): n[name] for key, n in of_folders.items() for name in trial.OF_FOLDERS}
@@ -297,7 +301,9 @@ def _totals(tried: Trial) -> dict[str, Any]:
 
 
 def _shard_bytes(plan: JobPlan, tried: Trial, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
-    entries: list[Written] = [*tried.shards] or list(itertools.chain(*tried.entries.values()))
+    entries: list[Written] = list(itertools.chain(*tried.shards.values())) or list(
+        itertools.chain(*tried.entries.values())
+    )
     more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
     found = {}
     for format_, n_bytes in trial.bytes_of(plan.config.output, trial.files_of(entries)).items():

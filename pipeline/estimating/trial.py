@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from tokenmill.pipeline.books.input_counts import PieceCounts
@@ -27,13 +28,13 @@ from tokenmill.pipeline.estimating.costs import memory_now, peak_memory
 from tokenmill.pipeline.estimating.estimates import Unit, spread
 from tokenmill.pipeline.estimating.places import Sample
 from tokenmill.pipeline.input.batches import ReadBatch
-from tokenmill.pipeline.input.languages import identify_languages
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.shuffling.shards import PlannedShard
 from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.parts import label
 from tokenmill.pipeline.tokenizing.tokenize import Attempt, merge_planned, tokenizer_info
 from tokenmill.pipeline.training.train import train_vocabularies
 from tokenmill.tokenizer import Tokenizer
@@ -63,8 +64,8 @@ class Trial:
     """For each sample, in order."""
     entries: dict[str, list[LedgerEntry]] = field(default_factory=dict)
     """Of each folder; of a job with one folder, its name is empty."""
-    shards: list[ShardEntry] = field(default_factory=list)
-    """The merged shards, if the job shuffles."""
+    shards: dict[str, list[ShardEntry]] = field(default_factory=dict)
+    """The merged shards of each folder, if the job shuffles."""
     merge_seconds: float = 0.0
     """The time for merging `shards`, or counts."""
     memory: int = 0
@@ -92,7 +93,7 @@ def temporary(config: Config) -> Iterator[Config]:
 def tokenize(
     samples: Sequence[Sample],
     folders: Mapping[str, tuple[Config, Tokenizer]],
-    shards: Sequence[PlannedShard],
+    shards: Mapping[str, Sequence[PlannedShard]],
     batch_bytes: int,
 ) -> Trial:
     """Tokenizes samples and writes their shards.
@@ -100,11 +101,11 @@ def tokenize(
     Args:
       samples: what to read.
       folders: the config of each folder in the trial, and its tokenizer, as workers have it.
-      shards: to merge, if the job shuffles.
+      shards: of each folder, to merge, if the job shuffles.
       batch_bytes: the size of a unit.
     """
     trial = Trial(entries={folder: [] for folder in folders})
-    config, tokenizer = next(iter(folders.values()))
+    config, _ = next(iter(folders.values()))
     # The first use of a tokenizer builds its tables, which is a part of the start of a job.
     empty = [_empty_shard(*each) for each in folders.values()][:1]
     at_first = memory_now()
@@ -120,8 +121,7 @@ def tokenize(
                 attempt = Attempt(sample.split, its, made_by, tokenizer_info(made_by), staging, len(samples))
                 attempts[folder] = attempt, staging
             for batch in reading.batches(sample.split, config.input):
-                if config.text.languages is not None:
-                    batch = identify_languages(batch, config.text.languages)
+                batch = label(batch, config)
                 pieces = {piece for piece, _ in batch.pieces}
                 found = {}
                 for folder, (attempt, _) in attempts.items():
@@ -138,12 +138,13 @@ def tokenize(
         made = [entries[-1] for entries in trial.entries.values()]
         trial.units += _spread_entries(reading.units(), made, config.output, trial.empty_bytes)
     started = time.perf_counter()
-    runs = [runs_of(entry) for entry in trial.entries[""]] if shards else []
-    trial.shards += [merge_planned(shard, runs, config, tokenizer) for shard in shards]
+    for folder, planned in shards.items():
+        runs = [runs_of(entry) for entry in trial.entries[folder]]
+        trial.shards[folder] = [merge_planned(shard, runs, *folders[folder]) for shard in planned]
     trial.merge_seconds = time.perf_counter() - started
     trial.memory = peak_memory() - at_first
     if shards:
-        _spread_files(trial.units, trial.shards, config.output, {})
+        _spread_files(trial.units, [*chain(*trial.shards.values())], config.output, {})
     return trial
 
 

@@ -148,7 +148,7 @@ def finish_partitions(
     lease: Lease | None,
     files: Sequence[FileRecord] = (),
 ) -> Mapping[str, Any]:
-    """Finishes each folder of a job by language, then writes `partitions.json` above them; returns its contents.
+    """Finishes each folder of a job with several, then writes `partitions.json` above them; returns its contents.
 
     Args:
       config: the config of the whole job.
@@ -183,8 +183,7 @@ def _read_shards(config: Config, job: Job, planned: PlannedSplits, runs: str) ->
     Raises:
       BooksError: if a shard is not committed, or was merged from other runs than `runs`.
     """
-    assert config.output.shuffle is not None
-    for shard in plan_shards(config.output.shuffle, len(planned), planned.n_bytes, job.digest):
+    for shard in plan_shards(config.output, len(planned), planned.n_bytes, job.digest):
         entry = read_shard_entry(config.output.path, shard.id)
         if entry is None or entry.runs != runs:
             raise BooksError(f"shard {shard.id} has not been merged from the runs that the ledger records")

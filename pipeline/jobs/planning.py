@@ -12,6 +12,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.partitions import language_of, partition_configs
 from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts
@@ -26,6 +27,7 @@ from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, name_splits
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
+from tokenmill.pipeline.tokenizing.parts import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
 from tokenmill.pipeline.training.train import check_counts
 from tokenmill.tokenizer import Tokenizer
@@ -65,7 +67,7 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     """What the user should know before the job starts, a line each."""
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
-    """For a job by language, the job of each folder by its name; `splits` are those of the first."""
+    """For a job with several folders, the job of each by its name; `splits` are those of the first."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
@@ -92,7 +94,7 @@ class JobPlan:
 
     @property
     def plan_path(self) -> str:
-        """Where `prepare` writes the splits; for a job by language, those of the first tokenizer."""
+        """Where `prepare` writes the splits; for a job with several folders, those of the first."""
         first = next(iter(self.parts.values()), self)
         return storage.join(first.config.output.path, PLAN_NAME)
 
@@ -107,19 +109,21 @@ class JobPlan:
         if self.counts_words:
             stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
         if self.tokenizes:
-            folder = f"{next(iter(self.parts))}/" if self.parts else ""
-            stages.append(progress.Stage.of(TOKENIZING_STAGE, folder + filenames.LEDGER, self.splits))
-            if shards := self.shards():
+            name, first = next(iter(self.parts.items()), ("", self))
+            folder = storage.join(name, filenames.LEDGER) if name else filenames.LEDGER
+            stages.append(progress.Stage.of(TOKENIZING_STAGE, folder, self.splits))
+            if shards := first.shards():  # of the largest part
                 lengths = {shard.id: shard.n_planned for shard in shards}
-                stages.append(progress.Stage(SHUFFLING_STAGE, filenames.LEDGER, lengths))
+                stages.append(progress.Stage(SHUFFLING_STAGE, folder, lengths))
         return stages
 
     def shards(self) -> list[PlannedShard]:
-        """Returns the shards of a job that shuffles; none if every split is a shard."""
-        shuffle = self.config.output.shuffle
-        if shuffle is None or not self.tokenizes:
+        """Returns the shards of a job that shuffles, of all folders; none if every split is a shard."""
+        if self.parts:
+            return [shard for part in self.parts.values() for shard in part.shards()]
+        if not self.tokenizes:
             return []
-        return plan_shards(shuffle, len(self.splits), self.n_bytes, self.job.digest)
+        return plan_shards(self.config.output, len(self.splits), self.n_bytes, self.job.digest)
 
     def finished_counts(self) -> list[PartitionCounts] | None:
         """Returns the counts artifact if an earlier run of this job finished it; reads its files to make sure."""
@@ -217,6 +221,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
         elif tokenizes or counting_json is not None:
             splits = plan_splits(config.input, job.digest, said)
             _check_apart(splits, config.output.path)
+            if tokenizes and splits and config.output.split_by is not None:
+                check_field(decode_fields(splits[0].fields), config.output.split_by)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tokenmill.pipeline.books.partitions import partition_configs
 from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.config.output import largest
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS
 from tokenmill.pipeline.input.splitting import FORMATS
@@ -188,7 +190,8 @@ def on_sample(config: Config, folder: Path) -> Config:
     if tokenizer.train is not None:
         size = _VOCAB_SIZE + len(tokenizer.train.tokens)
         tokenizer = tokenizer.model_copy(update={"train": tokenizer.train.model_copy(update={"vocab_size": size})})
-    output = config.output.model_copy(update={"path": str(folder / "out"), "partition_by": []})
+    one: dict[str, Any] = {"partition_by": [], "split_by": None, "part": largest(config.output.splits)}
+    output = config.output.model_copy(update={"path": str(folder / "out"), **one})
     languages = config.languages
     if languages is not None:
         languages = languages.model_copy(update={"keep": [], "drop": [], "partition": None})

@@ -21,20 +21,25 @@ def configs(formats: Iterable[str], partitions: Sequence[str] = ()) -> list[dict
 
     Args:
       formats: the formats of the shards.
-      partitions: the folders of a job by language: of one tokenizer they are one data set, of several one each.
+      partitions: the folders of a job with several: of one tokenizer they are one data set, of several one each.
     """
     format_ = next((each for each in _READABLE if each in {*formats}), None)
     if format_ is None:
         return []
-    paths = {"default": [f"{name}/" for name in partitions] or [""]}
+    paths = {"default": {"train": [f"{name}/" for name in partitions] or [""]}}
     if any(name.startswith("tokenizer=") for name in partitions):
-        paths = {name.partition("=")[2]: [f"{name}/"] for name in partitions}
+        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in partitions}
+    elif partitions and "=" not in partitions[0]:  # parts of `output.splits`
+        paths = {"default": {name: [f"{name}/"] for name in partitions}}
     return [
         {
             "config_name": name,
-            "data_files": [{"split": "train", "path": [f"{folder}tokens-*-of-*.{format_}" for folder in folders]}],
+            "data_files": [
+                {"split": split, "path": [f"{folder}tokens-*-of-*.{format_}" for folder in folders]}
+                for split, folders in splits.items()
+            ],
         }
-        for name, folders in paths.items()
+        for name, splits in paths.items()
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the results of a job by language: every folder by itself, then `partitions.json`, which sums them up."""
+"""Proves the results of a job with several folders: each by itself, then `partitions.json`, which sums them up."""
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import manifest, partitions
@@ -11,7 +11,7 @@ from tokenmill.pipeline.proving.verify import verify
 
 
 def verify_partitions(output: str) -> VerifyReport:
-    """Checks all folders of a job by language as `verify` does, and that together they have every record once.
+    """Checks all folders of a job with several as `verify` does, and that together they have every record once.
 
     Raises:
       OSError: if a folder cannot be read at all.

@@ -72,9 +72,8 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = formats.suffixes(config.output)
-    shuffle = config.output.shuffle
     n_bytes = sum(split.n_bytes for split in splits)
-    shards = plan_shards(shuffle, len(splits), n_bytes, job.digest) if shuffle is not None else []
+    shards = plan_shards(config.output, len(splits), n_bytes, job.digest)
     folders.prepare_output(
         folder,
         job,

@@ -41,7 +41,7 @@ def summarize(output: str, seconds: float) -> RenderableType:
 
 
 def _partitions(output: str, seconds: float) -> RenderableType:
-    """Returns the summary of a job by language: a row for each folder, and one for all."""
+    """Returns the summary of a job with several folders: a row for each, and one for all."""
     found = partitions.read(output)
     table = Table("", "documents", "rejected", "tokens", "vocabulary", "unknown tokens", box=None, padding=(0, 2, 0, 0))
     for part in [*found["partitions"], found]:
@@ -189,7 +189,7 @@ def warnings(output: str, config: Config) -> list[str]:
             for name, part in partitions.partition_configs(config).items()
             for line in (
                 warnings(part.output.path, part)
-                if part.languages is not None and (name != f"lang={UNKNOWN}" or UNKNOWN in part.languages.keep)
+                if name != f"lang={UNKNOWN}" or (part.languages is not None and UNKNOWN in part.languages.keep)
                 else _lossy(part.output.path, manifest.read(part.output.path), part)
             )
         ]

@@ -45,16 +45,23 @@ class PlannedShard:
     """Its share of the planned bytes of the input."""
 
 
-def plan_shards(config: ShuffleConfig, n_splits: int, n_bytes: int, salt: str) -> list[PlannedShard]:
-    """Returns the shards of a job, none without splits; their number does not depend on how the input is cut.
+def plan_shards(output: OutputConfig, n_splits: int, n_bytes: int, salt: str) -> list[PlannedShard]:
+    """Returns the shards of a job that shuffles, else none, and none without splits.
+
+    Their number does not depend on how the input is cut. A job for one part has its share of them, at least one.
 
     Args:
-      config: the section.
+      output: the section.
       n_splits: the number of splits of the plan.
       n_bytes: planned bytes of all splits.
       salt: digest of the job; becomes a part of every id.
     """
-    return name_shards((config.shards or max(1, -(-n_bytes // SHARD_BYTES))) if n_splits else 0, n_bytes, salt)
+    if output.shuffle is None or not n_splits:
+        return []
+    n_bytes = round(n_bytes * output.share)
+    shards = output.shuffle.shards
+    n_shards = -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * output.share)
+    return name_shards(max(1, n_shards), n_bytes, salt)
 
 
 def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:

@@ -44,6 +44,7 @@ from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.chat import COUNTS, ChatTexts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
@@ -87,17 +88,19 @@ def tokenize_split(
         alone has more rejected records than the job may have.
       BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
-    share = Share(split, config, tokenizer)
-    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, are_merged=are_merged, on_tokens=on_tokens)
+    share = Share(split, config, tokenizer, are_merged)
+    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, on_tokens=on_tokens)
     return entry
 
 
 class Share(NamedTuple):
-    """One tokenizer's share of the work on a split: the split, the config with its folder, and the tokenizer."""
+    """One folder's share of the work on a split: the split, the config with the folder, and the tokenizer."""
 
     split: Split
     config: Config
     tokenizer: Tokenizer
+    are_merged: bool = False
+    """As for `tokenize_split`."""
 
 
 def tokenize_shares(
@@ -106,10 +109,9 @@ def tokenize_shares(
     on_batch: OnBatch | None = None,
     wanted: Wanted | None = None,
     *,
-    are_merged: bool = False,
     on_tokens: OnTokens | None = None,
 ) -> list[LedgerEntry]:
-    """Reads a split once for several tokenizers, and does for each of them what `tokenize_split` does.
+    """Reads a split once for several folders, and does for each of them what `tokenize_split` does.
 
     Shares that are committed already are skipped; the split is read for the others only. Holds one batch
     of text, and for each share its tokens and one row group.
@@ -119,27 +121,25 @@ def tokenize_shares(
       n_splits: the number of splits of the plan.
       on_batch: as for `tokenize_split`; each record counts once, although all shares account for it.
       wanted: as for `tokenize_split`.
-      are_merged: as for `tokenize_split`.
       on_tokens: as for `tokenize_split`.
 
     Returns:
       The entry of each share, in order.
     """
-    committed = [_load_committed(share, n_splits, are_merged) for share in shares]
+    committed = [_load_committed(share, n_splits) for share in shares]
     todo = [share for share, entry in zip(shares, committed, strict=True) if entry is None]
     if not todo:
         return [entry for entry in committed if entry is not None]
-    split, config, _ = todo[0]
+    split, config, *_ = todo[0]
     limits = RejectLimits.of(config.input)
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
         attempts = [
-            Attempt(*share, tokenizer_info(share.tokenizer), staging, n_splits, on_tokens)
+            Attempt(*share[:3], tokenizer_info(share.tokenizer), staging, n_splits, on_tokens)
             for share, staging in zip(todo, stagings, strict=True)
         ]
         for batch in read_split(split, config.input, wanted=wanted):
-            if config.text.languages is not None:
-                batch = languages.identify_languages(batch, config.text.languages)
+            batch = parts.label(batch, config)
             done = [attempt.add(batch) for attempt in attempts]
             n_documents, n_rejected, n_tokens = map(sum, zip(*done, strict=True))
             limits.check(attempts[0].n_records, sum(attempt.n_rejected for attempt in attempts))
@@ -153,7 +153,7 @@ def tokenize_shares(
     return [next(new) if entry is None else entry for entry in committed]
 
 
-def _load_committed(share: Share, n_splits: int, are_merged: bool) -> LedgerEntry | None:
+def _load_committed(share: Share, n_splits: int) -> LedgerEntry | None:
     output = share.config.output
     suffix, *companions = formats.suffixes(output)
     return ledger.load_committed(
@@ -164,7 +164,7 @@ def _load_committed(share: Share, n_splits: int, are_merged: bool) -> LedgerEntr
         tokenizer=tokenizer_info(share.tokenizer).digest,
         companions=companions,
         runs=runs_name(share.split.id) if output.shuffle is not None else None,
-        are_merged=are_merged,
+        are_merged=share.are_merged,
     )
 
 
@@ -235,6 +235,9 @@ class Attempt:
         """
         if self._config.text.languages is not None:
             batch, left_out = languages.tell_languages(batch, self._config.text.languages)
+            self._statistics.languages += left_out
+        if self._config.output.part is not None:
+            batch, left_out = parts.leave_out_others(parts.label(batch, self._config), self._config.output)
             self._statistics.languages += left_out
         before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)

@@ -147,7 +147,9 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:
     splits, text = _splits(pipeline, plan, "Tokenize"), beam.pvalue.AsSingleton(tokenizer)
     if plan.shards():
-        ids = _shuffle(pipeline, plan, splits, text)
+        shuffle = _Shuffle(pipeline, plan, text)
+        sort = SortSplits(plan.config, len(plan.splits), text, beam.pvalue.AsList(shuffle.merged), shuffle.n_shards)
+        ids = shuffle.merge(splits | "SortSplits" >> sort)
     else:
         ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
     side_inputs = beam.pvalue.AsList(ids), text, *_side_inputs(counted, trained)
@@ -169,8 +171,14 @@ def _tokenize_partitions(
     )
     texts = [beam.pvalue.AsSingleton(text) for text in tokenizers]
     configs = [part.config for part in plan.parts.values()]
-    transform = TokenizePartitions(plan.config.output.path, configs, len(plan.splits), texts)
-    ids = splits | "TokenizePartitions" >> transform
+    shuffled = [_Shuffle(pipeline, part, texts[0], name) for name, part in plan.parts.items() if part.shards()]
+    merged = [(beam.pvalue.AsList(each.merged), each.n_shards) for each in shuffled]
+    transform = TokenizePartitions(plan.config.output.path, configs, len(plan.splits), texts, merged)
+    done = splits | "TokenizePartitions" >> transform
+    ids = done | "Ids" >> beam.Values()
+    if shuffled:
+        ids = [each.merge(done | f"{each.name}Runs" >> beam.FlatMap(_of_folder, i)) for i, each in enumerate(shuffled)]
+        ids = ids | "AllShards" >> beam.Flatten()
     jobs = {name: (part.config, part.job) for name, part in plan.parts.items()}
     side_inputs = beam.pvalue.AsList(ids), *_side_inputs(counted, trained), jobs, plan.config, plan.job, plan.lease
     return call_once(pipeline, "Finish", _finish_partitions, *side_inputs, *texts)
@@ -200,7 +208,7 @@ def _finish_partitions(
     enter_stage(planning.FINISHING_STAGE)
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
     parts: dict[str, Any] = {}
-    planned: list[str] = []
+    planned: list[np.ndarray] = []
     of_parts = for_each(compiled_tokenizers(tokenizers), len(jobs))
     for (name, (part, its_job)), tokenizer in zip(jobs.items(), of_parts, strict=True):
         lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
@@ -208,29 +216,54 @@ def _finish_partitions(
         vocabulary = trained.get(language_of(name), trained.get(""))
         files = [_write_record(part.output.path, vocabulary)] if vocabulary is not None else []
         parts[name] = part, its_job, splits, tokenizer, files
-        planned += splits.ids()
-    if sorted(ids) != sorted(planned):
-        raise BooksError(
-            f"{len(planned)} shares of splits were planned, and the {len(ids)} that are done are not these"
-        )
+        planned.append(_planned_ids(part, its_job, splits))
+    _check_done(ids, np.concatenate(planned), config)
     output = config.output.path
     finish.finish_partitions(config, job, parts, lease, _counts_files(partitions, output))
     delete_staged(output)
     return job.digest
 
 
-def _shuffle(pipeline: beam.Pipeline, plan: JobPlan, splits: Any, text: Any) -> Any:
-    """Returns the ids of all shards."""
-    config, n_shards = plan.config, len(plan.shards())
-    shards = (
-        pipeline
-        | "CountShards" >> beam.Create([n_shards])  # only their number, to keep the graph small
-        | "NameShards" >> beam.FlatMap(name_shards, plan.n_bytes, plan.job.digest).with_output_types(PlannedShard)
-        | "SpreadShards" >> beam.Reshuffle()
-    )
-    merged = shards | "FindMergedShards" >> FindMergedShards(config, plan.plan_path, text)
-    sort = SortSplits(config, len(plan.splits), text, beam.pvalue.AsList(merged), n_shards)
-    return shards | "MergeShards" >> MergeShards(config, text, beam.pvalue.AsList(splits | "SortSplits" >> sort))
+class _Shuffle:
+    """The steps of a shuffle of one folder: its shards are named, those merged already found, the others merged."""
+
+    def __init__(self, pipeline: beam.Pipeline, plan: JobPlan, text: Any, name: str = "") -> None:
+        shards = plan.shards()
+        self.name, self.n_shards = name, len(shards)
+        self._config, self._text = plan.config, text
+        n_bytes = sum(shard.n_planned for shard in shards)
+        self._shards = (
+            pipeline
+            | f"{name}CountShards" >> beam.Create([len(shards)])  # only their number, to keep the graph small
+            | f"{name}NameShards" >> beam.FlatMap(name_shards, n_bytes, plan.job.digest).with_output_types(PlannedShard)
+            | f"{name}SpreadShards" >> beam.Reshuffle()
+        )
+        find = FindMergedShards(plan.config, plan.plan_path, text)
+        self.merged = self._shards | f"{name}FindMergedShards" >> find
+        """The ids of the shards that an earlier run has merged."""
+
+    def merge(self, runs: Any) -> Any:
+        """Returns the ids of all shards, from `SplitRuns` of all splits as JSON."""
+        merge = MergeShards(self._config, self._text, beam.pvalue.AsList(runs))
+        return self._shards | f"{self.name}MergeShards" >> merge
+
+
+def _of_folder(done: tuple[int, str], index: int) -> Iterator[str]:
+    if done[0] == index:
+        yield done[1]
+
+
+def _planned_ids(config: Config, job: Job, splits: PlannedSplits) -> np.ndarray:
+    """Returns the ids of what has to be done for a folder: its shards if it is shuffled, else its splits."""
+    if config.output.shuffle is None:
+        return splits.sorted_ids()
+    return sort_ids(shard.id for shard in plan_shards(config.output, len(splits), splits.n_bytes, job.digest))
+
+
+def _check_done(ids: Sequence[str], planned: np.ndarray, config: Config) -> None:
+    if not np.array_equal(sort_ids(ids), np.sort(planned)):
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
 
 
 def _finish_tokenizing(
@@ -245,13 +278,7 @@ def _finish_tokenizing(
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
     splits = PlannedSplits(map(Split.from_json, planning.read_plan(plan_path)))
-    planned = splits.sorted_ids()
-    if config.output.shuffle is not None:
-        shards = plan_shards(config.output.shuffle, len(splits), splits.n_bytes, job.digest)
-        planned = sort_ids(shard.id for shard in shards)
-    if not np.array_equal(sort_ids(ids), planned):
-        kind = "splits" if config.output.shuffle is None else "shards"
-        raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
+    _check_done(ids, _planned_ids(config, job, splits), config)
     output = config.output.path
     files = _counts_files(partitions, output)
     files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]

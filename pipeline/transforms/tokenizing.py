@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import TOKENIZING_STAGE
 from tokenmill.pipeline.running.clock import Stopwatch
@@ -54,8 +55,9 @@ class _TokenizeSplitsFn(beam.DoFn):
 class TokenizePartitions(beam.PTransform):
     """Tokenizes splits into committed shards of several folders in one reading, by a tokenizer for each or one for all.
 
-    Input: JSON of a split and of its id in each job. Output: these ids, once all of it is on disk. Memory: one batch,
-    and for each folder its tokens and a row group, per worker. Counters: those of `TokenizeSplits`.
+    Input: JSON of a split and of its id in each job. Output: for each folder a pair of its index and of the split's id,
+    once all of it is on disk; if the job shuffles, of `SplitRuns` as JSON. Memory: one batch, and for each folder its
+    tokens and a row group or a run, per worker. Counters: those of `TokenizeSplits`.
     """
 
     output: str
@@ -65,22 +67,33 @@ class TokenizePartitions(beam.PTransform):
     n_splits: int
     tokenizers: Sequence[TokenizerText]
     """Of each partition, or one for all."""
+    merged: Sequence[tuple[Any, int]] = ()
+    """If the job shuffles, of each partition: the ids of shards that are merged already, as a side input, and how many
+    shards it has."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
-        fn = _TokenizePartitionsFn(self.output, self.configs, self.n_splits)
-        return splits | "TokenizeSplit" >> beam.ParDo(fn, *self.tokenizers).with_output_types(str)
+        fn = _TokenizePartitionsFn(self.output, self.configs, self.n_splits, [n for _, n in self.merged])
+        merged = [ids for ids, _ in self.merged]
+        done = beam.ParDo(fn, *merged, *self.tokenizers).with_output_types(tuple[int, str])
+        return splits | "TokenizeSplit" >> done
 
 
 class _TokenizePartitionsFn(beam.DoFn):
-    def __init__(self, output: str, configs: Sequence[Config], n_splits: int) -> None:
-        self._output, self._configs, self._n_splits = output, configs, n_splits
+    def __init__(self, output: str, configs: Sequence[Config], n_splits: int, n_shards: Sequence[int]) -> None:
+        self._output, self._configs, self._n_splits, self._n_shards = output, configs, n_splits, n_shards
         self._report = StageReport(TokenizePartitions, TOKENIZING_STAGE)
 
-    def process(self, element: str, *tokenizers: str) -> Iterator[str]:
+    def process(self, element: str, *merged_and_tokenizers: Any) -> Iterator[tuple[int, str]]:
         line, ids = json.loads(element)
-        split = Split.from_json(line)
-        jobs = zip(ids, self._configs, for_each(compiled_tokenizers(tokenizers), len(ids)), strict=True)
-        shares = [Share(dataclasses.replace(split, id=each), config, tokenizer) for each, config, tokenizer in jobs]
+        split, n = Split.from_json(line), len(self._n_shards)
+        merged, texts = merged_and_tokenizers[:n], merged_and_tokenizers[n:]
+        tokenizers = for_each(compiled_tokenizers(texts), len(ids))
+        are_merged = [False] * len(ids)
+        if n:
+            are_merged = [len(done) == n_shards for done, n_shards in zip(merged, self._n_shards, strict=True)]
+        splits = [dataclasses.replace(split, id=each) for each in ids]
+        shares = [*map(Share, splits, self._configs, tokenizers, are_merged)]
         with self._report.of(split.id, Stopwatch(self._output, split)) as on_batch:
             entries = tokenize_shares(shares, self._n_splits, on_batch)
-        yield from (entry.split_id for entry in entries)
+        for index, entry in enumerate(entries):
+            yield index, json.dumps(runs_of(entry).to_record()) if n else entry.split_id

@@ -54,6 +54,16 @@ def test_a_replay_and_a_report_change_nothing(job, tmp_path):
     assert load(output, tmp_path)["train"].num_rows == 40
 
 
+def test_parts_are_the_splits_of_one_data_set(job, tmp_path):
+    output = job(output={"splits": {"train": 0.6, "validation": 0.2, "test": 0.2}})
+    found = load(output, tmp_path)
+    assert sorted(found) == ["test", "train", "validation"]
+    assert {name: part.num_rows for name, part in found.items()} == {
+        name: load(output / name, tmp_path)["train"].num_rows for name in found
+    }
+    assert sum(part.num_rows for part in found.values()) == 40
+
+
 def test_folders_of_one_tokenizer_are_one_data_set(job, tmp_path):
     output = job(languages={"keep": ["fr", "und"]}, output={"partition_by": ["lang"]})
     assert load(output, tmp_path)["train"].num_rows == load(output / "lang=fr", tmp_path)["train"].num_rows + (

@@ -23,6 +23,12 @@ def fingerprint(rows: Iterable[tuple[int, Sequence[int]]]) -> int:
     return total & _MASK
 
 
+def hash_text(text: str) -> int:
+    """Returns the hash of a text; see `books.sums.hash_texts`."""
+    data = text.encode()
+    return mix((sum(mix((place << 32) + value) for place, value in enumerate(data)) + len(data)) & _MASK)
+
+
 def arrange(rows: Sequence[object], places: Sequence[int]) -> list[object]:
     """Returns rows, each at its place; see `arranging.arrange`."""
     arranged: list[object] = [None] * len(rows)

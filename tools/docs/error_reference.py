@@ -78,7 +78,7 @@ _SETTINGS = {
     rules.SAMPLE: "`input.sample`",
     rules.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
     rules.MIXED_LANGUAGES: "`languages.drop_mixed`",
-    rules.OTHER_PARTITION: "`tokenizer.by`, `output.partition_by`",
+    rules.OTHER_PARTITION: "`tokenizer.by`, `output.partition_by`, `output.splits`",
     rules.COMMITTED: "`tokenmill replay`",
 }
 """What turns a rule on."""

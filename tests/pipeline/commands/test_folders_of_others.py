@@ -83,15 +83,24 @@ def test_a_name_in_a_record_is_one_that_we_give(job, output, name, capsys):
     assert contents(output.parent / "victim") == before
 
 
-@pytest.mark.parametrize("name", [*NAMES, "victim", "lang=../x", "tokenizer=/x", "vocab"])
-def test_overwrite_deletes_in_no_folder_but_those_by_language(job, output, name):
+@pytest.mark.parametrize("name", [*NAMES, "Victim", "lang=../x", "tokenizer=/x", "vocab", "train/", "train\n"])
+def test_overwrite_deletes_in_no_folder_but_those_of_a_job_with_several(job, output, name):
     before = contents(output.parent)
     set_json(output, "_ledger/job.json", lambda found: found["parts"].update(partitions={name: None}))
     changed = contents(output.parent)
-    with pytest.raises(ValueError, match="is no name of a folder by language"):
+    with pytest.raises(ValueError, match="is no name of a folder such as"):
         overwrite(job, output)
     assert contents(output.parent) == changed
     assert {*changed} == {*before}
+
+
+def test_overwrite_leaves_a_part_that_has_no_record_of_a_job(job, output):
+    shutil.copytree(output, output / "train")
+    (output / "train/_ledger/job.json").unlink()
+    before = contents(output / "train")
+    set_json(output, "_ledger/job.json", lambda found: found["parts"].update(partitions={"train": None}))
+    overwrite(job, output)
+    assert contents(output / "train") == before
 
 
 @pytest.mark.parametrize("name", ["../victim", "..", "lang=zh/../../victim", "/tmp"])

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`output.splits`: parts that are disjoint and stay what they are; formats, books, proof, trace, resume, refusals."""
+
+import json
+import signal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.killing import run_killed
+from tokenmill.pipeline import cli, filenames
+from tokenmill.pipeline.config.output import TAKEN_NAMES
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.tokenizing.parts import part_of
+
+SPLITS = {"train": 0.7, "validation": 0.1, "test": 0.2}
+N_FILES, N = 4, 150
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number in range(N_FILES):
+        write(corpus / f"{number}.jsonl", range(number * N, (number + 1) * N))
+    return corpus
+
+
+def write(path, numbers):
+    records = [
+        {"id": f"d{i}", "text": f"the mill {i} grinds text", "site": None if i % 50 == 7 else f"s{i % 40}", "n": i % 40}
+        for i in numbers
+    ]
+    path.write_text("\n".join([*map(json.dumps, records), "{broken", ""]), encoding="utf-8")
+
+
+@pytest.fixture
+def make_split(make_job, corpus, tiny_vocab_file):
+    """Returns a function that makes a job with `splits`."""
+
+    def make(name, output=None, **sections):
+        job = make_job(name)
+        config = {
+            "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 5000, "on_damage": "warn"},
+            "tokenizer": {"file": str(tiny_vocab_file)},
+            **sections,
+            "output": {"path": str(job.output), "splits": SPLITS, **(output or {})},
+        }
+        config["input"] |= sections.get("input", {}) and {"paths": [str(corpus / "*.jsonl")], "on_damage": "warn"}
+        job.config.write_text(json.dumps(config))
+        return job
+
+    return make
+
+
+def ids_of(job):
+    """The ids of the documents of each part, as its tables of documents list them."""
+    found = {}
+    for name in sorted(SPLITS):
+        paths = sorted((job.output / name / "documents").glob("*.parquet"))
+        found[name] = [doc for path in paths for doc in pq.read_table(path, columns=["doc_id"])["doc_id"].to_pylist()]
+    return found
+
+
+def final(job):
+    return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
+
+
+def expected(values):
+    parts = part_of(pa.array(values), SPLITS)
+    return {name: {v for v, p in zip(values, parts, strict=True) if p == i} for i, name in enumerate(sorted(SPLITS))}
+
+
+def test_every_document_is_in_one_part_and_the_books_balance(make_split):
+    job = make_split("job")
+    assert job.run("tokenize", "--mode", "inline") == 0
+    found = ids_of(job)
+    assert {name: set(ids) for name, ids in found.items()} == expected([f"d{i}" for i in range(N_FILES * N)])
+    assert sum(map(len, found.values())) == N_FILES * N
+    told = json.loads((job.output / "partitions.json").read_text())
+    assert told["by"] == "split"
+    parts = {part["folder"]: part for part in told["partitions"]}
+    assert list(parts) == ["train", "test", "validation"]  # that with the rejects first
+    assert {name: part["share"] for name, part in parts.items()} == SPLITS
+    assert {name: part["totals"]["n_documents"] for name, part in parts.items()} == {
+        name: len(ids) for name, ids in found.items()
+    }
+    assert [part["totals"]["rejected"] for part in parts.values()] == [{"not_json": N_FILES}, {}, {}]
+    assert told["totals"]["filtered"] == {}
+    assert told["totals"]["n_records"] == N_FILES * (N + 1)
+    for name in SPLITS:
+        manifest = json.loads((job.output / name / "manifest.json").read_text())
+        stats = json.loads((job.output / name / "stats.json").read_text())
+        assert manifest["totals"]["n_records"] == N_FILES * (N + 1)
+        assert stats["documents"] == manifest["totals"]["n_documents"] == len(found[name])
+    assert cli.main(["verify", str(job.output), "--deep", "--share", "1"]) == 0
+    assert job.run("verify") == 0
+    shard = next((job.output / "test").glob("tokens-*.parquet"))
+    shard.write_bytes(shard.read_bytes() + b"x")
+    assert cli.main(["verify", str(job.output)]) == 1
+
+
+def test_parts_stay_what_they_are_when_files_are_added_reordered_and_cut_otherwise(make_split, corpus):
+    first = make_split("first", tokenizer={"train": {"vocab_size": 200, "min_frequency": 1}})
+    assert first.run("run", "--mode", "inline") == 0
+    before = ids_of(first)
+    (corpus / "0.jsonl").rename(corpus / "z.jsonl")
+    write(corpus / "00.jsonl", range(1000, 1200))
+    second = make_split("second", input={"split_bytes": 1700, "sample": 1.0})
+    assert second.run("tokenize", "--mode", "inline") == 0
+    for name, ids in ids_of(second).items():
+        assert {each for each in ids if int(each[1:]) < 1000} == set(before[name])
+        assert len(ids) > len(before[name])
+
+
+@pytest.mark.parametrize("keep", [["site"], {"n": "int32"}])
+def test_documents_of_one_site_are_in_one_part(make_split, keep):
+    field = next(iter(keep))
+    job = make_split("job", input={"keep_fields": keep}, output={"split_by": field, "format": ["parquet", "memmap"]})
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("verify", "--deep") == 0
+    numbers = range(N_FILES * N)
+    is_null = [field == "site" and i % 50 == 7 for i in numbers]  # these go by their ids
+    value = [f"d{i}" if is_null[i] else f"s{i % 40}" if field == "site" else f"{i % 40}" for i in numbers]
+    wanted = expected(value)
+    found = ids_of(job)
+    assert {name: {value[int(each[1:])] for each in ids} for name, ids in found.items()} == wanted
+    assert sum(map(len, found.values())) == N_FILES * N
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"format": ["parquet", "arrow", "mds", "megatron", "memmap", "tfrecord"]},
+        {"packing": {"length": 16, "separator": "[SEP]"}, "format": ["parquet", "megatron"]},
+        {"shuffle": {"shards": 5}, "format": ["parquet", "arrow"]},
+        {"shuffle": {}, "packing": {"length": 16, "strategy": "best_fit", "separator": "[SEP]"}},
+    ],
+    ids=["formats", "packed", "shuffled", "shuffled and packed"],
+)
+def test_formats_packing_and_shuffles_are_proven_and_traced(make_split, corpus, capsys, output):
+    job = make_split("job", output)
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert {name: set(ids) for name, ids in ids_of(job).items()} == expected([f"d{i}" for i in range(N_FILES * N)])
+    assert job.run("verify", "--deep") == 0
+    capsys.readouterr()
+    assert cli.main(["trace", "--json", str(job.output / "validation"), "0", "1"]) == 0
+    traced = json.loads(capsys.readouterr().out)
+    assert {each["doc_id"] for each in traced["documents"]} <= set(ids_of(job)["validation"])
+    assert traced["documents"][0]["text"].startswith("the mill ")
+    if output.get("shuffle", {}).get("shards"):
+        n_shards = {name: len([*(job.output / name).glob("tokens-*.parquet")]) for name in SPLITS}
+        assert n_shards == {"train": 4, "validation": 1, "test": 1}
+    assert job.run("plan", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["totals"]["n_documents.test"]["value"] == len(ids_of(job)["test"])
+
+
+def test_languages_are_told_and_left_out_documents_counted(make_split):
+    job = make_split("job", languages={"drop": ["de"]})
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("verify", "--deep") == 0
+    stats = json.loads((job.output / "test/stats.json").read_text())
+    languages = stats["languages"]["by_code"].values()
+    assert sum(each["documents"] for each in languages) == stats["documents"]
+    assert sum(each["filtered"] for each in languages) == N_FILES * N - stats["documents"]
+
+
+def test_one_part_is_a_job(make_split):
+    job, one = make_split("job"), make_split("one", {"part": "test"})
+    assert job.run("tokenize", "--mode", "inline") == one.run("tokenize", "--mode", "inline") == 0
+    ours = {key.removeprefix("test/"): data for key, data in final(job).items() if key.startswith("test/")}
+    assert ours == {key: data for key, data in one.files().items() if key != "report.html"}
+
+
+def test_a_folder_is_taken_over_by_another_job(make_split):
+    job = make_split("job")
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("tokenize", "--mode", "inline", "--overwrite", "--set", "output.splits={}") == 0
+    assert cli.main(["verify", str(job.output)]) == 0
+    assert not [path for name in SPLITS for path in (job.output / name).rglob("*") if path.is_file()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [{}, {"shuffle": {"shards": 6}}], ids=["plain", "shuffled"])
+def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_split, output):
+    inline = make_split("inline", output)
+    assert inline.run("tokenize", "--mode", "inline") == 0
+    for mode in ("threads", "processes"):
+        other = make_split(mode, output)
+        assert other.run("tokenize", "--mode", mode, "--workers", "2") == 0
+        assert final(other) == final(inline)
+    killed = make_split("killed", output)
+    for n_renames in (20, 60, 90, 30):
+        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
+        assert not (killed.output / "partitions.json").exists()
+    assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
+    assert final(killed) == final(inline)
+    assert killed.run("verify") == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "sections", "message"),
+    [
+        ({"splits": {"a": 0.5, "b": 0.4}}, {}, "output.splits: {'a': 0.5, 'b': 0.4}: the shares must add up to 1, but"),
+        ({"splits": {"a": 1.0}}, {}, "output.splits.a: 1.0: "),
+        ({"splits": {"a": 0.0, "b": 1.0}}, {}, "output.splits.a: 0.0: "),
+        (
+            {"splits": {"Train": 0.5, "b": 0.5}},
+            {},
+            "output.splits: 'Train': must be a name of at most 40 characters of a-z",
+        ),
+        (
+            {"splits": {"../x": 0.5, "b": 0.5}},
+            {},
+            "output.splits: '../x': must be a name of at most 40 characters of a-z",
+        ),
+        (
+            {"splits": {"rejected": 0.5, "b": 0.5}},
+            {},
+            "output.splits: 'rejected': must be a name of at most 40 characters",
+        ),
+        ({"splits": {f"p{i}": 1 / 40 for i in range(40)}}, {}, "output.splits: "),
+        ({"split_by": "site"}, {}, "output.split_by: 'site': input.keep_fields has no fields; add it there"),
+        ({"splits": {}, "split_by": "site"}, {}, "output.split_by: 'site': goes with splits, which is missing"),
+        ({"part": "dev"}, {}, "output.part: 'dev': must be one of splits, which are 'train', 'validation', 'test'"),
+        (
+            {"partition_by": ["lang"]},
+            {"languages": {"keep": ["de"]}},
+            "output.partition_by: ['lang']: splits makes the folders already",
+        ),
+        (
+            {},
+            {"languages": {}, "tokenizer": {"by": "lang", "files": {"default": "x"}}},
+            "output.splits: ['train', 'validation', 'test']: tokenizer.by makes the folders; remove one",
+        ),
+        (
+            {"split_by": "n"},
+            {"input": {"keep_fields": {"n": "double"}}},
+            "output.split_by: 'n' is double in the input; must be text or an integer",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_work(make_split, capsys, output, sections, message):
+    job = make_split("job", output, **sections)
+    assert job.run("tokenize") == 2
+    assert message in capsys.readouterr().err
+    assert not job.output.exists()
+
+
+def test_names_of_folders_of_a_job_are_taken():
+    own = {name.partition("/")[0] for name in (*folders.FOLDERS, filenames.REPLAY) if name and not name.startswith("_")}
+    assert {*TAKEN_NAMES} - {"all"} == own
+    for name in own:
+        with pytest.raises(ValueError, match="is no name of a folder"):
+            filenames.check_partition(name)
+    assert filenames.check_partition("counts_2") == "counts_2"
+
+
+def test_a_replay_is_refused(make_split, capsys):
+    job = make_split("job")
+    assert job.run("tokenize", "--mode", "inline") == 0
+    assert job.run("replay") == 2
+    assert "output.splits: replay takes a job with one folder" in capsys.readouterr().err

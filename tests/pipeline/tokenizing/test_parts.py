@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of `output.splits`: the hash and its ranges against plain Python, a million ids, ten thousand sites."""
+
+import hashlib
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reference import shuffling as reference
+from tokenmill.pipeline.books.sums import hash_texts
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.tokenizing.parts import part_of
+
+SPLITS = {"train": 0.98, "validation": 0.01, "test": 0.01}
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["", "\0", "\0\0"]))
+
+
+def part_of_one(text, splits):
+    """In plain Python: the part whose range of hashes has that of the text."""
+    below = Fraction(0)
+    names = sorted(splits)
+    for index, name in enumerate(names[:-1]):
+        below += Fraction(splits[name])
+        if Fraction(reference.hash_text(text), 1 << 64) < below:
+            return index
+    return len(names) - 1
+
+
+@given(TEXTS, st.integers(0, 3))
+def test_hashes_are_those_of_plain_python_and_of_nothing_but_the_text(texts, start):
+    found = hash_texts(pa.array(texts, pa.string())[start:])
+    assert found.dtype == np.uint64
+    assert found.tolist() == [reference.hash_text(text) for text in texts[start:]]
+
+
+@given(TEXTS, st.lists(st.integers(1, 100), min_size=2, max_size=6))
+def test_parts_are_those_of_plain_python(texts, weights):
+    splits = {f"p{i}": weight / sum(weights) for i, weight in enumerate(weights)}
+    assert OutputConfig.model_validate({"path": "x", "splits": splits}).splits == splits
+    found = part_of(pa.array(texts, pa.string()), splits)
+    # A share that is no binary fraction is a range whose end is rounded: to less than one hash.
+    assert found.tolist() == [part_of_one(text, splits) for text in texts]
+
+
+def ids_of(kind):
+    numbers = range(1_000_000)
+    if kind == "counted":
+        return [f"{number}" for number in numbers]
+    if kind == "places":
+        return [f"crawl/{number % 37:05d}.jsonl.gz:{number * 1931}" for number in numbers]
+    return [hashlib.blake2b(f"{number}".encode(), digest_size=16).hexdigest() for number in numbers]
+
+
+@pytest.mark.parametrize("kind", ["counted", "places", "hashes"])
+def test_shares_of_a_million_ids_are_within_a_thousandth(kind):
+    ids = pa.array(ids_of(kind))
+    found = part_of(ids, SPLITS)
+    shares = np.bincount(found, minlength=3) / len(found)
+    assert np.abs(shares - [SPLITS[name] for name in sorted(SPLITS)]).max() < 0.001
+    # Neither other ids, nor their order, nor the order of the names in the config moves any.
+    order = np.random.default_rng(7).permutation(len(ids))[:1000]
+    assert (part_of(ids.take(pa.array(order)), dict(reversed(SPLITS.items()))) == found[order]).all()
+
+
+def test_a_larger_validation_takes_from_train_alone():
+    ids = pa.array(ids_of("counted")[:100_000])
+    before = part_of(ids, SPLITS)
+    after = part_of(ids, {"train": 0.96, "validation": 0.02, "test": 0.02})
+    assert set(zip(before.tolist(), after.tolist(), strict=True)) == {(0, 0), (1, 0), (1, 1), (1, 2), (2, 2)}
+
+
+def test_ten_thousand_sites():
+    sites = [f"www.site-{number}.example" for number in range(10_000)]
+    shares = np.bincount(part_of(pa.array(sites), SPLITS), minlength=3) / len(sites)
+    assert np.abs(shares - [0.01, 0.98, 0.01]).max() < 0.004  # four standard deviations
