@@ -187,7 +187,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {each['row']}{window}: the same {before:,} tokens under other ids"
                 continue
             yield f"  {each['row']}{window}: {before:,} -> {after:,} tokens, from token {each['token']:,}"
-            yield from (f"    {sign} {'|'.join(texts)}" for sign, texts in zip("-+", each["shown"], strict=True))
+            for sign, texts in zip("-+", each["shown"], strict=True):
+                yield f"    {sign} {inspect.BOUNDARY.join(map(inspect.shown, texts))}"
 
 
 _WORDS = {"only_first": "only in the first", "only_second": "only in the second", "other_id": "under another id"}

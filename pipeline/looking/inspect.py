@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a shard as text, with the boundaries of its tokens visible: `be|rt| is`."""
+"""Rows of a shard as text, with the boundaries of its tokens visible: `be┊rt┊ is`."""
 
 import contextlib
 import itertools
@@ -18,7 +18,8 @@ from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.token_runs import Kind, TokenRun, printable
 
-BOUNDARY = "|"
+BOUNDARY = "┊"
+"""Between two tokens. Hardly any text has it, as `|` is in tables and special tokens; one in a text is `‹┊›`."""
 SHOWN_TOKENS = 200
 """How many tokens of a row are rendered by default: a row may be a whole book."""
 
@@ -128,7 +129,7 @@ def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokeni
 def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS, *, with_ids: bool = False) -> Text:
     """Returns a row as text: its number, document, counts, and on the next line its tokens.
 
-    Tokens are what they add to the text, spaces included, with a `|` between them, and alternate in colour on a
+    Tokens are what they add to the text, spaces included, with a `┊` between them, and alternate in colour on a
     terminal; see `TokenRun.text`. Each document of a packed sequence has a line. Padding is one entry with a count.
 
     Args:
@@ -152,7 +153,7 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
             text.append("\n" if i else "").append(f"{printable(starts[i])}: ", style="dim")
         elif i:
             text.append(BOUNDARY, style="dim")
-        text.append(run.text or "∅", style=STYLES.get(run.kind, COLOURS[i % 2]))
+        text.append(shown(run.text), style=STYLES.get(run.kind, COLOURS[i % 2]))
         if with_ids:
             text.append(f":{run.id}", style="dim")
     if len(runs) < len(tokens):
@@ -160,6 +161,11 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     if padding and not is_left:
         text.append((BOUNDARY if tokens else "") + padding, style="dim")
     return text
+
+
+def shown(text: str) -> str:
+    """Returns the text of a run without a boundary in it."""
+    return text.replace(BOUNDARY, f"‹{BOUNDARY}›") or "∅"
 
 
 def _n_unknown(row: Row, tokenizer: Tokenizer) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.text import Text
 
-from tokenmill.pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES
+from tokenmill.pipeline.looking.inspect import BOUNDARY, COLOURS, STYLES, shown
 from tokenmill.pipeline.reporting import html
 from tokenmill.tokenizer import Encoding, Tokenizer
 from tokenmill.tokenizer.token_runs import TokenRun
@@ -124,7 +124,7 @@ def render(view: View, *, with_ids: bool = False) -> Text:
     """Returns a view for a terminal; a line of the text is a line."""
     text = Text().append(f"{view.name}  {view.said()}\n", style="bold")
     for i, run in enumerate(view.runs):
-        text.append(run.text or "∅", style=STYLES.get(run.kind, COLOURS[i % 2]))
+        text.append(shown(run.text), style=STYLES.get(run.kind, COLOURS[i % 2]))
         text.append(f":{run.id}" if with_ids else "", style="dim")
         if i + 1 < len(view.runs):
             text.append("\n" if run.data.endswith(b"\n") else BOUNDARY, style="dim")

@@ -232,13 +232,13 @@ def test_viz_shows_a_text_as_several_tokenizers_cut_it(capsys, tiny_vocab_file, 
     )
     assert capsys.readouterr().out.splitlines() == [
         f"{tiny_vocab_file}  7 tokens, 2.286 bytes per token, 1 unknown",
-        "[CLS]| un|aff|able| 玫| [UNK]| [SEP]",
+        "[CLS]┊ un┊aff┊able┊ 玫┊ [UNK]┊ [SEP]",
         f"{byte_level_file}  16 tokens, 1.0 bytes per token",
-        "u|n|a|f|f|a|b|l|e| |‹e7›|‹8e›|‹ab›=玫|\\n",
-        "‹c9›|‹b8›=ɸ",
+        "u┊n┊a┊f┊f┊a┊b┊l┊e┊ ┊‹e7›┊‹8e›┊‹ab›=玫┊\\n",
+        "‹c9›┊‹b8›=ɸ",
     ]  # fmt: skip
     assert cli.main(["viz", "a mill", "--tokenizer", str(tiny_vocab_file), "--ids"]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "[CLS]:2| a:6| mill:7| [SEP]:3"
+    assert capsys.readouterr().out.splitlines()[1] == "[CLS]:2┊ a:6┊ mill:7┊ [SEP]:3"
 
 
 def test_viz_as_json_has_places_and_words(capsys, tiny_vocab_file):
@@ -260,7 +260,7 @@ def test_viz_reads_files_and_stdin_and_says_what_it_left_out(capsys, byte_level_
     assert err == f"tokenmill: {path}: only its first 1,048,576 bytes are looked at\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab")))
     assert cli.main(["viz", "-", "--tokenizer", str(byte_level_file)]) == 0
-    assert capsys.readouterr().out.splitlines()[1] == "a|b"
+    assert capsys.readouterr().out.splitlines()[1] == "a┊b"
 
 
 def test_a_page_of_viz_holds_text_as_text(capsys, tiny_vocab_file, byte_level_file, tmp_path):

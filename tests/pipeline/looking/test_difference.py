@@ -98,7 +98,7 @@ def test_tokens_under_other_ids_are_told_apart_from_other_tokens(tmp_path, tiny_
     assert cli.main(["diff", str(one.output), str(other.output)]) == 1
     said = capsys.readouterr().out
     assert "d0: the same 3 tokens under other ids" in said
-    assert "d4: 3 -> 2 tokens, from token 1\n    - the| text| mill\n    + the| mills\n" in said
+    assert "d4: 3 -> 2 tokens, from token 1\n    - the┊ text┊ mill\n    + the┊ mills\n" in said
 
 
 def test_what_is_no_output_is_one_message(tmp_path, capsys):

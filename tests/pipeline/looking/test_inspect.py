@@ -88,7 +88,12 @@ def test_boundaries_of_tokens_are_visible(tokenizer):
     ids = tokenizer.encode("Unaffable 玫 mills ɸ").ids
     head, body = lines(Row(4, "d", ids, len(ids), 1), tokenizer)
     assert head == "row 4  d  n_tokens 9  n_oov 1"
-    assert body == "[CLS]| un|aff|able| 玫| mill|s| [UNK]| [SEP]"
+    assert body == "[CLS]┊ un┊aff┊able┊ 玫┊ mill┊s┊ [UNK]┊ [SEP]"
+
+
+def test_a_boundary_in_a_text_is_none():
+    tokenizer = Tokenizer.for_bert(["[UNK]", "|", "┊", "<|endoftext|>"])
+    assert lines(Row(0, "d", [1, 2, 3], 3, 0), tokenizer)[1] == "|┊ ‹┊›┊ <|endoftext|>"
 
 
 def test_unknown_tokens_are_counted_where_the_shard_does_not_say(tokenizer):
@@ -96,24 +101,24 @@ def test_unknown_tokens_are_counted_where_the_shard_does_not_say(tokenizer):
 
 
 def test_padding_is_one_entry_on_its_side(tokenizer):
-    assert lines(Row(0, "d", [5, 6, 0, 0, 0], 2, 0), tokenizer)[1] == "the| a|[PAD]×3"
-    assert lines(Row(0, "d", [0, 0, 0, 5, 6], 2, 0), tokenizer)[1] == "[PAD]×3|the| a"
+    assert lines(Row(0, "d", [5, 6, 0, 0, 0], 2, 0), tokenizer)[1] == "the┊ a┊[PAD]×3"
+    assert lines(Row(0, "d", [0, 0, 0, 5, 6], 2, 0), tokenizer)[1] == "[PAD]×3┊the┊ a"
     assert lines(Row(0, "d", [0, 0], 0, 0), tokenizer)[1] == "[PAD]×2"
     assert lines(Row(0, "d", [], 0, 0), tokenizer)[1] == ""
 
 
 def test_long_rows_are_cut_and_say_so(tokenizer):
     row = Row(0, "d", [5] * 300, 300, 0)
-    assert lines(row, tokenizer)[1] == "| ".join(["the"] * 200) + " … 100 more"
-    assert lines(row, tokenizer, max_tokens=2)[1] == "the| the … 298 more"
-    assert lines(row, tokenizer, max_tokens=None)[1] == "| ".join(["the"] * 300)
+    assert lines(row, tokenizer)[1] == "┊ ".join(["the"] * 200) + " … 100 more"
+    assert lines(row, tokenizer, max_tokens=2)[1] == "the┊ the … 298 more"
+    assert lines(row, tokenizer, max_tokens=None)[1] == "┊ ".join(["the"] * 300)
 
 
 def test_what_a_terminal_would_obey_is_escaped():
     tokenizer = Tokenizer.for_bert(["[UNK]", "a\x1b[31m", "\n", "\u202e"])
     head, body = lines(Row(0, "x\ny\x07", [1, 2, 3, 77], 4, 0), tokenizer)
     assert head.startswith(r"row 0  x\ny\x07  n_tokens")
-    assert body == r"a\x1b[31m| \n| \u202e|<77?>"
+    assert body == r"a\x1b[31m┊ \n┊ \u202e┊<77?>"
 
 
 def test_colours_alternate_on_a_terminal_only(tokenizer):
@@ -127,7 +132,7 @@ def test_colours_alternate_on_a_terminal_only(tokenizer):
     plain = Console(force_terminal=False, color_system=None, width=200)
     with plain.capture() as captured:
         plain.print(text)
-    assert captured.get().splitlines()[1] == "the| a| the| [UNK]"
+    assert captured.get().splitlines()[1] == "the┊ a┊ the┊ [UNK]"
 
 
 def test_markup_in_a_token_is_text():
@@ -152,12 +157,12 @@ def test_the_tokenizer_beside_the_shard_is_found(tmp_path, tokenizer, monkeypatc
 
 def test_ids_are_shown_on_demand(tokenizer):
     row = Row(0, "d", [5, 6, 0, 0], 2, 0)
-    assert lines(row, tokenizer, with_ids=True)[1] == "the:5| a:6|[PAD]×2"
+    assert lines(row, tokenizer, with_ids=True)[1] == "the:5┊ a:6┊[PAD]×2"
 
 
 def test_every_document_of_a_sequence_has_a_line_and_padding_is_what_it_is(tokenizer):
     row = Row(0, "#0, #1", [5, 3, 6, 7, 3, 3, 3], 5, 0, segments=[("#0", 0), ("a\nb", 2)])
-    assert lines(row, tokenizer)[1:] == ["#0: the| [SEP]", r"a\nb:  a| mill| [SEP]|[SEP]×2"]
+    assert lines(row, tokenizer)[1:] == ["#0: the┊ [SEP]", r"a\nb:  a┊ mill┊ [SEP]┊[SEP]×2"]
 
 
 def test_a_row_as_json_has_places_and_words(tokenizer):
