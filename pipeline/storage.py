@@ -6,6 +6,7 @@ Beam is imported on the first remote path, never for local ones. Remote failures
 """
 
 import contextlib
+import errno
 import fnmatch
 import glob
 import importlib
@@ -243,7 +244,29 @@ def create(path: str) -> BinaryIO:
     if is_remote(path):
         return cast(BinaryIO, _file_systems().create(path, compression_type=_uncompressed()))
     make_directory(os.path.dirname(path) or ".")
-    return open(path, "wb")
+    return cast(BinaryIO, io.BufferedWriter(_LocalFile(path, "wb")))
+
+
+class _LocalFile(io.FileIO):
+    """A local file that says where there is no space left, and how much there is."""
+
+    def write(self, data: Any, /) -> int:
+        with _telling_space(str(self.name), memoryview(data).nbytes):
+            return super().write(data)
+
+
+@contextlib.contextmanager
+def _telling_space(path: str, n_bytes: int) -> Iterator[None]:
+    """Raises an error of a full disk, or of a used-up quota, with the path, what was to be written and what is free."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(os.path.dirname(path) or ".").free
+        size = f"at least {n_bytes:,} bytes were to be written" if n_bytes else "its bytes did not all reach the disk"
+        advice = "make room; tokenmill plan estimates how much a job writes"
+        raise OSError(f"{path!r}: {error.strerror}: {size}, {free:,} are free on this disk; {advice}") from error
 
 
 def make_directory(path: str) -> None:
@@ -265,7 +288,8 @@ def finish(handle: BinaryIO) -> None:
     except (AttributeError, io.UnsupportedOperation):
         descriptor = None  # A remote store makes the object durable when it is closed.
     if descriptor is not None:
-        os.fsync(descriptor)
+        with _telling_space(str(handle.name), 0):
+            os.fsync(descriptor)
     handle.close()
 
 

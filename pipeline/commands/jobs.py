@@ -88,7 +88,7 @@ def _run_job(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _report_stop()
     except Exception as error:  # a runner, its workers and any file system may raise anything; the user gets one line
-        return _report_failure(error, options.debug)
+        return _report_failure(error, config.output.path, options.debug)
 
     if options.json:
         print(json.dumps({**record(config.output.path, seconds), "warnings": told}, indent=1))
@@ -225,14 +225,14 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
         say(f"warning: {name} could not be written: {error}")
 
 
-def _report_failure(error: Exception, debug: bool) -> int:
+def _report_failure(error: Exception, output: str, debug: bool) -> int:
     from tokenmill.pipeline.running.runners import explain
 
     if debug:
         import traceback
 
         traceback.print_exception(error)
-    reason = explain(error)
+    reason = explain(error, output)
     if reason == "KeyboardInterrupt":  # Ctrl-C, raised in a worker that runs in the main thread
         return _report_stop()
     for line in f"failed: {reason}".splitlines():

@@ -86,7 +86,7 @@ def run(
         except Mistake:
             raise
         except Exception as error:  # a runner, its workers and any file system may raise anything
-            raise JobError(explain(error)) from error
+            raise JobError(explain(error, loaded.output.path)) from error
     seconds = time.monotonic() - began
     output = loaded.output.path
     return JobResult(output, seconds, tuple(warnings(output, loaded)), record(output, seconds))

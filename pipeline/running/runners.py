@@ -163,10 +163,11 @@ def open_runner(
             raise
 
 
-def explain(error: BaseException) -> str:
+def explain(error: BaseException, output: str = "") -> str:
     """Returns the message of an error inside a job, without the tracebacks that runners wrap around it.
 
     Runners pass errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
+    An error of the system about a path below `output`, the folder of the job, names its key in the config.
     """
     name = type(error).__name__
     if name in ("_MultiThreadedRendezvous", "_InactiveRpcError"):  # gRPC's, whose text has many lines
@@ -182,6 +183,8 @@ def explain(error: BaseException) -> str:
     if name == "RuntimeError" and (wrapped := re.match(r"(\w+(?:Error|Exception)): ", text)):
         name, text = wrapped[1], text[wrapped.end() :]
     kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, OSError) and output and output in text:
+        text = f"output.path: {text}"
     says_enough = isinstance(kind, type) and issubclass(kind, OSError | ValueError)
     if text and (says_enough or name in ("RuntimeError", "BooksError", "TokenizerFileError")):
         return text

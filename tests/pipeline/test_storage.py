@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files, local and remote; remote is a store in memory that Beam knows under `fake://`."""
 
+import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -260,6 +262,22 @@ def test_local_files_are_synced_before_and_after_their_rename(tmp_path, monkeypa
     monkeypatch.setattr(os, "replace", lambda *names: (events.append("rename"), replace(*names))[1])
     storage.write_atomic(str(tmp_path / "a"), b"x")
     assert events == ["sync file", "rename", "sync directory"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_is_named_with_what_was_to_be_written_and_what_is_free(tmp_path):
+    (tmp_path / "a").symlink_to("/dev/full")
+    path = str(tmp_path / "a")
+    for n_bytes in (70_000, 7):  # the latter wait in a buffer
+        handle = storage.create(path)
+        said = (
+            rf"^{re.escape(repr(path))}: No space left on device: at least {n_bytes:,} bytes were .*, [\d,]+ are free"
+        )
+        with pytest.raises(OSError, match=said):  # noqa: PT012  # either may raise it
+            handle.write(b"x" * n_bytes)
+            storage.finish(handle)
+        with contextlib.suppress(OSError):  # it tries once more
+            handle.close()
 
 
 def test_new_directories_are_synced_into_those_above(tmp_path, monkeypatch):

@@ -262,6 +262,15 @@ def test_explain(error, expected):
     assert explain(error) == expected
 
 
+@pytest.mark.parametrize("wrapped", ["{}", "Traceback (most recent call last):\n  File\nOSError: {}\n"])
+def test_errors_about_the_output_name_its_key(wrapped):
+    text = "'/data/out/_tmp/x': No space left on device"
+    error = (OSError if wrapped == "{}" else RuntimeError)(wrapped.format(text))
+    assert explain(error, "/data/out") == f"output.path: {text}"
+    assert explain(error, "/elsewhere") == explain(error) == text
+    assert explain(ValueError("/data/out"), "/data/out") == "/data/out"
+
+
 def test_choosing_does_not_import_beam():
     choose = "from tokenmill.pipeline.running.runners import choose_runner as choose; choose([])"
     code = f"import sys; {choose}; sys.exit('apache_beam' in sys.modules)"
