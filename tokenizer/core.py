@@ -31,6 +31,7 @@ from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_line
 
 if TYPE_CHECKING:
     from tokenmill.tokenizer.adapters.tiktoken import TiktokenEncoding
+    from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer
     from tokenmill.tokenizer.trainers.base import Trainer
 
 
@@ -421,6 +422,33 @@ class Tokenizer(Encoder, Decoder):
         from tokenmill.tokenizer.adapters.tiktoken import TiktokenEncoding
 
         return TiktokenEncoding(self, name)
+
+    def as_tokenizers(self) -> "HFTokenizer":
+        """Returns a copy of this tokenizer with the interface of the `Tokenizer` of HF tokenizers.
+
+        As there, special tokens in a text become their ids. Its components are HF's, made when they are asked for.
+        """
+        from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer
+
+        return HFTokenizer(self)
+
+    def as_hf(self, like: Any = None, **options: Any) -> Any:
+        """Returns a tokenizer of transformers that works on a copy of this one; needs transformers 5.
+
+        It is one of transformers' own classes, so calls, padding, tensors, collators, chat templates and
+        `save_pretrained` are theirs. As there, special tokens in a text become their ids.
+
+        Args:
+          like: a folder as `save_pretrained` writes it, or a fast tokenizer of transformers: its class, special tokens,
+            lengths and chat template are taken. None makes a `PreTrainedTokenizerFast`.
+          **options: as for transformers: `pad_token`, `model_max_length`, `padding_side`, ...
+
+        Raises:
+          ImportError: if transformers is missing. ValueError: if `like` has another vocabulary.
+        """
+        from tokenmill.tokenizer.adapters.transformers import fast_tokenizer
+
+        return fast_tokenizer(self, like, options)
 
     def cache_info(self) -> CacheInfo:
         """Returns the size, hits and misses of the word caches since this tokenizer was made or changed."""

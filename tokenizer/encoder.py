@@ -29,6 +29,9 @@ from tokenmill.tokenizer.sampling import Sampling
 class Encoder(Composition):
     """The encoding methods of `Tokenizer`, and the compiled plan behind them."""
 
+    _names_matched = False
+    """Whether tokens of an encoding are named as in HF: added tokens and unknown pieces by the text they matched."""
+
     @functools.cached_property
     def _plan(self) -> EncodePlan:
         return EncodePlan(
@@ -283,7 +286,8 @@ class Encoder(Composition):
             if is_pretokenized:
                 ids = Ragged(ids.values, ids.offsets[np.cumsum([0, *map(len, words)])])
         template, truncation = self._template(add_special_tokens), self.truncation
-        align = functools.partial(_align_text, self._plan, self._token_of, is_pretokenized) if places else _bare
+        find = functools.partial(_align_text, self._plan, self._token_of, is_pretokenized, self._names_matched)
+        align = find if places else _bare
         finish = functools.partial(assemble, template, truncation=truncation, trims=self._trims, read=self._read)
         encodings = EncodedTexts(texts, firsts, ids, template, truncation, align, finish, spans).encodings()
         if truncation is not None:
@@ -320,12 +324,19 @@ def _align(plan: EncodePlan, token_of: Mapping[int, str], parts: list[tuple[Alig
 
 
 def _align_text(
-    plan: EncodePlan, token_of: Mapping[int, str], is_pretokenized: bool, text: Any, _: list[int]
+    plan: EncodePlan,
+    token_of: Mapping[int, str],
+    is_pretokenized: bool,
+    names_matched: bool,
+    text: Any,
+    _: list[int],
 ) -> list[EncodedToken]:
     words = _words(text, is_pretokenized)
     tokens = [_align(plan, token_of, [(AlignedText.original(word), -1)]) for word in words]
     if is_pretokenized:
         tokens = [[token._replace(word=i) for token in each] for i, each in enumerate(tokens)]
+    if names_matched:
+        tokens = [[token._replace(text=token.matched or token.text) for token in each] for each in tokens]
     return list(itertools.chain.from_iterable(tokens))
 
 

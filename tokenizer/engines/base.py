@@ -22,7 +22,8 @@ class AlignedToken:
     word: int
     """Number of its pre-token in the text."""
     matched: str = ""
-    """For an added token found in the text: the text that it took, with the white space around it that it strips."""
+    """For an added token found in the text: the text that it took, with the white space around it that it strips. For
+    an unknown piece of Unigram: the piece, normalized. Else empty."""
 
 
 class Engine(Protocol):

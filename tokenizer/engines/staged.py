@@ -73,7 +73,9 @@ class StagedEngine:
                 span = tokens[-1].span
             else:
                 span = (piece.starts[first], piece.stops[last])
-            tokens.append(AlignedToken(token_id, span, first_word + word))
+            is_unknown = token_id == self.unk_id and self._runner.model_name == "unigram"
+            found = piece.text[first : last + 1] if is_unknown else ""
+            tokens.append(AlignedToken(token_id, span, first_word + word, found))
             at = (number, end)
         return tokens, first_word + len(pieces)
 

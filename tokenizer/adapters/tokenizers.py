@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Tokenizer.as_tokenizers()`: the interface of the `Tokenizer` of HF tokenizers, on the kernels.
+
+Source: HF tokenizers 0.23, `bindings/python`, same names and meaning, except for what the docs list. The components
+that it shows are HF's own, made when they are asked for.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.models import WordLevel
+
+_SAME = frozenset(
+    "enable_truncation encode encode_batch encode_batch_fast get_vocab get_vocab_size id_to_token no_padding "
+    "no_truncation num_special_tokens_to_add post_process save to_str token_to_id".split()
+)
+"""Methods of `Tokenizer` that are as those of HF's."""
+_COMPONENTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def _component(name: str) -> Any:
+    def read(self: Any) -> Any:
+        return self._read(name)
+
+    def write(self: Any, component: Any) -> None:
+        self._write(name, component)
+
+    return property(read, write, doc=f"HF's {name}, a copy: to change it, change the copy and set that.")
+
+
+class HFTokenizer:
+    """A tokenizer as that of HF tokenizers: special tokens in a text become their ids."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Takes a `Tokenizer`, of which it has a copy."""
+        self._tokenizer = tokenizer.replace(special="split")
+        self._tokenizer._names_matched = True
+        self._components: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _SAME:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._tokenizer, name)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "HFTokenizer":
+        return _made_again(self._tokenizer)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (self._tokenizer,)
+
+    def __repr__(self) -> str:
+        return f"HFTokenizer({self._tokenizer!r})"
+
+    # Ids to texts.
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Decodes ids; those that belong to no token are left out, as in HF."""
+        return self._tokenizer.decode([i for i in ids if self.id_to_token(i) is not None], skip_special_tokens)
+
+    def decode_batch(self, sequences: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
+        """Decodes several lists of ids, each as `decode` does."""
+        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+
+    # Added tokens.
+
+    @property
+    def encode_special_tokens(self) -> bool:
+        """Whether special tokens in a text are text."""
+        return self._tokenizer.special == "plain"
+
+    @encode_special_tokens.setter
+    def encode_special_tokens(self, value: bool) -> None:
+        if value != self.encode_special_tokens:
+            self._tokenizer.special = "plain" if value else "split"
+
+    def add_tokens(self, tokens: Iterable[Any]) -> int:
+        """Adds tokens, str or HF's `AddedToken`; returns how many are new or changed."""
+        return self._tokenizer.add_tokens(self._with_ids(tokens))
+
+    def add_special_tokens(self, tokens: Iterable[Any]) -> int:
+        """Adds special tokens, or makes tokens special that are there already; otherwise as `add_tokens`."""
+        return self._tokenizer.add_special_tokens(self._with_ids(tokens))
+
+    def _with_ids(self, tokens: Iterable[Any]) -> list[Any]:
+        found, ids = [], {}
+        n = self._tokenizer.n_ids
+        for token in tokens:
+            content = token if isinstance(token, str) else token.content
+            if not content:
+                continue
+            if content not in ids and (known := self.token_to_id(content)) is not None:
+                ids[content] = known
+            elif content not in ids:
+                ids[content], n = n, n + 1
+            flags = {} if isinstance(token, str) else {flag: getattr(token, flag) for flag in _FLAGS}
+            found.append(AddedToken(ids[content], content, **flags) if flags else content)
+        return found
+
+    def get_added_tokens_decoder(self) -> dict[int, Any]:
+        """Returns id -> HF's `AddedToken`, ordered by id."""
+        import tokenizers
+
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {i: tokenizers.AddedToken(t.content, **{flag: getattr(t, flag) for flag in _FLAGS}) for i, t in added}
+
+    # Rows of fixed length.
+
+    @property
+    def truncation(self) -> dict[str, Any] | None:
+        """What `enable_truncation` was told, None without."""
+        return self._fields("truncation")
+
+    @property
+    def padding(self) -> dict[str, Any] | None:
+        """What `enable_padding` was told, None without."""
+        return self._fields("padding")
+
+    def _fields(self, name: str) -> dict[str, Any] | None:
+        found = getattr(self._tokenizer, name)
+        return None if found is None else dict(vars(found))
+
+    def enable_padding(self, direction: str = "right", pad_id: int = 0, **options: Any) -> None:
+        """Fills rows up; as in HF, `pad_id` is not looked for."""
+        self._tokenizer.enable_padding(direction, pad_id, **options)
+
+    # Components.
+
+    normalizer = _component("normalizer")
+    pre_tokenizer = _component("pre_tokenizer")
+    post_processor = _component("post_processor")
+    decoder = _component("decoder")
+
+    @property
+    def model(self) -> Any:
+        """The model; TokenMill's, which cannot be replaced."""
+        return self._tokenizer.model
+
+    def _read(self, name: str) -> Any:
+        """Returns HF's component like the one of that name, None if there is none."""
+        import tokenizers
+
+        if getattr(self._tokenizer, name) is None:
+            return None
+        if name not in self._components:
+            others = dict.fromkeys({*_COMPONENTS, "truncation", "padding"} - {name})
+            alone = self._tokenizer.replace(model=WordLevel({"": 0}, ""), added_tokens=(), **others)
+            try:
+                self._components[name] = getattr(tokenizers.Tokenizer.from_str(alone.to_str()), name)
+            except Exception as error:  # HF raises nothing more special
+                found = getattr(self._tokenizer, name)
+                raise ValueError(f"HF tokenizers has no {name} that does what this one does: {found!r:.200}") from error
+        return self._components[name]
+
+    def _write(self, name: str, component: Any) -> None:
+        model = {"type": "WordLevel", "vocab": {"": 0}, "unk_token": ""}
+        state = None if component is None else json.loads(component.__getstate__())
+        made = type(self._tokenizer).from_str(json.dumps({"version": "1.0", "model": model, name: state}))
+        setattr(self._tokenizer, name, getattr(made, name))
+        self._components.pop(name, None)
+
+
+def with_added_tokens(tokenizer: Any, added: Mapping[int, Any]) -> Any:
+    """Returns a `Tokenizer` with other added tokens, id -> HF's `AddedToken`.
+
+    Raises:
+      ValueError: if one has another id in the vocabulary, or the id of another token.
+    """
+    tokens = [AddedToken(i, t.content, **{flag: getattr(t, flag) for flag in _FLAGS}) for i, t in added.items()]
+    return tokenizer.replace(added_tokens=tokens)
+
+
+def _made_again(tokenizer: Any) -> HFTokenizer:
+    found = HFTokenizer(tokenizer)
+    found.encode_special_tokens = tokenizer.special == "plain"
+    return found
