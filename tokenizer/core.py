@@ -30,6 +30,7 @@ from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
+    from tokenmill.tokenizer.adapters.sentencepiece import SentencePieceProcessor
     from tokenmill.tokenizer.adapters.tiktoken import TiktokenEncoding
     from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer
     from tokenmill.tokenizer.trainers.base import Trainer
@@ -449,6 +450,21 @@ class Tokenizer(Encoder, Decoder):
         from tokenmill.tokenizer.adapters.transformers import fast_tokenizer
 
         return fast_tokenizer(self, like, options)
+
+    def as_sentencepiece(self, *, seed: int = 0, **options: Any) -> "SentencePieceProcessor":
+        """Returns this tokenizer, of a sentencepiece model, with the interface of its `SentencePieceProcessor`.
+
+        Args:
+          seed: of what is drawn at random.
+          **options: what `encode` does unless it is told otherwise: `out_type`, `add_bos`, `add_eos`, `reverse`,
+            `emit_unk_piece`, `enable_sampling`, `nbest_size`, `alpha`.
+
+        Raises:
+          ValueError: if no sentencepiece model does what it does; as `save` of one. TypeError: for another option.
+        """
+        from tokenmill.tokenizer.adapters.sentencepiece import SentencePieceProcessor
+
+        return SentencePieceProcessor(self, seed=seed, **options)
 
     def cache_info(self) -> CacheInfo:
         """Returns the size, hits and misses of the word caches since this tokenizer was made or changed."""
