@@ -99,6 +99,10 @@ class EncodedTexts:
         bounds = self._offsets[self._firsts[row] : self._firsts[row + 1] + 1]
         return [self._values[a:b].tolist() for a, b in itertools.pairwise(bounds)]
 
+    def n_sequences(self, row: int) -> int:
+        """Returns how many texts a row has: 2 for a pair."""
+        return self._firsts[row + 1] - self._firsts[row]
+
     def known(self, row: int) -> tuple[list[int], list[int], list[int], list[int]]:
         """Returns the ids, type ids, attention mask and special tokens mask of an encoding."""
         if self._around is not None:  # one text, nothing cut: what small calls ask for

@@ -100,6 +100,9 @@ class Encoding:
     @property
     def n_sequences(self) -> int:
         """2 for a pair, else 1."""
+        fields = self.__dict__
+        if "_batch" in fields and "sequence_ranges" not in fields:  # not worth looking for the tokens
+            return fields["_batch"].n_sequences(fields["_row"])
         return len(self.sequence_ranges) or 1
 
     @property
@@ -264,6 +267,9 @@ class EncodedBatch(Protocol):
     def known(self, row: int) -> tuple[list[int], list[int], list[int], list[int]]:
         """Returns the ids, type ids, attention mask and special tokens mask of a row."""
 
+    def n_sequences(self, row: int) -> int:
+        """Returns how many texts a row has."""
+
     def offsets(self, row: int) -> list[tuple[int, int]] | None:
         """Returns the offsets of a row if they are found faster than the rest."""
 
@@ -275,6 +281,9 @@ class _Padded(NamedTuple):
     batch: EncodedBatch
     length: int
     padding: Padding
+
+    def n_sequences(self, row: int) -> int:
+        return self.batch.n_sequences(row)
 
     def offsets(self, row: int) -> list[tuple[int, int]] | None:
         found, n = self.batch.offsets(row), self.length
