@@ -78,13 +78,13 @@ class HFTokenizer:
 
     def add_tokens(self, tokens: Iterable[Any]) -> int:
         """Adds tokens, str or HF's `AddedToken`; returns how many are new or changed."""
-        return self._tokenizer.add_tokens(self._with_ids(tokens))
+        return self._tokenizer.add_tokens(self._with_ids(tokens, are_special=False))
 
     def add_special_tokens(self, tokens: Iterable[Any]) -> int:
         """Adds special tokens, or makes tokens special that are there already; otherwise as `add_tokens`."""
-        return self._tokenizer.add_special_tokens(self._with_ids(tokens))
+        return self._tokenizer.add_special_tokens(self._with_ids(tokens, are_special=True))
 
-    def _with_ids(self, tokens: Iterable[Any]) -> list[Any]:
+    def _with_ids(self, tokens: Iterable[Any], *, are_special: bool) -> list[Any]:
         found, ids = [], {}
         n = self._tokenizer.n_ids
         for token in tokens:
@@ -95,6 +95,8 @@ class HFTokenizer:
                 ids[content] = known
             elif content not in ids:
                 ids[content], n = n, n + 1
+            if are_special and not isinstance(token, str):
+                token.special = True  # as HF does; its `normalized`, if it was not given, depends on that
             flags = {} if isinstance(token, str) else {flag: getattr(token, flag) for flag in _FLAGS}
             found.append(AddedToken(ids[content], content, **flags) if flags else content)
         return found

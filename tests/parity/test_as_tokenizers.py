@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`as_tokenizers()` does what HF's `Tokenizer` does; `test_as_hf.py` has it under transformers, for every family."""
+
+import pickle
+import random
+from typing import Any
+
+import pytest
+
+hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
+
+from tests.parity.families import family  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer  # noqa: E402
+
+pytestmark = pytest.mark.parity
+
+WORDS = [
+    "the",
+    "mill",
+    "Grinds",
+    "it's",
+    "1234",
+    "玫瑰",
+    "😀",
+    "É",
+    "  ",
+    "<|endoftext|>",
+    "<s>",
+    "</s>",
+    "<tool_call>",
+    "",
+]
+FIELDS = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids", "sequence_ids")
+
+
+@pytest.fixture(params=["roberta", "llama2", "t5", "added tokens", "modernbert", "clip", "whisper"])
+def both(request: pytest.FixtureRequest) -> tuple[HFTokenizer, Any]:
+    text = family(request.param)
+    theirs = hf.Tokenizer.from_str(text)
+    if theirs.post_processor is None:  # without one, HF forgets which tokens are of which text
+        theirs.post_processor = hf.processors.TemplateProcessing(single="$A", pair="$A $B:1")
+    return Tokenizer.from_str(theirs.to_str()).as_tokenizers(), theirs
+
+
+def text_of(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randrange(10)))
+
+
+def shown(encoding: Any) -> list[Any]:
+    return [getattr(encoding, name) for name in FIELDS]
+
+
+def test_encodings_are_the_same_whatever_is_enabled(both: tuple[HFTokenizer, Any]) -> None:
+    rng = random.Random(5)
+    for _ in range(60):
+        strategy, direction = rng.choice(["longest_first", "only_first"]), rng.choice(["left", "right"])
+        length, multiple, is_text = rng.choice([None, 20]), rng.choice([None, 8]), rng.random() < 0.3
+        texts = [(text_of(rng), text_of(rng)) if rng.random() < 0.3 else text_of(rng) for _ in range(3)]
+        stride = 0 if any(isinstance(text, tuple) for text in texts) else 2  # HF crashes where one text has no room
+        found = []
+        for tokenizer in both:
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(30, stride=stride, strategy=strategy, direction=direction)
+            tokenizer.enable_padding(direction=direction, pad_id=1, length=length, pad_to_multiple_of=multiple)
+            tokenizer.encode_special_tokens = is_text
+            try:
+                encodings = tokenizer.encode_batch(texts)
+                one = tokenizer.encode(*texts[0]) if isinstance(texts[0], tuple) else tokenizer.encode(texts[0])
+            except Exception:  # HF raises nothing more special
+                found.append("an error")
+                continue
+            parts = [part.ids for encoding in encodings for part in encoding.overflowing]
+            found.append((list(map(shown, encodings)), parts, shown(one), tokenizer.truncation, tokenizer.padding))
+        assert found[0] == found[1], texts
+
+
+def test_ids_are_decoded_the_same(both: tuple[HFTokenizer, Any]) -> None:
+    ours, theirs = both
+    rng = random.Random(5)
+    for _ in range(40):
+        rows = [rng.choices(range(theirs.get_vocab_size() + 9), k=6), theirs.encode(text_of(rng)).ids]  # some unknown
+        for skip in (True, False):
+            assert ours.decode_batch(rows, skip_special_tokens=skip) == theirs.decode_batch(
+                rows, skip_special_tokens=skip
+            )
+            assert ours.decode(rows[0], skip) == theirs.decode(rows[0], skip)
+
+
+def test_tokens_are_added_the_same(both: tuple[HFTokenizer, Any]) -> None:
+    ours, theirs = both
+    token = hf.AddedToken("<x>", lstrip=True, rstrip=True)
+    for tokens in (["grinds", "<new>"], [token, "<new>"], [token], ["", "mill"]):
+        assert ours.add_tokens(tokens) == theirs.add_tokens(tokens)
+    assert len({each.add_special_tokens(["<e>", hf.AddedToken("<x>", lstrip=True)]) for each in both}) == 1
+    assert repr(ours.get_added_tokens_decoder()) == repr(theirs.get_added_tokens_decoder())
+    text = "the <x> mill <e>grinds<new> a"
+    assert shown(ours.encode(text)) == shown(theirs.encode(text))
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert [ours.token_to_id("<x>"), ours.id_to_token(3)] == [theirs.token_to_id("<x>"), theirs.id_to_token(3)]
+    again = pickle.loads(pickle.dumps(ours))
+    assert shown(again.encode(text)) == shown(theirs.encode(text))
+
+
+def test_what_it_does_not_have_is_no_attribute(both: tuple[HFTokenizer, Any]) -> None:
+    with pytest.raises(AttributeError, match="'HFTokenizer' object has no attribute 'train_from_iterator'"):
+        both[0].train_from_iterator([])
