@@ -27,6 +27,7 @@ from tokenmill.tokenizer.parts import OF_FILE, Parts
 from tokenmill.tokenizer.post_processors import renumbered
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.unicode.tables import HF_1
 from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Tokenizer(Encoder, Decoder):
         special: SpecialPolicy = "plain",
         pattern: str | None = None,
         as_class: str | None = None,
+        unicode: str | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> "Tokenizer":
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
@@ -82,6 +84,9 @@ class Tokenizer(Encoder, Decoder):
           pattern: for tiktoken's ranks, the pattern that splits text: "r50k_base", "cl100k_base", "o200k_base", ...
           as_class: for files of `transformers` without a `tokenizer.json`, the class that reads them, for example
             "T5Tokenizer"; needed if they name no class, or one that TokenMill does not know.
+          unicode: for BERT's normalizer and pre-tokenizer, the version of Unicode: "8" for the ids of HF tokenizers
+            0.23, "17" for those of 1.0, which takes 141 characters more for punctuation, and two no longer. None keeps
+            what the file says, else "8".
 
         Raises:
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or if
@@ -92,7 +97,7 @@ class Tokenizer(Encoder, Decoder):
         if not os.path.lexists(path):
             raise FileNotFoundError(_missing(os.fspath(path)))
         tokenizer = cls.from_parts(loading.load(Path(path), pattern, as_class), cache_bytes=cache_bytes)
-        return tokenizer._with_overrides(lowercase, strip_accents, oov, special)
+        return tokenizer._with_overrides(lowercase, strip_accents, oov, special, unicode)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike[str], **options: Any) -> "Tokenizer":
@@ -175,10 +180,11 @@ class Tokenizer(Encoder, Decoder):
         strip_accents: bool | None = None,
         oov: str | None = None,
         special: SpecialPolicy = "plain",
+        unicode: str | None = None,
     ) -> "Tokenizer":
-        if (lowercase, strip_accents, oov, special) == (None, None, None, self.special):
+        if (lowercase, strip_accents, oov, special, unicode) == (None, None, None, self.special, None):
             return self
-        normalizer, model = self.normalizer, self.model
+        normalizer, pre_tokenizer, model = self.normalizer, self.pre_tokenizer, self.model
         if lowercase is not None or strip_accents is not None:
             changes: dict[str, Any] = {}
             if lowercase is not None:
@@ -195,7 +201,9 @@ class Tokenizer(Encoder, Decoder):
             if not isinstance(model, WordPiece):
                 raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")
             model = dataclasses.replace(model, oov_policy=oov)
-        tokenizer = self.replace(model=model, normalizer=normalizer, special=special)
+        if unicode is not None:
+            normalizer, pre_tokenizer = _in_unicode(normalizer, pre_tokenizer, unicode)
+        tokenizer = self.replace(model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer, special=special)
         if lowercase is not None:
             tokenizer.assumptions = ()  # nothing is assumed where it was said
         return tokenizer
@@ -400,13 +408,21 @@ class Tokenizer(Encoder, Decoder):
                 f"kernel    {plan['kernel']}: {' + '.join(plan['fused'])}",
                 f"stages    {', '.join(plan['stages']) or 'none beside the kernel'}",
                 f"model     {self.model!r}",
-                f"unicode   {', '.join(f'{k} {v}' for k, v in unicode_data.UNICODE_VERSIONS.items())}",
+                f"unicode   {', '.join(f'{k} {v}' for k, v in self.unicode_versions.items())}",
                 f"cache     {cache.words} words in {cache.bytes / (1 << 20):.1f} of {cache.bound >> 20} MiB, "
                 f"{cache.hits} hits and {cache.misses} misses so far",
                 *([f"ignored   {', '.join(self.ignored_fields[:8])}"] if self.ignored_fields else []),
                 *(f"assumed   {line}" for line in self.assumptions),
             ]
         )
+
+    @property
+    def unicode_versions(self) -> dict[str, str]:
+        """The versions of Unicode that ids depend on, as in HF tokenizers 0.23, or 1.0 if `unicode` was said to be."""
+        versions = dict(unicode_data.UNICODE_VERSIONS)
+        if getattr(self.pre_tokenizer, "unicode", "8") == HF_1:
+            versions |= {"categories": "17.0.0", "decompositions": "17.0.0"}
+        return versions
 
     def as_tiktoken(self, name: str = "tokenmill") -> "TiktokenEncoding":
         """Returns this tokenizer, a byte-level BPE, with the interface of tiktoken's `Encoding`.
@@ -503,6 +519,17 @@ class Tokenizer(Encoder, Decoder):
             f"Tokenizer(normalizer={self.normalizer!r}, pre_tokenizer={self.pre_tokenizer!r}, model={self.model!r}, "
             f"post_processor={type(self.post_processor).__name__}, decoder={self.decoder!r})"
         )
+
+
+def _in_unicode(normalizer: Any, pre_tokenizer: Any, version: str) -> tuple[Any, Any]:
+    """Returns BERT's normalizer, if there is one, and pre-tokenizer with another version of Unicode."""
+    if not isinstance(normalizer, BertNormalizer | None) or not isinstance(pre_tokenizer, BertPreTokenizer):
+        raise ValueError(
+            "unicode is a choice of BertNormalizer and BertPreTokenizer; there are the normalizer "
+            f"{normalizer!r:.80} and the pre-tokenizer {pre_tokenizer!r:.80}"
+        )
+    normalizer = normalizer and dataclasses.replace(normalizer, unicode=version)
+    return normalizer, dataclasses.replace(pre_tokenizer, unicode=version)
 
 
 def _missing(path: str) -> str:

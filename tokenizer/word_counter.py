@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tokenmill.tokenizer import kernel_memory
 from tokenmill.tokenizer.counting import export, word_count_table
-from tokenmill.tokenizer.engines.choice import NO_NORMALIZER
+from tokenmill.tokenizer.engines.choice import fused_with_bert
 from tokenmill.tokenizer.engines.staged import whole_rows
 from tokenmill.tokenizer.engines.tables import new_table
 from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
@@ -18,7 +18,7 @@ from tokenmill.tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Wor
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS
 from tokenmill.tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 from tokenmill.tokenizer.models.unigram import SPACE
-from tokenmill.tokenizer.normalizers import BertNormalizer, Normalizer, SentencePieceNormalizer, Sequence
+from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer, Sequence
 from tokenmill.tokenizer.normalizing import NormalizingStage
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
 from tokenmill.tokenizer.pre_tokenizers.sequence import one_step, scanner_of
@@ -59,11 +59,10 @@ class WordCounter:
         """Starts to count; without a normalizer text stays as it is, without a pre-tokenizer every text is one word."""
         pre_tokenizer = one_step(pre_tokenizer)
         self._bert: unicode_tables.BertTables | None = None
-        if isinstance(pre_tokenizer, BertPreTokenizer) and (
-            normalizer is None or isinstance(normalizer, BertNormalizer)
-        ):
+        fused = fused_with_bert(normalizer, pre_tokenizer) if isinstance(pre_tokenizer, BertPreTokenizer) else None
+        if fused is not None:
             # Words are counted as they are in the raw text, and normalized only when the counts are read.
-            self._bert = unicode_tables.bert_tables(**(normalizer or NO_NORMALIZER).options())
+            self._bert = unicode_tables.bert_tables(**fused.options())
         self._stage = NormalizingStage(normalizer, pre_tokenizer)
         last = normalizer.normalizers[-1] if isinstance(normalizer, Sequence) and normalizer.normalizers else normalizer
         if pre_tokenizer is None and isinstance(last, SentencePieceNormalizer) and last.escape_whitespaces:

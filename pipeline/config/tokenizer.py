@@ -63,6 +63,9 @@ class TokenizerConfig(Section):
     """For rank files of tiktoken, which do not contain it: the name of the pattern that splits text."""
     as_class: str | None = None
     """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
+    unicode: Literal["8", "17"] | None = None
+    """BERT only: the version of Unicode that says what punctuation and accents are. `"8"`: the ids of HF tokenizers
+    0.23; `"17"`: those of 1.0. null: what the file says, else `"8"`."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
     """null: what the file says; for `vocab.txt`, true unless its entries have capitals; for `train` with normalizer
@@ -85,7 +88,7 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _check_file(self) -> Self:
-        for name in ("pattern", "as_class"):
+        for name in ("pattern", "as_class", "unicode"):
             if self.file is None and not self.files and getattr(self, name) is not None:
                 raise mistake(name, getattr(self, name), "says how to read `file`, but no file is given")
         return self

@@ -115,6 +115,7 @@ def finish_output(
         "unk_id": tokenizer.unk_token_id,
         "pad_id": tokenizer.padding.pad_id if tokenizer.padding is not None else None,
         "token_dtype": info.token_dtype.name,
+        "unicode": tokenizer.unicode_versions,
     }
     marks = lay_out(config, tokenizer).marks.to_record()
     packing = output_packing(config, tokenizer)

@@ -39,6 +39,7 @@ def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
         oov=config.oov,
         pattern=config.pattern,
         as_class=config.as_class,
+        unicode=config.unicode,
     )
     if tokenizer.model is None:
         raise ValueError(f"{config.file!r} has no model, so no text can be tokenized with it; train a vocabulary first")

@@ -33,6 +33,21 @@ NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, str
 """A BertNormalizer that changes nothing."""
 
 
+def fused_with_bert(normalizer: Any, pre_tokenizer: Any) -> BertNormalizer | None:
+    """Returns the normalizer that one kernel does along with BERT's pre-tokenizer, None if it cannot.
+
+    pre_tokenizer: as `one_step` returns it.
+    """
+    if not isinstance(pre_tokenizer, BertPreTokenizer):
+        if pre_tokenizer not in _BERT_AND_DIGITS:
+            return None
+        pre_tokenizer = BertPreTokenizer()
+    if normalizer is None:
+        return dataclasses.replace(NO_NORMALIZER, unicode=pre_tokenizer.unicode)
+    is_one = isinstance(normalizer, BertNormalizer) and normalizer.unicode == pre_tokenizer.unicode
+    return normalizer if is_one else None
+
+
 def choose(
     normalizer: Any, pre_tokenizer: Any, model: Any, pool: TablePool, *, raw: bool = True
 ) -> tuple[Engine, bool]:
@@ -41,13 +56,9 @@ def choose(
     raw: whether the engine may get raw text. It may not if added tokens are looked for in normalized text.
     """
     pre_tokenizer = one_step(pre_tokenizer)
-    if (
-        isinstance(model, WordPiece)
-        and (isinstance(pre_tokenizer, BertPreTokenizer) or pre_tokenizer in _BERT_AND_DIGITS)
-        and (normalizer is None or isinstance(normalizer, BertNormalizer))
-    ):
+    if isinstance(model, WordPiece) and (bert := fused_with_bert(normalizer, pre_tokenizer)) is not None:
         has_digits = not isinstance(pre_tokenizer, BertPreTokenizer)
-        return BertEngine(normalizer or NO_NORMALIZER, model, pool, isolate_digits=has_digits), True
+        return BertEngine(bert, model, pool, isolate_digits=has_digits), True
     runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))
     if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
         tables = raw_tables(normalizer, model)

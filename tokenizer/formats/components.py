@@ -31,11 +31,14 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One type of component: its constructor, its fields, and fields of older files, which are read but not written."""
+    """One type of component."""
 
     make: Callable[..., Any]
     fields: tuple[Field, ...] = ()
     legacy: tuple[Field, ...] = ()
+    """Fields of older files, which are read but not written."""
+    own: tuple[Field, ...] = ()
+    """Fields of ours, which HF passes over; they are written if they are not the default."""
 
 
 Table = Mapping[str, Spec]
@@ -54,7 +57,7 @@ def read(node: Node, table: Table) -> Any:
         raise node.fail(f"nested more than {_MAX_DEPTH} deep, which no tokenizer is")
     name = node.child("type").text()
     spec = node.child("type").one_of(dict(table))
-    fields = (*spec.fields, *spec.legacy)
+    fields = (*spec.fields, *spec.legacy, *spec.own)
     node.known("type", *(f.json for f in fields))
     values = {}
     for field in fields:
@@ -81,7 +84,8 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
     if kind is None or (isinstance(kind, type) and kind is not type(component)):  # text steps have some of HF's names
         raise ValueError(f"{component!r} cannot be written as tokenizer.json; it has no type for it")
     spec = table[name]
-    return {"type": name} | {f.json: f.write(getattr(component, f.attribute, component)) for f in spec.fields}
+    own = [field for field in spec.own if getattr(component, field.attribute) != field.default]
+    return {"type": name} | {f.json: f.write(getattr(component, f.attribute, component)) for f in (*spec.fields, *own)}
 
 
 def _few(node: Node) -> list[Node]:

@@ -68,6 +68,7 @@ NORMALIZERS: dict[str, Spec] = {
             optional_flag("strip_accents"),
             flag("lowercase", True),
         ),
+        own=(text("unicode", "8"),),
     ),
     "ByteLevel": Spec(normalizers.ByteLevel),
     "Lowercase": Spec(normalizers.Lowercase),
@@ -104,7 +105,7 @@ NORMALIZERS: dict[str, Spec] = {
 """Types of normalizers."""
 
 PRE_TOKENIZERS: dict[str, Spec] = {
-    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer),
+    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer, own=(text("unicode", "8"),)),
     "ByteLevel": Spec(pre_tokenizers.ByteLevel, _BYTE_LEVEL),
     "CharDelimiterSplit": Spec(pre_tokenizers.CharDelimiterSplit, (text("delimiter"),)),
     "Digits": Spec(pre_tokenizers.Digits, (flag("individual_digits", False),)),

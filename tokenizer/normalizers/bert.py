@@ -2,6 +2,7 @@
 """BERT's normalizer."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tokenmill.tokenizer.normalizers.base import Normalizer, aligned, edits_of_c
 from tokenmill.tokenizer.normalizers.characters import Lowercase
 from tokenmill.tokenizer.normalizers.forms import NFD
 from tokenmill.tokenizer.normalizers.kernels import bert as bert_kernels
+from tokenmill.tokenizer.normalizers.tables import HF_UNICODE_VERSION
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -29,15 +31,21 @@ class BertNormalizer(Normalizer):
     strip_accents: bool | None = None
     """Decomposes and removes nonspacing marks; None follows `lowercase`."""
     lowercase: bool = True
+    unicode: str = dataclasses.field(default="8", repr=False)
+    """The version of Unicode that accents are stripped by; see `unicode.tables.BERT_UNICODE`."""
 
-    def options(self) -> dict[str, bool]:
-        """Returns the four options, with `strip_accents` true or false."""
+    def __post_init__(self) -> None:
+        unicode_tables.check_bert_unicode(self.unicode)
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options, with `strip_accents` true or false."""
         strip = self.lowercase if self.strip_accents is None else self.strip_accents
         return {
             "clean_text": self.clean_text,
             "handle_chinese_chars": self.handle_chinese_chars,
             "strip_accents": strip,
             "lowercase": self.lowercase,
+            "unicode": self.unicode,
         }
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
@@ -63,6 +71,6 @@ class BertNormalizer(Normalizer):
 
         text = aligned(text, edits_of_characters(text.text, cleaned))
         if self.options()["strip_accents"]:
-            text = NFD().normalize_aligned(text)
+            text = NFD(HF_UNICODE_VERSION if self.unicode == "8" else self.unicode).normalize_aligned(text)
             text = aligned(text, edits_of_characters(text.text, lambda c: "" if marks[ord(c)] else c))
         return Lowercase().normalize_aligned(text) if self.lowercase else text

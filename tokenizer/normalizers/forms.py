@@ -123,10 +123,10 @@ def _composed_syllable(a: int, b: int) -> str | None:
 
 
 class _HuggingFaceForm(NormalForm):
-    """A normal form as HF tokenizers has it, in its Unicode version. Its edits tell which character became which."""
+    """A normal form as HF tokenizers has it. Its edits tell which character became which."""
 
-    def __init__(self) -> None:
-        super().__init__(self.name, tables.HF_UNICODE_VERSION)  # type: ignore[arg-type]
+    def __init__(self, unicode: str = tables.HF_UNICODE_VERSION) -> None:
+        super().__init__(self.name, unicode)  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -212,6 +212,8 @@ def combining(unicode: str = HF_UNICODE_VERSION) -> npt.NDArray[np.uint8]:
     """Returns the canonical combining classes, uint8[0x110000]."""
     if unicode == HF_UNICODE_VERSION:
         return unicode_tables.combining_classes()
+    if unicode == unicode_tables.HF_1:
+        return unicode_tables.combining_classes(unicode)
     # No character has a class in both tables.
     return read_only(unicode_tables.combining_classes() | data.numbers("text/combining_classes"))
 

@@ -8,9 +8,10 @@ from tokenmill.tokenizer.pre_tokenizers import segment_kernels, split_kernels, t
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, bert_scanner
 from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
 from tokenmill.tokenizer.unicode import data as unicode_data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +21,20 @@ class BertPreTokenizer(PreTokenizer):
     Source: HF tokenizers `pre_tokenizers/bert.rs`.
     """
 
+    unicode: str = dataclasses.field(default="8", repr=False)
+    """The version of Unicode that says what punctuation is; see `unicode.tables.BERT_UNICODE`."""
+
+    def __post_init__(self) -> None:
+        unicode_tables.check_bert_unicode(self.unicode)
+
+    @property
+    def scanner(self) -> Scanner:
+        """What finds the words."""
+        return bert_scanner(self.unicode)
+
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_scanner(pieces, SCANNERS["bert"])
+        return run_scanner(pieces, self.scanner)
 
 
 @dataclasses.dataclass(frozen=True)

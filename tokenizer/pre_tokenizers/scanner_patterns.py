@@ -2,6 +2,7 @@
 """The patterns that real models ship, and the hand-written scanner of each."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -57,6 +58,13 @@ def _all() -> dict[str, Scanner]:
 
 
 SCANNERS = _all()
+
+
+@functools.cache
+def bert_scanner(unicode: str) -> Scanner:
+    """Returns the scanner of BERT's words, in a version of `unicode.tables.BERT_UNICODE`."""
+    return dataclasses.replace(SCANNERS["bert"], make_classes=functools.partial(tables.bert_classes, unicode))
+
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _ANY_CASE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

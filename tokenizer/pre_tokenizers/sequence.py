@@ -169,5 +169,5 @@ def _scanner_of_one(step: PreTokenizer) -> Scanner | None:
     elif isinstance(step, Whitespace):
         name = "unicode_words"
     elif isinstance(step, BertPreTokenizer):
-        name = "bert"
+        return step.scanner
     return SCANNERS[name] if name else None

@@ -12,7 +12,7 @@ from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
 from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.unicode import data
-from tokenmill.tokenizer.unicode.tables import check_ascii
+from tokenmill.tokenizer.unicode.tables import check_ascii, punctuation
 
 Classes = npt.NDArray[np.uint8]
 """uint8[0x110000], bits of `kernels.scanners_parts`."""
@@ -94,9 +94,9 @@ def word_classes() -> Classes:
 
 
 @functools.cache
-def bert_classes() -> Classes:
-    """Returns SIGN for BERT's punctuation, and SPACE."""
-    return _single_bit(data.runs("bert/punctuation"), SIGN, SIGNS)
+def bert_classes(unicode: str = "8") -> Classes:
+    """Returns SIGN for BERT's punctuation, and SPACE; see `unicode.tables.BERT_UNICODE`."""
+    return _single_bit([(c, c) for c in np.flatnonzero(punctuation(unicode)).tolist()], SIGN, SIGNS)
 
 
 @functools.cache

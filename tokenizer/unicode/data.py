@@ -32,6 +32,12 @@ UNICODE_VERSIONS = {"categories": "8.0.0", "decompositions": "9.0.0", "lowercase
 TEXT_VERSION = "18.0.0"
 """The Unicode version of `text/` and `scripts/`."""
 
+SINCE_18 = (
+    (0x5C8, 0x5C9), (0x1ADE, 0x1ADF), (0x1AEC, 0x1AF0), (0x2E60, 0x2E63), (0x10ECB, 0x10ECF), (0x10EF0, 0x10EF9),
+    (0x1D127, 0x1D128), (0x1D250, 0x1D252), (0x1D25B, 0x1D25C), (0x1D25F, 0x1D25F), (0x1D280, 0x1D281),
+)  # fmt: skip
+"""Runs: the punctuation and the combining characters of `text/` that Unicode 17.0 does not have."""
+
 CONTENTS: Mapping[str, str] = {
     "bert/dropped": "runs: clean-up removes these, NUL, U+FFFD, Cc, Cf and Co except tab and line ends",
     "bert/spaces": "runs: white space, which separates words",
@@ -151,6 +157,13 @@ def members_of_number(name: str, number: int) -> npt.NDArray[np.bool_]:
     """Returns which code points are in the runs of one number, bool[0x110000], a new array."""
     found = array(name)
     return _members(found[found[:, 0] == number, 1:])
+
+
+def before_18(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns a table of the code points of `text/`, with 0 for what is new in Unicode 18.0; changes it."""
+    for first, last in SINCE_18:
+        table[first : last + 1] = 0
+    return table
 
 
 def _members(found: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:

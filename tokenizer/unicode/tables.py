@@ -30,6 +30,13 @@ from tokenmill.tokenizer.unicode import data
 
 HANGUL_FIRST, HANGUL_LAST = 0xAC00, 0xD7A3
 
+HF_1 = "17"
+BERT_UNICODE = ("8", HF_1)
+"""The versions of Unicode that BERT's punctuation can be of: that of HF tokenizers 0.23, and that of 1.0.
+
+The latter decomposes by the newer version, too, and sorts by it; all else is the same in both.
+"""
+
 
 class BertTables(NamedTuple):
     """The BERT scanner's tables of code points. Read-only; shared by all tokenizers with the same options."""
@@ -53,15 +60,16 @@ class BertTables(NamedTuple):
 
 
 @functools.cache
-def combining_classes() -> npt.NDArray[np.uint8]:
+def combining_classes(unicode: str = "8") -> npt.NDArray[np.uint8]:
     """Returns the canonical combining class of every code point, uint8[0x110000]."""
-    return data.numbers("bert/combining_classes")
+    classes = data.numbers("bert/combining_classes")
+    return classes | data.before_18(data.numbers("text/combining_classes")) if unicode == HF_1 else classes
 
 
 @functools.cache
-def decompositions() -> dict[int, str]:
+def decompositions(unicode: str = "8") -> dict[int, str]:
     """Returns the full canonical decompositions, except for Hangul."""
-    return data.texts("bert/decompositions")
+    return data.texts("bert/decompositions") | (data.texts("text/canonical") if unicode == HF_1 else {})
 
 
 @functools.cache
@@ -76,13 +84,29 @@ def property_table(name: str) -> npt.NDArray[np.bool_]:
     return data.members(f"bert/{name}")
 
 
-def decompose(code_point: int) -> str:
+def punctuation(unicode: str = "8") -> npt.NDArray[np.bool_]:
+    """Returns what BERT takes for punctuation in a version of `BERT_UNICODE`, bool[0x110000]."""
+    older = property_table("punctuation")
+    if unicode != HF_1:
+        return older
+    newer = data.before_18(data.members("text/punctuation"))
+    newer[:128] = older[:128]  # all symbols of ASCII
+    return newer
+
+
+def check_bert_unicode(version: str) -> None:
+    """Raises ValueError if a version is not in `BERT_UNICODE`."""
+    if version not in BERT_UNICODE:
+        raise ValueError(f"unicode must be '8', as HF tokenizers 0.23, or '17', as 1.0, got {version!r}")
+
+
+def decompose(code_point: int, unicode: str = "8") -> str:
     """Returns the full canonical decomposition of one character, itself if it has none."""
     if HANGUL_FIRST <= code_point <= HANGUL_LAST:
         index = code_point - HANGUL_FIRST
         lead, vowel, trail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, 0x11A7 + index % 28
         return chr(lead) + chr(vowel) + (chr(trail) if trail != 0x11A7 else "")
-    return decompositions().get(code_point, chr(code_point))
+    return decompositions(unicode).get(code_point, chr(code_point))
 
 
 def check_ascii(table: npt.NDArray[np.uint8], values: Mapping[int, int], others: int | None = None) -> None:
@@ -111,30 +135,31 @@ def check_ascii(table: npt.NDArray[np.uint8], values: Mapping[int, int], others:
 @functools.lru_cache(maxsize=16)
 def bert_tables(
     *, clean_text: bool, handle_chinese_chars: bool, strip_accents: bool, lowercase: bool, pre_tokenize: bool = True,
-    isolate_digits: bool = False,
+    isolate_digits: bool = False, unicode: str = "8",
 ) -> BertTables:  # fmt: skip
     """Lowers `BertNormalizer` with these options, followed by `BertPreTokenizer` unless told otherwise, to tables.
 
     isolate_digits: whether there is a `Digits(individual_digits=True)` besides the latter.
+    unicode: see `BERT_UNICODE`.
 
     Source: HF tokenizers `normalizers/bert.rs` and `pre_tokenizers/bert.rs`; proven on every code point by
     tests/parity/test_unicode_tables.py.
     """
-    spaces, punctuation, marks = (property_table(n) for n in ("spaces", "punctuation", "nonspacing_marks"))
+    spaces, marks, signs = property_table("spaces"), property_table("nonspacing_marks"), punctuation(unicode)
     cjk, dropped, lower = property_table("cjk"), property_table("dropped"), globals()["lowercase"]()
 
     if not pre_tokenize:
-        punctuation = np.zeros(N_CODE_POINTS, np.bool_)
+        signs = np.zeros(N_CODE_POINTS, np.bool_)
     if isolate_digits:
-        punctuation = punctuation | data.members("patterns/numeric")
+        signs = signs | data.members("patterns/numeric")
     classes = np.zeros(N_CODE_POINTS, np.uint8)
-    classes[punctuation] = ISOLATED
+    classes[signs] = ISOLATED
     classes[spaces] = SPACE
     changed: dict[int, str] = {}
     if strip_accents:
         classes[marks] = DROPPED
-        for c in [*decompositions(), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
-            changed[c] = "".join(x for x in decompose(c) if not marks[ord(x)])
+        for c in [*decompositions(unicode), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
+            changed[c] = "".join(x for x in decompose(c, unicode) if not marks[ord(x)])
     if lowercase:
         # As in HF, decomposition comes first, then lower-casing.
         for c, text in list(changed.items()):
@@ -142,7 +167,7 @@ def bert_tables(
         for c, text in lower.items():
             changed.setdefault(c, text)
     for c, text in changed.items():
-        classes[c] = _class_of(text, spaces, punctuation, c)
+        classes[c] = _class_of(text, spaces, signs, c)
     if handle_chinese_chars:
         classes[cjk] = ISOLATED
     if clean_text:
@@ -170,9 +195,9 @@ def bert_tables(
             ascii_bytes[b] = ord(changed.get(b, chr(b)))
     combining = np.zeros(N_CODE_POINTS, np.uint8)
     if strip_accents:
-        combining[:] = combining_classes()
+        combining[:] = combining_classes(unicode)
         for c, text in changed.items():
-            of_text = [int(combining_classes()[ord(x)]) for x in text]
+            of_text = [int(combining_classes(unicode)[ord(x)]) for x in text]
             if any(of_text) and combining[c] == 0:
                 if of_text[0] != 0 or set(of_text[1:]) != {TAIL_CLASS} or len(text[0].encode()) != 4:
                     raise ValueError(f"U+{c:04X} decomposes into {text!r}, which the scanner cannot reorder")

@@ -93,6 +93,7 @@ EXAMPLES = {
     "tokenizer.files": "{languages: {}, tokenizer: {by: lang, files: {zh: vocab/zh, default: vocab/en}}}",
     "tokenizer.pattern": "tokenizer: {file: ranks.tiktoken, pattern: cl100k_base}",
     "tokenizer.as_class": "tokenizer: {file: spiece.model, as_class: T5Tokenizer}",
+    "tokenizer.unicode": 'tokenizer: {file: vocab.txt, unicode: "17"}',
     "tokenizer.train": "tokenizer: {train: {vocab_size: 8000}}",
     "tokenizer.train.model": "tokenizer: {train: {model: byte_level_bpe}}",
     "tokenizer.train.vocab_size": "tokenizer: {train: {vocab_size: [8000, 16000]}}",

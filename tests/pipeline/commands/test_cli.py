@@ -115,7 +115,7 @@ def test_mistakes_in_the_config_are_all_named(capsys, write_config):
         "tokenmill: tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input",
         "tokenmill: tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
         "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, by, files, pattern, "
-        "as_class, train, lowercase, strip_accents, oov, add_special_tokens, truncation, padding",
+        "as_class, unicode, train, lowercase, strip_accents, oov, add_special_tokens, truncation, padding",
         "tokenmill: output.format: 'csv': allowed: parquet, tfrecord, arrow, mds, megatron, memmap",
     ]
 

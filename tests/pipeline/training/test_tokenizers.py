@@ -61,7 +61,9 @@ def test_what_the_file_does_not_say(tmp_path, tiny_vocab_file):
     ranks = tmp_path / "ranks.tiktoken"
     ranks.write_text("".join(f"{base64.b64encode(bytes([b])).decode()} {b}\n" for b in range(256)))
     assert ids(load_tokenizer(TokenizerConfig(file=str(ranks), pattern="llama3"))) == list("Mills, Ⰻx".encode())
-    for changes in ({"as_class": "BertTokenizer"}, {"pattern": "llama3"}):
+    newer = load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), unicode="17"))
+    assert newer.unicode_versions["categories"] == "17.0.0"
+    for changes in ({"as_class": "BertTokenizer"}, {"pattern": "llama3"}, {"unicode": "17"}):
         with pytest.raises(ValueError, match="says how to read `file`, but no file is given"):
             TokenizerConfig(**changes)
 

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BERT in the Unicode versions of HF tokenizers 0.23 and 1.0; against 1.0 itself: `parity/test_unicode_versions.py`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece, reference
+from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.unicode import data
+from tokenmill.tokenizer.unicode import tables as unicode_tables
+
+TAMIL, OGHAM, DECOMPOSED = "\U00011fff", "\u166d", "\U000105c9"  # punctuation in 17 alone, in 8 alone; decomposed in 17
+CHANGED = [*map(chr, np.flatnonzero(unicode_tables.punctuation("8") != unicode_tables.punctuation("17")).tolist())]
+CHANGED += [*map(chr, data.texts("text/canonical")), *map(chr, np.flatnonzero(data.numbers("text/combining_classes")))]
+TEXTS = st.text(st.sampled_from(CHANGED) | strategies.characters(), max_size=12) | strategies.texts(20)
+
+
+def bert(unicode: str, **options: Any) -> Tokenizer:
+    characters = sorted({*CHANGED, *"abcdefghij\u0307\u030a", "\U000105d2", "\U000105da", "\U0001d165"})
+    vocab = dict.fromkeys(["[UNK]", *(form for c in characters for form in (c, f"##{c}"))])
+    return Tokenizer(
+        model=WordPiece({token: i for i, token in enumerate(vocab)}),
+        normalizer=BertNormalizer(**options, unicode=unicode),
+        pre_tokenizer=BertPreTokenizer(unicode=unicode),
+    )
+
+
+def test_143_characters_are_punctuation_in_one_of_them() -> None:
+    older, newer = (unicode_tables.punctuation(version) for version in ("8", "17"))
+    assert [int(n) for n in ((newer & ~older).sum(), (older & ~newer).sum())] == [141, 2]
+    assert len(unicode_tables.decompositions("17")) == len(unicode_tables.decompositions("8")) + 21
+    python = pytest.importorskip("unicodedata2", reason="needs the test group: unicodedata2")
+    since = {c for first, last in data.SINCE_18 for c in range(first, last + 1)}
+    for code_point in (c for c in range(0x80, 0x110000) if c not in since):
+        assert newer[code_point] == python.category(chr(code_point)).startswith("P"), hex(code_point)
+
+
+@pytest.mark.parametrize("unicode", ["8", "17"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_kernels_do_what_the_reference_does(unicode: str, lowercase: bool) -> None:
+    tokenizer = bert(unicode, lowercase=lowercase)
+
+    @strategies.FEWER
+    @given(st.lists(TEXTS, max_size=6))
+    def check(texts: list[str]) -> None:
+        expected = [reference.encode(text, tokenizer.normalizer, tokenizer.model) for text in texts]
+        assert tokenizer.encode_arrow(texts).to_pylist() == expected
+        assert [encoding.ids for encoding in tokenizer.encode_batch(texts)] == expected
+        assert all(len(e.tokens) == len(e.ids) for e in tokenizer.encode_batch(texts))
+        normalized = [reference.normalize(text, tokenizer.normalizer) for text in texts]
+        assert tokenizer.normalizer.normalize_arrow(pa.array(texts, pa.string())).to_pylist() == normalized
+        assert [tokenizer.normalizer.normalize_str(text) for text in texts] == normalized
+        for text in normalized:
+            words = tokenizer.pre_tokenizer.split_aligned(AlignedText.original(text), True)
+            assert [word.text for word in words] == reference.pre_tokenize(text, unicode)
+        counter = WordCounter(tokenizer.normalizer, tokenizer.pre_tokenizer)
+        counter.update(texts)
+        counts = dict(zip(*(column.to_pylist() for column in counter.to_table().columns[:2]), strict=True))
+        assert {word.decode(): n for word, n in counts.items()} == reference.count_words(texts, tokenizer.normalizer)
+
+    check()
+
+
+def test_the_version_is_chosen_kept_in_the_file_and_told(tmp_path: Path) -> None:
+    bert("8").save(tmp_path / "tokenizer.json")
+    assert "unicode" not in (tmp_path / "tokenizer.json").read_text("utf-8")
+    older, newer = (Tokenizer.from_file(tmp_path / "tokenizer.json", unicode=version) for version in (None, "17"))
+    text = f"a{TAMIL}b"
+    assert older.encode(text).tokens == ["a", f"##{TAMIL}", "##b"]
+    assert newer.encode(text).tokens == ["a", TAMIL, "b"]
+    assert newer.encode(f"a{OGHAM}b").tokens == ["a", f"##{OGHAM}", "##b"]
+    assert newer.encode(f"a{DECOMPOSED}").tokens == ["a", "##\U000105d2"]
+    assert older.digest != newer.digest
+    assert newer.unicode_versions == {"categories": "17.0.0", "decompositions": "17.0.0", "lowercase": "17.0.0"}
+    assert "unicode   categories 17.0.0, decompositions 17.0.0, lowercase 17.0.0" in newer.explain()
+    assert "unicode   categories 8.0.0, decompositions 9.0.0, lowercase 17.0.0" in older.explain()
+    newer.save(tmp_path / "newer.json")
+    again = Tokenizer.from_file(tmp_path / "newer.json")
+    assert again.encode(text).ids == newer.encode(text).ids
+    assert again.digest == newer.digest
+    back = Tokenizer.from_file(tmp_path / "newer.json", unicode="8")
+    assert back.digest == older.digest
+
+
+def test_parts_of_different_versions_work_one_after_the_other() -> None:
+    mixed = Tokenizer(model=bert("8").model, normalizer=BertNormalizer(), pre_tokenizer=BertPreTokenizer(unicode="17"))
+    assert mixed.encode(f"a{TAMIL}b").tokens == ["a", TAMIL, "b"]
+    assert mixed.encode(f"a{DECOMPOSED}").tokens == ["a", f"##{DECOMPOSED}"]
+    bare = mixed.replace(normalizer=None)
+    assert bare.encode_arrow([f"a{TAMIL}b"]).to_pylist() == [mixed.encode(f"a{TAMIL}b").ids]
+
+
+def test_other_versions_and_other_tokenizers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"unicode must be '8', as HF tokenizers 0\.23, or '17', as 1\.0, got '16'"):
+        BertPreTokenizer(unicode="16")
+    bert("8").replace(pre_tokenizer=None).save(tmp_path / "tokenizer.json")
+    with pytest.raises(ValueError, match="unicode is a choice of BertNormalizer and BertPreTokenizer; there are"):
+        Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="17")
