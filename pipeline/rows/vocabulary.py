@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps from texts to word counts, from these to a vocabulary, and statistics of a vocabulary."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Tuple, typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -20,15 +20,14 @@ from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, expand_checked
+from tokenmill.pipeline.rows.combining import FANOUT, AddWordCounts, CountIds
 from tokenmill.pipeline.rows.errors import FallibleTransform
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
-from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
-from tokenmill.tokenizer import WordCounter, add_word_counts
+from tokenmill.tokenizer import WordCounter
 
-_TALLY = Tuple[int, bytes]
 _WORDS = RowTypeConstraint.from_fields([("word", bytes), ("count", int)])
 
 
@@ -81,8 +80,8 @@ class CountWords(FallibleTransform):
         counts = (
             pcoll
             | "CountBundle" >> beam.ParDo(fn, self._given.side_input).with_output_types(Tuple[int, pa.RecordBatch])
-            | "ByPartition" >> beam.GroupByKey()
-            | "AddUp" >> beam.MapTuple(_add_up).with_output_types(pa.RecordBatch)
+            | "AddUp" >> beam.CombinePerKey(AddWordCounts())  # type: ignore[no-untyped-call]
+            | "Words" >> beam.MapTuple(_words_of).with_output_types(pa.RecordBatch)
         )
         return counts if are_batches else counts | "AsRows" >> beam.FlatMap(_as_rows).with_output_types(_WORDS)
 
@@ -143,10 +142,9 @@ class _CountWordsFn(beam.DoFn):
                 yield partition, batch
 
 
-def _add_up(_: int, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    merged = add_word_counts([pa.Table.from_batches([batch]) for batch in batches])
-    Metrics.counter(CountWords, "words-out").inc(merged.num_rows)
-    return merged.to_batches()[0]
+def _words_of(_: int, counts: pa.RecordBatch) -> pa.RecordBatch:
+    Metrics.counter(CountWords, "words-out").inc(counts.num_rows)
+    return counts
 
 
 def _as_rows(counts: pa.RecordBatch) -> Iterator[Row]:
@@ -193,18 +191,10 @@ class TrainVocabulary(FallibleTransform):
         if not elements_of.are_batches(pcoll.element_type):
             gathered = beam.BatchElements(min_batch_size=1000, max_batch_size=100_000)
             counts = pcoll | "Gather" >> gathered | "AsBatches" >> beam.Map(_as_batch).with_output_types(pa.RecordBatch)
-        if pcoll.windowing.is_default():  # so that training runs, and fails, where there is nothing to train on
-            nothing = pcoll.pipeline | "Nothing" >> beam.Create(
-                [pa.RecordBatch.from_pylist([], schema=schemas.WORD_COUNTS)]
-            )
-            counts = (counts, nothing) | "All" >> beam.Flatten()
-        keyed = counts | "OneKey" >> beam.Map(_with_no_key).with_output_types(Tuple[int, pa.RecordBatch])
-        train = beam.Map(_train, self._config.model_dump_json())
-        return keyed | "OneWorker" >> beam.GroupByKey() | "Train" >> train.with_output_types(str)
-
-
-def _with_no_key(batch: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
-    return 0, batch
+        add_up = beam.CombineGlobally(AddWordCounts())  # type: ignore[no-untyped-call]
+        if not pcoll.windowing.is_default():
+            add_up = add_up.without_defaults()  # otherwise training runs, and fails, where there is nothing to train on
+        return counts | "AddUp" >> add_up | "Train" >> beam.Map(_train, self._config).with_output_types(str)
 
 
 def _as_batch(rows: list[Any]) -> pa.RecordBatch:
@@ -212,10 +202,8 @@ def _as_batch(rows: list[Any]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(words, pa.large_binary()), pa.array(counts)], schema=schemas.WORD_COUNTS)
 
 
-def _train(keyed: tuple[int, Iterable[pa.RecordBatch]], config: str) -> str:
-    options = TokenizerConfig.model_validate_json(config)
-    counts = add_word_counts([pa.Table.from_batches([batch]) for batch in keyed[1]])
-    (tokenizer,) = train_tokenizer(counts, options).values()
+def _train(counts: pa.RecordBatch, options: TokenizerConfig) -> str:
+    (tokenizer,) = train_tokenizer(pa.Table.from_batches([counts]), options).values()
     return tokenizer.to_str()
 
 
@@ -248,75 +236,57 @@ class VocabularyStatistics(FallibleTransform):
         return expand_checked(self, pcoll, self._column, IDS, self._expand, given.check_ids, given.side_input)
 
     def _expand(self, pcoll: Any) -> Any:
-        return (
-            pcoll
-            | "Tally"
-            >> beam.ParDo(_TallyFn(self._column, self._given), self._given.side_input).with_output_types(_TALLY)
-            | "OneWorker" >> beam.GroupByKey()
-            | "Describe" >> beam.ParDo(_DescribeFn(self._given), self._given.side_input).with_output_types(dict)
-        )
+        given = self._given
+        gather = beam.ParDo(_IdsFn(self._column, given), given.side_input)
+        ids = pcoll | "Ids" >> gather.with_output_types(typehints.Any)
+        add_up = beam.CombineGlobally(CountIds()).with_fanout(FANOUT)  # type: ignore[no-untyped-call]
+        counts = ids | "Count" >> add_up
+        return counts | "Describe" >> beam.Map(_describe, given, given.side_input).with_output_types(dict)
 
 
-class _TallyFn(beam.DoFn):
-    """Counts ids in each bundle; yields the bytes of int64[1 + n]: the number of documents, then that of each id."""
+class _IdsFn(beam.DoFn):
+    """Gathers ids of elements into columns, and checks them."""
 
     def __init__(self, column: str, given: GivenTokenizer) -> None:
         self._column = column
         self._given = given
 
     def start_bundle(self) -> None:
-        self._counts = np.zeros(1, np.int64)
         self._given_value: str | None = None
         self._ids: list[Any] = []
         self._n_ids = 0
 
-    def process(self, element: Any, given: str | None) -> None:
+    def process(self, element: Any, given: str | None) -> Iterator[pa.Array]:
         self._given_value = given
         if isinstance(element, pa.RecordBatch):
             elements_of.check_batch(element)
-            self._add(elements_of.batch_column(element, self._column, IDS))
+            yield self._checked(elements_of.batch_column(element, self._column, IDS))
             return
         ids = elements_of.getter_of(type(element), self._column)(element)
         self._ids.append(ids)
         self._n_ids += len(ids)
         if self._n_ids >= BATCH_CHARACTERS:
-            self._flush()
+            yield self._take()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        self._flush()
-        window = beam.transforms.window.GlobalWindow()
-        yield WindowedValue((0, self._counts.tobytes()), window.max_timestamp(), (window,))
-
-    def _flush(self) -> None:
         if self._ids:
-            self._add(pa.array(self._ids, IDS))
-        self._ids, self._n_ids = [], 0
+            window = beam.transforms.window.GlobalWindow()
+            yield WindowedValue(self._take(), window.max_timestamp(), (window,))
 
-    def _add(self, column: pa.Array) -> None:
+    def _take(self) -> pa.Array:
+        ids, self._ids, self._n_ids = pa.array(self._ids, IDS), [], 0
+        return self._checked(ids)
+
+    def _checked(self, column: pa.Array) -> pa.Array:
         if column.null_count:
             raise ValueError(f"VocabularyStatistics: the field {self._column!r} is null")
         self._given.check_ids(self._given_value, column)
-        numbers = column.flatten().to_numpy()
-        counts = np.concatenate(([len(column)], np.bincount(numbers)))
-        self._counts = _sum([self._counts, counts])
+        return column
 
 
-def _sum(counts: Iterable[np.ndarray]) -> np.ndarray:
-    listed = list(counts)
-    total = np.zeros(max(each.size for each in listed), np.int64)
-    for each in listed:
-        total[: each.size] += each
-    return total
-
-
-class _DescribeFn(beam.DoFn):
-    def __init__(self, given: GivenTokenizer) -> None:
-        self._given = given
-
-    def process(self, element: tuple[int, Iterable[bytes]], given: str | None) -> Iterator[dict[str, Any]]:
-        tokenizer = self._given.tokenizer(given)
-        counts = _sum(np.frombuffer(each, np.int64) for each in element[1])
-        n_documents, counts = int(counts[0]), counts[1:]
-        counts = np.pad(counts, (0, tokenizer.n_ids - counts.size))
-        described = describe(token_counts(counts, tokenizer))
-        yield {"documents": n_documents, "tokens": int(counts.sum()), **described}
+def _describe(counted: tuple[int, np.ndarray], source: GivenTokenizer, given: str | None) -> dict[str, Any]:
+    n_documents, counts = counted
+    tokenizer = source.tokenizer(given)
+    counts = np.pad(counts, (0, tokenizer.n_ids - counts.size))
+    described = describe(token_counts(counts, tokenizer))
+    return {"documents": n_documents, "tokens": int(counts.sum()), **described}
