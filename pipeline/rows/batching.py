@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.typehints import typehints
+from apache_beam.utils.shared import Shared
 from apache_beam.utils.windowed_value import WindowedValue
 
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, failed_element
-from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, RowsError, failed_element
+from tokenmill.pipeline.transforms import arrow_coder
 
 BATCH_CHARACTERS = 250_000
 """A batch is complete with this many characters, or ids: a call then costs little, and data stays in the CPU cache."""
@@ -47,8 +48,13 @@ class Columns(Protocol):
         """Returns the function that computes the new columns of a batch.
 
         Args:
-          given: the value of the side input; None without one.
+          given: the value of the side input; None without one. The function may be used by several threads.
+
+        Raises what keeps it from that; the function raises `RowsError` where it knows which rows cannot be used.
         """
+
+    def display_data(self) -> Mapping[str, Any]:
+        """Returns what to show of it beside the fields."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,18 +92,19 @@ class RowTransform(FallibleTransform):
         self._side_input = side_input
 
     def display_data(self) -> dict[str, Any]:
-        """Returns the field that is read and those that are made."""
-        return {"column": self._column, "fields": ", ".join(self._columns.fields)}
+        """Returns the field that is read, those that are made, the digest of the tokenizer and all options."""
+        return {"column": self._column, "fields": ", ".join(self._columns.fields), **self._columns.display_data()}
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        name = type(self).__name__
+        name, pcoll = type(self).__name__, elements_of.declared(self, pcoll)
         made = elements_of.extended_type(pcoll.element_type, self._column, self._columns.fields, name)
         given = () if self._side_input is None else (self._side_input,)
-        kind: type[_ComputeFn] = _BatchFn
-        if not elements_of.are_batches(pcoll.element_type):
-            kind = _GatherBesideFn if given else _GatherFn
-        step = beam.ParDo(kind(self._columns, self._column, type(self), self._errors), *given)
+        kind: type[_ComputeFn] = _GatherBesideFn if given else _GatherFn
+        if elements_of.are_batches(pcoll.element_type):
+            arrow_coder.register()
+            kind = _BatchFn
+        step = beam.ParDo(kind(self._columns, self._column, type(self), self._errors, bool(given)), *given)
         outputs = pcoll | name >> step
         if self._errors is None:
             return outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
@@ -117,26 +124,37 @@ class _ComputeFn(beam.DoFn):
     """What the DoFns for rows and for batches have in common."""
 
     def __init__(
-        self, columns: Columns, column: str, transform: type[beam.PTransform], errors: ErrorHandling | None
+        self,
+        columns: Columns,
+        column: str,
+        transform: type[beam.PTransform],
+        errors: ErrorHandling | None,
+        has_side_input: bool = False,
     ) -> None:
         self._columns = columns
         self._column = column
         self._step = transform.__name__
         self._errors = errors
-        self._given: Any = None
-        self._function: Callable[[pa.Array], Computed] | None = None
+        self._needs_given = has_side_input
+        self._shared = Shared()
         self._functions: dict[Any, Callable[[pa.Array], Computed]] = {}
         self._n_in = Metrics.counter(transform, "elements-in")
         self._n_failed = Metrics.counter(transform, "elements-failed")
 
+    def setup(self) -> None:
+        """Prepares what needs no side input, once for all threads of the process, before the first element comes."""
+        if not self._needs_given:
+            self._functions[None] = self._shared.acquire(lambda: self._columns.prepare(None))
+
+    def teardown(self) -> None:
+        self._functions.clear()
+
     def _prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        if self._function is None or given is not self._given:
-            if given not in self._functions:
-                if len(self._functions) == KEPT_FUNCTIONS:
-                    self._functions.clear()
-                self._functions[given] = self._columns.prepare(given)
-            self._function, self._given = self._functions[given], given
-        return self._function
+        if given not in self._functions:
+            if len(self._functions) == KEPT_FUNCTIONS:
+                self._functions.clear()
+            self._functions[given] = self._columns.prepare(given)
+        return self._functions[given]
 
     def _failed(self, element: Any, error: Exception) -> Failed:
         """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
@@ -146,7 +164,11 @@ class _ComputeFn(beam.DoFn):
 
 
 class _BatchFn(_ComputeFn):
-    """For PCollections of Arrow batches. A batch that fails is halved until the rows that fail are alone."""
+    """For PCollections of Arrow batches. Where nothing tells which rows fail, a batch is halved to find them."""
+
+    def setup(self) -> None:
+        super().setup()
+        arrow_coder.register()
 
     def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
         self._n_in.inc(element.num_rows)
@@ -171,7 +193,11 @@ class _BatchFn(_ComputeFn):
         self, batch: pa.RecordBatch, error: Exception, function: Callable[[pa.Array], Computed]
     ) -> Iterator[Any]:
         """Yields the rows of a batch that fail, and the outputs of the others."""
-        failed = {0: error} if batch.num_rows == 1 else elements_of.unusable_rows(batch, self._column)
+        failed: Mapping[int, Exception]
+        if isinstance(error, RowsError):
+            failed = error.failed
+        else:
+            failed = {0: error} if batch.num_rows == 1 else elements_of.unusable_rows(batch, self._column)
         for i, each in failed.items():
             yield self._failed(elements_of.only_row(batch.slice(i, 1)), each)
         if failed:
@@ -203,7 +229,8 @@ class _GatherFn(_ComputeFn):
         self._clear()
 
     def _clear(self) -> None:
-        self._gathered: _Gathered | None = None  # for the last side input
+        self._gathered: _Gathered | None = None  # for the last side input, which is this one
+        self._given: Any = None
         self._by_given: dict[Any, _Gathered] = {}  # windows have side inputs of their own
         self._getters: dict[type, Callable[[Any], Any]] = {}
         self._n_elements = self._n_characters = 0
@@ -220,7 +247,7 @@ class _GatherFn(_ComputeFn):
     def _gather(self, element: Any, given: Any, timestamp: Any, window: Any, pane: Any) -> Iterator[Any] | None:
         gathered = self._gathered
         if gathered is None or given is not self._given:
-            function = self._prepare(given)
+            function, self._given = self._prepare(given), given
             gathered = self._gathered = self._by_given.setdefault(given, _Gathered(function))
         if (
             timestamp.micros != gathered.micros
@@ -260,18 +287,22 @@ class _GatherFn(_ComputeFn):
     ) -> Iterator[tuple[int, Any]]:
         """Yields pairs of an element's index in the batch, one of `indices`, and one of its outputs."""
         column, good, failed = elements_of.usable(elements, self._column, self._columns.reads)
-        for i, error in failed:
-            yield indices[i], self._failed(elements[i], error)
         if failed:
+            yield from self._letters(elements, indices, dict(failed))
             elements, indices = [elements[i] for i in good], [indices[i] for i in good]
         if not elements:
             return
         try:
             computed = function(column)
             columns = {name: computed.values_of(name) for name in computed.columns}
+        except RowsError as error:
+            yield from self._letters(elements, indices, error.failed)
+            good = [i for i in range(len(elements)) if i not in error.failed]
+            yield from self._outputs(function, [elements[i] for i in good], [indices[i] for i in good])
+            return
         except Exception as error:
             if len(elements) == 1:
-                yield indices[0], self._failed(elements[0], error)
+                yield from self._letters(elements, indices, {0: error})
                 return
             half = len(elements) // 2
             yield from self._outputs(function, elements[:half], indices[:half])
@@ -286,6 +317,12 @@ class _GatherFn(_ComputeFn):
             elif i not in failures:
                 failures.add(i)
                 yield indices[i], self._failed(elements[i], row)
+
+    def _letters(
+        self, elements: Sequence[Any], indices: Sequence[int], failed: Mapping[int, Exception]
+    ) -> Iterator[tuple[int, Failed]]:
+        for i, error in failed.items():
+            yield indices[i], self._failed(elements[i], error)
 
 
 class _GatherBesideFn(_GatherFn):
@@ -306,11 +343,14 @@ class _GatherBesideFn(_GatherFn):
 class _Check:
     """Computes no columns: elements pass as they are, if their field can be read and the check does not raise."""
 
-    reads: pa.DataType
-    check: Callable[[Any, pa.Array], None] | None
+    reads: pa.DataType | None
+    check: Callable[[Any, Any], None] | None
 
     @property
     def fields(self) -> Mapping[str, Any]:
+        return {}
+
+    def display_data(self) -> Mapping[str, Any]:
         return {}
 
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
@@ -322,33 +362,39 @@ class _Check:
         return compute
 
 
-def expand_checked(
-    step: FallibleTransform,
-    pcoll: Any,
-    column: str,
-    reads: pa.DataType,
-    expand: Callable[[Any], Any],
-    check: Callable[[Any, pa.Array], None] | None = None,
-    side_input: Any = None,
-) -> Any:
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A field that a step needs, and what is wrong with its values."""
+
+    column: str
+    reads: pa.DataType | None
+    """The type of the field; None: any, and the check takes a list of values, or the column of a batch as it is."""
+    check: Callable[[Any, Any], None] | None = None
+    """Raises an error if values, of which none is null, cannot be used; takes the value of the side input, and them."""
+    side_input: Any = None
+
+
+def expand_checked(step: FallibleTransform, pcoll: Any, expand: Callable[[Any], Any], *checks: Check) -> Any:
     """Expands a step that makes something else of many elements, such as counts; elements fail before it counts them.
 
     Args:
       step: the step, whose `with_exception_handling` decides.
       pcoll: its input.
-      column, reads: the field that it reads, and its type.
       expand: adds the step itself.
-      check: raises an error if values cannot be used; takes the value of `side_input` and a column.
-      side_input: for `check`.
+      *checks: what is checked if the step has a second output.
     """
+    arrow_coder.register()
     errors = step._errors
     if errors is None:
         return expand(pcoll)
-    checks = RowTransform(_Check(reads, check), column, side_input).with_exception_handling(
-        exc_class=errors.exc_class, on_failure_callback=errors.on_failure_callback
-    )
-    good, failed = pcoll | "Check" >> checks
+    good, failed = pcoll, []
+    for each in checks:
+        check = RowTransform(_Check(each.reads, each.check), each.column, each.side_input)
+        check = check.with_exception_handling(
+            exc_class=errors.exc_class, on_failure_callback=errors.on_failure_callback
+        )
+        good, letters = good | f"Check {each.column}" >> check
+        failed.append(letters | f"Failed {each.column}" >> beam.Map(Failed))
     made = expand(good)
-    letters = failed | "Failed" >> beam.Map(Failed)
     element_type: Any = typehints.Any if elements_of.are_batches(pcoll.element_type) else pcoll.element_type
-    return errors.deal(pcoll, (made, letters) | "Both" >> beam.Flatten(), made.element_type, element_type)
+    return errors.deal(pcoll, (made, *failed) | "Both" >> beam.Flatten(), made.element_type, element_type)

@@ -15,7 +15,7 @@ from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
+from tokenmill.pipeline.transforms import arrow_coder
 
 _OF_JOBS = ("keep_fields", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
@@ -66,6 +66,8 @@ class ReadCorpus(beam.PTransform):
 
     def expand(self, pbegin: Any) -> Any:
         """Adds the step to a pipeline."""
+        if self._as_batches:
+            arrow_coder.register()
         splits = (
             pbegin
             | "Start" >> beam.Impulse()

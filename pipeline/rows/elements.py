@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
@@ -25,8 +26,8 @@ def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
 
 
 def usable(
-    elements: Sequence[Any], field: str, type_: pa.DataType
-) -> tuple[pa.Array, Sequence[int], list[tuple[int, Exception]]]:
+    elements: Sequence[Any], field: str, type_: pa.DataType | None
+) -> tuple[Any, Sequence[int], list[tuple[int, Exception]]]:
     """Gets a field of elements, which may be of several types.
 
     What cannot be used is found by looking at each element, so that a bad one costs little more than a good one.
@@ -34,19 +35,19 @@ def usable(
     Args:
       elements: strings, dicts and rows in any order. Whatever else comes is not usable.
       field: the field that they have.
-      type_: the type of the column: a string, or anything that `pa.array` makes of the values.
+      type_: the type of the column: a string, or anything that `pa.array` makes of the values; None: a list of values.
 
     Returns:
       The values of the elements that can be used, as a column; their indices; and (index, error) of each of the others.
     """
-    is_text = pa.types.is_string(type_)
+    is_text = type_ is not None and pa.types.is_string(type_)
     kinds = set(map(type, elements))
     if len(kinds) == 1:  # as nearly always
         with contextlib.suppress(Exception):
             values = list(map(getter_of(kinds.pop(), field), elements))
             kinds = set(map(type, values))
             if kinds == {str} or not (is_text or type(None) in kinds):
-                return pa.array(values, type_), range(len(elements)), []
+                return _column_of(values, type_), range(len(elements)), []
     getters: dict[type, Callable[[Any], Any]] = {}
     values = []
     good: list[int] = []
@@ -68,7 +69,7 @@ def usable(
         values.append(value)
         good.append(i)
     try:
-        return pa.array(values, type_), good, failed
+        return _column_of(values, type_), good, failed
     except (pa.ArrowException, UnicodeError, ValueError, TypeError, OverflowError):
         fitting = [_error_of(value, type_) for value in values]
     failed += [(i, error) for i, error in zip(good, fitting, strict=True) if error is not None]
@@ -77,10 +78,14 @@ def usable(
     return pa.array(kept, type_), good, sorted(failed, key=operator.itemgetter(0))
 
 
-def _error_of(value: Any, type_: pa.DataType) -> Exception | None:
+def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
+    return values if type_ is None else pa.array(values, type_)
+
+
+def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:
     """Returns why a value cannot be in a column, None if it can."""
     try:
-        pa.array([value], type_)
+        _column_of([value], type_)
     except Exception as error:
         return error.with_traceback(None)
     return None
@@ -103,16 +108,18 @@ def unusable_rows(batch: pa.RecordBatch, field: str) -> dict[int, Exception]:
     return found
 
 
-def batch_column(batch: pa.RecordBatch, field: str, type_: pa.DataType) -> pa.Array:
-    """Returns a column of a checked batch: strings as they are, after a dictionary, and other types as `type_`.
+def batch_column(batch: pa.RecordBatch, field: str, type_: pa.DataType | None) -> pa.Array:
+    """Returns a column of a checked batch: strings as they are, after a dictionary, others as `type_` if given.
 
     Raises:
       TypeError: if text is wanted and the column holds none.
     """
     column = batch.column(field)
-    if not pa.types.is_string(type_):
+    if type_ is not None and not pa.types.is_string(type_):
         return column.cast(type_)
     column = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    if type_ is None:
+        return column
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
     if not any(test(column.type) for test in tests):
         raise TypeError(f"the field {field!r} must be a string, got {column.type}; cast it")
@@ -226,6 +233,14 @@ def _itself(element: Any) -> Any:
 def are_batches(element_type: Any) -> bool:
     """Returns whether a PCollection with this element type holds Arrow batches instead of rows."""
     return element_type is pa.RecordBatch
+
+
+def declared(step: Any, pcoll: Any) -> Any:
+    """Returns the input of a step as the type that `with_input_types` has given to the step, if it has."""
+    hints = step.get_type_hints().input_types
+    if not hints or not hints[0] or hints[0][0] in (typehints.Any, pcoll.element_type):
+        return pcoll
+    return pcoll | "Declare" >> beam.Map(_itself).with_output_types(hints[0][0])
 
 
 def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], step: str) -> Any:

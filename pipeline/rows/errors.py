@@ -4,7 +4,7 @@
 import copy
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +14,15 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 _STACK_FRAMES = 3
 """Of a stack, the innermost frames are kept: a bad element then costs hundreds of bytes, not thousands."""
+
+
+class RowsError(ValueError):
+    """Rows of a batch cannot be used. What knows which raises this, so that nobody needs to search for them."""
+
+    def __init__(self, failed: Mapping[int, Exception]) -> None:
+        """Takes the error of each row that fails, by the index of the row; at least one."""
+        super().__init__(str(next(iter(failed.values()))))
+        self.failed = failed
 
 
 @dataclasses.dataclass(frozen=True)

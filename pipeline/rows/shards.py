@@ -2,6 +2,7 @@
 """`WriteShards`: rows of ids to files."""
 
 import dataclasses
+import functools
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
@@ -13,6 +14,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
+from apache_beam.transforms.combiners import CountCombineFn
 from apache_beam.typehints import Tuple
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
@@ -25,17 +27,18 @@ from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, expand_checked
-from tokenmill.pipeline.rows.errors import FallibleTransform
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, Check, expand_checked
+from tokenmill.pipeline.rows.errors import FallibleTransform, RowsError
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
-from tokenmill.pipeline.transforms import arrow_coder as arrow_coder  # noqa: PLC0414  # registers the coder, here and in every worker
 
 _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
 )
 _NOT_COUNTED = -1
+_SHARD = re.compile(r"tokens-\d+-of-\d+\.")
+_HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
 
 
@@ -48,7 +51,11 @@ class WriteShards(FallibleTransform):
     sha256)` for each file. Files have the columns of `schemas.TOKENS`; other fields are not written.
 
     The same rows make the same files, in whatever order they arrive and on whatever runner: a hash of each row decides
-    its file and its place there. Memory: the rows of one file, on the worker that writes it.
+    its file and its place there. That is why Beam's own sinks do not write them: these place rows by bundle and by
+    chance. Memory: the rows of one file, on the worker that writes it.
+
+    A run may be repeated. Once all rows are there, and not before, the files of an earlier run are removed, what it has
+    half written, too; so the files of two runs are never side by side.
 
     There is no ledger and no manifest; a job of `tokenmill run` has both, and needs no shuffle.
     """
@@ -68,8 +75,8 @@ class WriteShards(FallibleTransform):
         """Makes the step.
 
         Args:
-          path: the folder; created if it does not exist. Files of the same names are replaced; a folder with other
-            shards, such as those of another `n_shards`, is refused.
+          path: the folder; created if it does not exist. Shards of the same names are replaced; a folder with others,
+            such as those of another `n_shards`, is refused, before anything runs and again before anything is removed.
           tokenizer: the tokenizer that made the ids; shards name it. See `TokenizerSource`.
           n_shards: how many files.
           format: the format of the files.
@@ -93,23 +100,33 @@ class WriteShards(FallibleTransform):
         self._padding_side = padding_side
 
     def display_data(self) -> dict[str, Any]:
-        """Returns what is written where."""
-        return {"path": self._output.path, "format": self._output.formats[0], "n_shards": self._n_shards}
+        """Returns what is written where, and the digest of the tokenizer."""
+        ids, doc_ids = self._columns
+        options = {"column": ids, **({"id_column": doc_ids} if doc_ids else {}), "n_shards": self._n_shards}
+        where = {"path": self._output.path, "format": self._output.formats[0]}
+        return {**where, **options, "padding_side": str(self._padding_side), **self._given.display_data()}
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
+        pcoll = elements_of.declared(self, pcoll)
         for column in filter(None, self._columns):
             elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards")
-        self._check_folder()
+        _earlier_files(self._output, self._n_shards)
         elements_of.check_global(pcoll, "WriteShards")
-        given = self._given
-        return expand_checked(self, pcoll, self._columns[0], IDS, self._expand, given.check_ids, given.side_input)
+        ids, doc_ids = self._columns
+        checks = [Check(ids, IDS, self._given.check_ids, self._given.side_input)]
+        if doc_ids is not None:
+            checks.append(Check(doc_ids, None, functools.partial(_check_doc_ids, doc_ids)))
+        return expand_checked(self, pcoll, self._expand, *checks)
 
     def _expand(self, pcoll: Any) -> Any:
         deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
-        fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
-        write = beam.ParDo(fn, self._given.side_input)
         keyed = pcoll | "Deal" >> deal.with_output_types(Tuple[int, pa.RecordBatch])
+        # Not before all rows are there: if they cannot be made, the shards of an earlier run stay whole.
+        n_dealt = keyed | "CountDealt" >> beam.CombineGlobally(CountCombineFn())
+        is_clear = n_dealt | "RemoveEarlier" >> beam.Map(_remove_earlier, self._output, self._n_shards)
+        fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
+        write = beam.ParDo(fn, self._given.side_input, beam.pvalue.AsSingleton(is_clear))
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
         empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(Tuple[int, pa.RecordBatch])
         return (
@@ -119,15 +136,50 @@ class WriteShards(FallibleTransform):
             | "Write" >> write.with_output_types(_WRITTEN)
         )
 
-    def _check_folder(self) -> None:
-        """Raises ValueError if the folder has shards that would not be replaced: readers would take both."""
-        names = {filenames.shard_name(i, self._n_shards, formats.suffix(self._output)) for i in range(self._n_shards)}
-        found = [name for name in storage.list_files(self._output.path) if re.match(r"tokens-\d+-of-\d+\.", name)]
-        if others := sorted(set(found) - names):
-            raise ValueError(
-                f"WriteShards: {self._output.path!r} has other shards already, such as {others[0]!r}, which this step "
-                f"would not replace; remove them, or choose another folder"
-            )
+
+def _earlier_files(output: OutputConfig, n_shards: int) -> list[str]:
+    """Returns the names of what an earlier run has left in the folder.
+
+    Raises:
+      ValueError: if there are other shards, which a run would not replace: readers would take both.
+    """
+    names = {filenames.shard_name(i, n_shards, formats.suffix(output)) for i in range(n_shards)}
+    found = [name for name in storage.list_files(output.path) if _SHARD.match(name)]
+    if others := sorted({_HALF_WRITTEN.sub("", name) for name in found} - names):
+        raise ValueError(
+            f"WriteShards: {output.path!r} has other shards already, such as {others[0]!r}, which this step "
+            f"would not replace; remove them, or choose another folder"
+        )
+    return found
+
+
+def _remove_earlier(_: int, output: OutputConfig, n_shards: int) -> bool:
+    """Removes the shards of an earlier run, and what it has half written, so that none is taken for one of this run."""
+    for name in _earlier_files(output, n_shards):
+        storage.delete(storage.join(output.path, name))
+    return True
+
+
+def _check_doc_ids(field: str, _: Any, ids: Any) -> None:
+    """Raises RowsError, or for the column of a batch TypeError, if ids of documents are no strings and no integers."""
+    if isinstance(ids, pa.Array):
+        if not pa.types.is_integer(ids.type):
+            _text(ids, field)
+        return
+    failed = {}
+    for i, each in enumerate(ids):
+        try:
+            _doc_id(field, each).encode()
+        except (TypeError, UnicodeError) as error:
+            failed[i] = error.with_traceback(None)
+    if failed:
+        raise RowsError(failed)
+
+
+def _doc_id(field: str | None, given: Any) -> str:
+    if not isinstance(given, str | int) or isinstance(given, bool):
+        raise TypeError(f"WriteShards: the field {field!r} must be a string or an integer, got {given!r:.80}")
+    return str(given)
 
 
 def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
@@ -180,17 +232,13 @@ class _DealFn(beam.DoFn):
             return
         doc_ids, ids, *counts = ([row[i] for row in rows] for i in range(len(self._names)))
         given = [None if all(n is None for n in each) else pa.array(each) for each in counts]
+        name = self._names[0]
         yield from self._deal(
             len(rows),
-            pa.array([self._doc_id(each) for each in doc_ids], pa.string()) if self._names[0] is not None else None,
+            pa.array([_doc_id(name, each) for each in doc_ids], pa.string()) if name is not None else None,
             pa.array(ids, schemas.TOKENS.field("input_ids").type),
             *given,
         )
-
-    def _doc_id(self, given: Any) -> str:
-        if not isinstance(given, str | int) or isinstance(given, bool):
-            raise ValueError(f"WriteShards: the field {self._names[0]!r} must be a string or an integer, got {given!r}")
-        return str(given)
 
     def _deal(
         self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
@@ -220,7 +268,7 @@ class _DealFn(beam.DoFn):
 def _text(column: pa.Array, name: str | None) -> pa.Array:
     """Returns a column of strings as `pa.string()`; raises if it holds anything else, or is not UTF-8."""
     if column.type not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
-        raise ValueError(f"WriteShards: the field {name!r} must be a string or an integer, got {column.type}")
+        raise TypeError(f"WriteShards: the field {name!r} must be a string or an integer, got {column.type}")
     column.validate(full=True)
     return column.cast(pa.string())
 
@@ -233,7 +281,10 @@ class _WriteFn(beam.DoFn):
         self._given = given
         self._rows = Metrics.counter(WriteShards, "rows-written")
 
-    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None) -> Iterator[Row]:
+    def process(
+        self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None, is_clear: bool
+    ) -> Iterator[Row]:
+        del is_clear  # it only makes this step wait
         shard, batches = element
         tokenizer = self._given.tokenizer(given)
         rows = pa.Table.from_batches(list(batches), schema=_KEYED)

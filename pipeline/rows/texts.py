@@ -2,6 +2,7 @@
 """Steps from texts to texts: `Normalize` and `IdentifyLanguage`."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,6 +64,10 @@ class _Normalize:
     def fields(self) -> Mapping[str, Any]:
         return {self.output: str}
 
+    def display_data(self) -> Mapping[str, Any]:
+        steps = {"steps": json.dumps(self.steps)} if self.steps else {}
+        return {**steps, **(self.given.display_data() if self.given is not None else {})}
+
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         from tokenmill.tokenizer.text import TextChain, parse_steps
 
@@ -110,6 +115,9 @@ class _IdentifyLanguage:
     @property
     def fields(self) -> Mapping[str, Any]:
         return dict(zip(schemas.LANGUAGES.names, (str, np.float32, bool), strict=True))
+
+    def display_data(self) -> Mapping[str, Any]:
+        return {"threshold": self.threshold}
 
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         from tokenmill.tokenizer.languages import identify

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.tokenizer import Layout, Tokenizer
 
@@ -100,6 +101,10 @@ class _Tokenize:
         counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
         return {self.output: ids, **counts, **window}
 
+    def display_data(self) -> Mapping[str, Any]:
+        options = {"add_special_tokens": self.add_special_tokens, "as_numpy": self.as_numpy}
+        return {**self.given.display_data(), **options}
+
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         tokenizer = self.given.tokenizer(given)
         layout = tokenizer.layout(self.add_special_tokens)
@@ -141,12 +146,9 @@ def _encode(
         kept = stops - starts
     else:
         kept = layout.kept(lengths)
+        if layout.padding is not None:
+            _check_padded(kept + layout.n_around, layout.padding.target(0))
         rows = layout.apply(bare)
-    longest = int(kept.max(initial=0)) + layout.n_around
-    if layout.padding is not None and longest > layout.padding.target(0):
-        raise ValueError(
-            f"a row has {longest} tokens, more than pad_to {layout.padding.target(0)}; raise it, or give max_length"
-        )
     starts, stops = layout.spans(rows, kept)
     unknown = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
     n_before = np.concatenate(([0], np.cumsum(rows.values.to_numpy() == unknown)))
@@ -154,6 +156,15 @@ def _encode(
     n_oov -= np.count_nonzero(layout.before == unknown) + np.count_nonzero(layout.after == unknown)
     counts = {"n_tokens": stops - starts, "n_oov": n_oov, **counts}
     return rows, {name: numbers.astype(np.int32) for name, numbers in counts.items()}, sources
+
+
+def _check_padded(n_tokens: np.ndarray, target: int) -> None:
+    """Raises RowsError for rows that are longer than rows are padded to."""
+    too_long = np.flatnonzero(n_tokens > target)
+    if too_long.size:
+        message = "a row has {} tokens, more than pad_to {}; raise it, or give max_length"
+        pairs = zip(too_long.tolist(), n_tokens[too_long].tolist(), strict=True)
+        raise RowsError({row: ValueError(message.format(n, target)) for row, n in pairs})
 
 
 class Detokenize(RowTransform):
@@ -197,10 +208,14 @@ class _Detokenize:
     def fields(self) -> Mapping[str, Any]:
         return {self.output: str}
 
+    def display_data(self) -> Mapping[str, Any]:
+        return {**self.given.display_data(), "skip_special_tokens": self.skip_special_tokens}
+
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         tokenizer = self.given.tokenizer(given)
 
         def compute(ids: pa.Array) -> Computed:
+            self.given.check_ids(given, ids)
             return Computed({self.output: tokenizer.decode_arrow(ids, self.skip_special_tokens)})
 
         return compute

@@ -11,6 +11,7 @@ import pyarrow as pa
 from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
 
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
+from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.training.tokenizers import shape_rows
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
 from tokenmill.tokenizer import Tokenizer, WordPiece
@@ -78,16 +79,30 @@ class GivenTokenizer:
             )
         return shaped(text, self._options)
 
+    def display_data(self) -> dict[str, Any]:
+        """Returns the digest of the tokenizer, if it is known before the pipeline runs, and the options that it got."""
+        tokenizer = self.tokenizer(None).digest if self._text is not None else "side input"
+        options = TokenizerConfig.model_validate_json(self._options).model_dump_json(exclude_defaults=True)
+        return {"tokenizer": tokenizer, **({"tokenizer_options": options} if options != "{}" else {})}
+
     def check_ids(self, given: str | None, column: pa.Array) -> None:
-        """Raises ValueError if a column of lists of ids has one that is null, or not in the vocabulary."""
-        ids = column.flatten()
-        if ids.null_count:
-            raise ValueError(f"{ids.null_count} ids are null")
+        """Raises RowsError if lists of ids, of which none is null, have an id that is null or not in the vocabulary."""
         n_entries = self.tokenizer(given).n_ids
-        numbers = ids.to_numpy()
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < n_entries:
-            wrong = numbers[np.argmax((numbers < 0) | (numbers >= n_entries))]
-            raise ValueError(f"id {wrong} is not in the vocabulary of {n_entries} entries")
+        ids = column.flatten().fill_null(-1).to_numpy()  # null is as wrong as this one
+        if not ids.size or 0 <= ids.min() <= ids.max() < n_entries:
+            return
+        is_wrong = (ids < 0) | (ids >= n_entries)
+        ends = np.cumsum(column.value_lengths().to_numpy())
+        places = np.flatnonzero(is_wrong)
+        rows, first = np.unique(np.searchsorted(ends, places, side="right"), return_index=True)
+        message = "id {} is not in the vocabulary of {} entries"
+        shown = column.flatten().take(pa.array(places[first])).to_pylist()
+        raise RowsError(
+            {
+                row: ValueError(message.format(each, n_entries) if each is not None else "an id is null")
+                for row, each in zip(rows.tolist(), shown, strict=True)
+            }
+        )
 
 
 def _read(path: str) -> Tokenizer:

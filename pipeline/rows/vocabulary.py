@@ -19,7 +19,7 @@ from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, expand_checked
+from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, Check, expand_checked
 from tokenmill.pipeline.rows.combining import FANOUT, AddWordCounts, CountIds
 from tokenmill.pipeline.rows.errors import FallibleTransform
 from tokenmill.pipeline.rows.tokenize import IDS
@@ -71,8 +71,13 @@ class CountWords(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
+        pcoll = elements_of.declared(self, pcoll)
         elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords")
-        return expand_checked(self, pcoll, self._column, pa.string(), self._expand)
+        return expand_checked(self, pcoll, self._expand, Check(self._column, pa.string()))
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns the field that is read, and the digest of the tokenizer that says what a word is."""
+        return {"column": self._column, "n_partitions": self._n_partitions, **self._given.display_data()}
 
     def _expand(self, pcoll: Any) -> Any:
         are_batches = elements_of.are_batches(pcoll.element_type)
@@ -184,7 +189,13 @@ class TrainVocabulary(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        return expand_checked(self, pcoll, "word", pa.large_binary(), self._expand)
+        pcoll = elements_of.declared(self, pcoll)
+        return expand_checked(self, pcoll, self._expand, Check("word", pa.large_binary()))
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns how the vocabulary is trained: `tokenizer.train` of a config."""
+        assert self._config.train is not None
+        return {"train": self._config.train.model_dump_json(exclude_defaults=True)}
 
     def _expand(self, pcoll: Any) -> Any:
         counts = pcoll
@@ -230,10 +241,15 @@ class VocabularyStatistics(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
+        pcoll = elements_of.declared(self, pcoll)
         elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics")
         elements_of.check_global(pcoll, "VocabularyStatistics")
-        given = self._given
-        return expand_checked(self, pcoll, self._column, IDS, self._expand, given.check_ids, given.side_input)
+        check = Check(self._column, IDS, self._given.check_ids, self._given.side_input)
+        return expand_checked(self, pcoll, self._expand, check)
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns the field that is read, and the digest of the tokenizer."""
+        return {"column": self._column, **self._given.display_data()}
 
     def _expand(self, pcoll: Any) -> Any:
         given = self._given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends a `pa.RecordBatch` through Beam as an Arrow IPC stream. Importing this module registers the coder.
+"""Sends a `pa.RecordBatch` through Beam as an Arrow IPC stream.
 
 Beam has no coder for Arrow and falls back to pickle, and a pickled slice carries the whole buffer that it was cut from:
 a batch of 0.4 MB sliced from 100 MB takes 100 MB in every shuffle. Two things prevent that here:
@@ -8,7 +8,8 @@ a batch of 0.4 MB sliced from 100 MB takes 100 MB in every shuffle. Two things p
   inside `tuple[int, pa.RecordBatch]`);
 - a `copyreg` reducer, for every place where a batch is pickled anyway: undeclared types, closures, side inputs.
 
-Transforms that exchange batches import this module, and so do the workers that unpickle them.
+Importing this module changes nothing. Steps for batches call `register` where they are added to a pipeline and where a
+worker sets them up, which leaves a coder or reducer that somebody else has registered as it is.
 """
 
 import copyreg
@@ -67,5 +68,9 @@ def _reduce(batch: pa.RecordBatch) -> tuple[Callable[[bytes], pa.RecordBatch], t
     return decode_batch, (encode_batch(batch),)
 
 
-registry.register_coder(pa.RecordBatch, RecordBatchCoder)
-copyreg.pickle(pa.RecordBatch, _reduce)
+def register() -> None:
+    """Makes Beam and pickle send batches as Arrow IPC streams, in this process, unless they have another way."""
+    if pa.RecordBatch not in registry.custom_types:
+        registry.register_coder(pa.RecordBatch, RecordBatchCoder)
+    if pa.RecordBatch not in copyreg.dispatch_table:
+        copyreg.pickle(pa.RecordBatch, _reduce)

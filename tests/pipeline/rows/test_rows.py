@@ -34,6 +34,8 @@ from tokenmill import (
 )
 from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.rows.errors import RowsError
+from tokenmill.pipeline.rows.shards import _check_doc_ids
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -399,7 +401,15 @@ def test_counters_and_display_data(tokenizer):
         counters = pipeline.run().metrics().query()["counters"]
     found = {each.key.metric.name: each.committed for each in counters}
     assert (found["elements-in"], found["elements-failed"]) == (2, 1)
-    assert step.display_data() == {"column": "text", "fields": "input_ids, n_tokens, n_oov"}
+    told = {"column": "text", "fields": "input_ids, n_tokens, n_oov", "tokenizer": tokenizer.digest}
+    assert step.display_data() == {**told, "add_special_tokens": False, "as_numpy": False}
+    options = Tokenize(tokenizer, max_length=7, pad_to=9).display_data()["tokenizer_options"]
+    assert '"max_length":7' in options
+    assert '"length":9' in options
+    words, shards = CountWords(tokenizer).display_data(), WriteShards("out", tokenizer, n_shards=3).display_data()
+    assert (words["tokenizer"], shards["tokenizer"], shards["n_shards"]) == (tokenizer.digest, tokenizer.digest, 3)
+    assert '"vocab_size":70' in TrainVocabulary(vocab_size=70).display_data()["train"]
+    assert Normalize(["nfc"]).display_data()["steps"] == '["nfc"]'
 
 
 @pytest.mark.parametrize("check", ["--runtime_type_check", "--performance_runtime_type_check"])
@@ -499,6 +509,73 @@ def test_shards_of_another_number_are_not_left_beside_these(tokenizer, tmp_path)
         with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00000-of-00002\.parquet'"):
             write(n_shards, **options)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
+
+
+def test_shards_of_an_earlier_run_are_never_among_those_of_this_one(tokenizer, tmp_path):
+    """What fails before all rows are there leaves the folder as it was; what fails later leaves no old shard."""
+
+    def write(rows):
+        step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
+        run_inline(lambda pipeline: pipeline | beam.Create(rows).with_output_types(typing.Any) | step)
+
+    write([{"input_ids": [i]} for i in range(9)])
+    earlier = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Exception, match="the field 'input_ids' is null"):
+        write([{"input_ids": [1]}, {"input_ids": None}])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    half = tmp_path / f"tokens-00001-of-00004.parquet.{'0' * 32}.tmp"
+    half.write_bytes(b"half")
+    with pytest.raises(Exception, match="it is padded; say padding_side"):
+        write([{"input_ids": [i, 0], "n_tokens": 2 if i < 5 else 1} for i in range(6)])
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert not half.exists()
+    assert all(left[name] != data for name, data in earlier.items() if name in left)
+    write([{"input_ids": [i]} for i in range(9)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    half.with_name(half.name.replace("of-00004", "of-00007")).write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00001-of-00007\.parquet'"):
+        write([{"input_ids": [1]}])
+
+
+@pytest.mark.parametrize("kind", ["rows", "batches"])
+def test_ids_of_documents_that_cannot_be_used_have_an_output(kind, tokenizer, tmp_path):
+    ids = ["a", None, 7, True, 1.5] if kind == "rows" else ["a", None, "7"]
+    elements = [{"id": each, "input_ids": [6]} for each in ids]
+    if kind == "batches":
+        texts = pa.array([b"a", None, b"7", b"caf\xe9"]).view(pa.string())
+        elements = [pa.record_batch({"id": texts, "input_ids": [[6]] * 4})]
+
+    def build(pipeline):
+        rows = pipeline | beam.Create(elements).with_output_types(pa.RecordBatch if kind == "batches" else typing.Any)
+        step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+        written, bad = rows | step.with_exception_handling()
+        assert_that(written | "N" >> beam.Map(lambda row: row.rows), equal_to([2]), label="Written")
+        expected = [None, True, 1.5] if kind == "rows" else [None, b"caf\xe9"]
+        assert_that(bad | "Ids" >> beam.Map(lambda row: row.element["id"]), equal_to(expected), label="Bad")
+        others = bad | beam.Map(lambda row: "'id'" in row.msg)
+        assert_that(others, equal_to([True] * len(expected)), label="Named")
+
+    run_inline(build)
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    assert sorted(table["doc_id"].to_pylist()) == ["7", "a"]
+    with pytest.raises(RowsError) as caught:
+        _check_doc_ids("id", None, ["a", "b\ud800", 7])
+    assert [*caught.value.failed] == [1]
+
+
+def test_a_type_may_be_declared_for_a_step(tokenizer, tmp_path):
+    def build(pipeline):
+        batches = pipeline | beam.Create([3]) | beam.Map(lambda n: pa.record_batch({"text": ["a mill"] * n}))
+        tokens = batches | Tokenize(tokenizer).with_input_types(pa.RecordBatch)
+        assert tokens.element_type is pa.RecordBatch
+        ids = tokens | beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
+        assert_that(ids, equal_to([[6, 7]] * 3))
+        counts = batches | CountWords(tokenizer).with_input_types(pa.RecordBatch)
+        assert_that(counts | "N" >> beam.Map(lambda batch: batch.num_rows), equal_to([1, 1]), label="Words")
+
+    run_inline(build)
+    with pytest.raises(Exception, match=r"(?i)type hint violation"):
+        beam.Pipeline() | beam.Create(["a"]) | Tokenize(tokenizer).with_input_types(Doc)
 
 
 def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed and unusable elements, windows and panes: each gives what a loop of `Tokenizer.encode` gives, where it was."""
 
+import pickle
+
 import apache_beam as beam
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import FEWER
-from tokenmill import CountWords, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
+from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
 from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
@@ -232,6 +234,51 @@ def test_bad_rows_of_a_batch_are_computed_once(tokenizer, monkeypatch):
     found = list(fn.process(pa.record_batch({"text": texts})))
     assert [each.num_rows for each in found if isinstance(each, pa.RecordBatch)] == [100]
     assert (sum(isinstance(each, batching.Failed) for each in found), calls) == (200, [100])
+
+
+@pytest.mark.parametrize("what", ["padding", "ids"])
+def test_rows_that_fail_while_they_are_computed_are_found_by_looking(what, tokenizer, monkeypatch):
+    """Of 300 rows 100 fail; batches are computed twice, not halved. The row of an error is the one that is wrong."""
+    step, column, good, wrong = {
+        "padding": (Tokenize(tokenizer, pad_to=2), "text", "a mill", "a mill a"),
+        "ids": (Detokenize(tokenizer), "input_ids", [6, 7], [6, 999_999, 7]),
+    }[what]
+    step = step.with_exception_handling()
+    elements = [{"id": i, column: good if i % 3 else wrong} for i in range(300)]
+    calls = []
+    prepare = type(step._columns).prepare
+
+    def counting(self, given):
+        function = prepare(self, given)
+        return lambda values: calls.append(len(values)) or function(values)
+
+    monkeypatch.setattr(type(step._columns), "prepare", counting)
+    window = beam.transforms.window.GlobalWindow()
+    found = in_process(step, [(each, window.max_timestamp(), window, None) for each in elements])
+    failed = [each.letter.element["id"] for each, *_ in found if isinstance(each, batching.Failed)]
+    assert (failed, len(found), calls) == ([*range(0, 300, 3)], 300, [300, 200])
+    fn = batching._BatchFn(step._columns, column, type(step), step._errors)
+    outputs = list(fn.process(pa.RecordBatch.from_pylist(elements)))
+    letters = [each.letter for each in outputs if isinstance(each, batching.Failed)]
+    assert [each.element["id"] for each in letters] == failed
+    assert all(("999999" if what == "ids" else "more than pad_to 2") in each.msg for each in letters)
+    assert calls[2:] == [300, 200]
+
+
+def test_what_needs_no_side_input_is_prepared_once_for_all_threads(tokenizer, monkeypatch):
+    calls = []
+    step = Tokenize(tokenizer)
+    prepare = type(step._columns).prepare
+    monkeypatch.setattr(type(step._columns), "prepare", lambda self, given: calls.append(given) or prepare(self, given))
+    fn = batching._GatherFn(step._columns, "text", type(step), None)
+    copies = [pickle.loads(pickle.dumps(fn)) for _ in range(3)]
+    for each in copies:
+        each.setup()
+    assert calls == [None]
+    assert copies[0]._prepare(None) is copies[1]._prepare(None)
+    for each in copies:
+        each.teardown()
+    assert not copies[0]._functions
 
 
 def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monkeypatch):

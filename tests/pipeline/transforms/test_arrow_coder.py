@@ -3,6 +3,8 @@
 
 import logging
 import pickle
+import subprocess
+import sys
 
 import apache_beam as beam
 import cloudpickle
@@ -32,6 +34,8 @@ def documents(n: int, first: int = 0) -> pa.RecordBatch:
     )
 
 
+arrow_coder.register()
+
 TOKENS = pa.RecordBatch.from_pydict(
     {"doc_id": ["a", "b"], "input_ids": [[1, 2], []], "n_tokens": [2, 0], "n_oov": [0, 0]}, schema=schemas.TOKENS
 )
@@ -59,6 +63,21 @@ def test_registered_for_declared_types():
     keyed = coders.registry.get_coder(typehints.Tuple[int, pa.RecordBatch])
     assert isinstance(keyed.coders()[1], RecordBatchCoder)
     assert not RecordBatchCoder().is_deterministic()
+
+
+def test_importing_the_steps_registers_nothing(repository):
+    program = """
+import copyreg, pyarrow as pa, sys
+from apache_beam.coders import registry
+import tokenmill.pipeline.rows.yaml_transforms, tokenmill.pipeline.rows.ml_transform
+from tokenmill.pipeline.transforms import arrow_coder
+assert pa.RecordBatch not in registry.custom_types and pa.RecordBatch not in copyreg.dispatch_table
+class Own(arrow_coder.coders.Coder): pass
+registry.register_coder(pa.RecordBatch, Own)
+arrow_coder.register()
+assert isinstance(registry.get_coder(pa.RecordBatch), Own) and pa.RecordBatch in copyreg.dispatch_table
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=repository, check=True, timeout=120)
 
 
 def test_survives_a_reshuffle_without_a_fallback_coder(caplog, monkeypatch):
