@@ -15,6 +15,9 @@ from typing import Literal
 Format = Literal["jsonl", "text", "parquet"]
 Compression = Literal["none", "gzip", "zstd", "bz2", "xz"]
 
+EXPANSION = 4
+"""The bytes of text assumed for each byte of a compressed file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -42,8 +45,13 @@ class Piece:
 
     @property
     def n_planned(self) -> int:
-        """How much work this is, in bytes of the file or, for Parquet, of text."""
+        """How much of the input this is, in bytes of the file or, for Parquet, of text."""
         return self.n_text_bytes if self.format == "parquet" else self.stop - self.start
+
+    @property
+    def n_work(self) -> int:
+        """About how many bytes a reader of this gets, and so how long it takes, compressed or not."""
+        return self.n_planned * (1 if self.compression == "none" else EXPANSION)
 
     @property
     def is_read_as_stored(self) -> bool:
@@ -78,6 +86,11 @@ class Split:
     def n_bytes(self) -> int:
         """Planned bytes; progress is measured against their sum over all splits."""
         return sum(piece.n_planned for piece in self.pieces)
+
+    @property
+    def n_work(self) -> int:
+        """Sum of `Piece.n_work`, by which splits are ordered."""
+        return sum(piece.n_work for piece in self.pieces)
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""

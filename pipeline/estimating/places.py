@@ -20,12 +20,9 @@ from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.parquet_file import open_parquet
-from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.splits import EXPANSION, Piece, Split
 
 N_RANGES = 256
-
-EXPANSION = 4
-"""The bytes of text assumed for each byte of a compressed file."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Sample:
 
 def text_bytes(splits: Sequence[Split]) -> int:
     """Returns about how many bytes of text the splits hold."""
-    return sum(_expanded(piece, piece.n_planned) for split in splits for piece in split.pieces)
+    return sum(split.n_work for split in splits)
 
 
 def whole(splits: Sequence[Split]) -> list[Sample]:

@@ -2,20 +2,32 @@
 """Files to rows."""
 
 import copy
-from collections.abc import Iterator
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
+from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
-from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.transforms import arrow_coder
+
+_UNIT_BYTES = 32 << 20
+"""A split of uncompressed text that is larger can be rebalanced in units of this; each opens the file again."""
+
+_RUN_UNITS = 64
+"""So many small files are opened before a runner can take away the next."""
+
+_OF_SPLIT = beam.DoFn.RestrictionParam()
 
 _OF_JOBS = ("keep_fields", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
@@ -28,8 +40,9 @@ class ReadCorpus(beam.PTransform):
         documents = pipeline | ReadCorpus("corpus/*.jsonl.gz")  # Row(doc_id, text)
 
     Input: a pipeline. Output: `beam.Row(doc_id, text)`, or with `as_batches` batches of `schemas.DOCUMENTS` of about
-    4 MiB. Large files are cut into splits, so that all workers read. Memory: one batch per worker. The files are
-    reported as lineage.
+    4 MiB. Large files are cut into splits, so that all workers read. Splits go out in the order of their work, and a
+    runner is told how much each is and how far it has come, and may rebalance it: in files, in row groups of Parquet,
+    or in units of 32 MiB of uncompressed text. Memory: one batch per worker. The files are reported as lineage.
     Counters: bytes-in, documents-out, documents-rejected.
     """
 
@@ -85,11 +98,38 @@ class ReadCorpus(beam.PTransform):
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:
-    for split in plan_splits(options, ""):
+    # The largest come first: where a runner keeps the order, small ones at the end even out the work.
+    for split in sorted(plan_splits(options, ""), key=lambda split: (-split.n_work, split.index)):
         yield split.to_json()
 
 
-class _ReadFn(beam.DoFn):
+@functools.lru_cache(maxsize=8)
+def _units(line: str, document: str) -> tuple[Piece, ...]:
+    """Returns the parts of a split that can be read one without the other, in order: what a runner may take away.
+
+    Args:
+      line: the split as JSON.
+      document: `input.document`.
+    """
+    pieces = Split.from_json(line).pieces
+    first = pieces[0]
+    if len(pieces) > 1:
+        return pieces
+    if first.format == "parquet":
+        n_bytes = first.n_text_bytes // max(1, first.stop - first.start)
+        starts = range(first.start, first.stop) or (first.start,)
+        return tuple(
+            dataclasses.replace(first, start=i, stop=min(i + 1, first.stop), n_text_bytes=n_bytes) for i in starts
+        )
+    if first.is_cut_by_bytes(document):
+        starts = range(first.start, first.stop, _UNIT_BYTES) or (first.start,)
+        return tuple(dataclasses.replace(first, start=i, stop=min(i + _UNIT_BYTES, first.stop)) for i in starts)
+    return pieces
+
+
+class _ReadFn(beam.DoFn, RestrictionProvider):
+    """Reads splits. A restriction is a range of the units of a split, so that a runner may rebalance it."""
+
     def __init__(self, options: InputConfig, bad: str | None, *, as_batches: bool) -> None:
         self._input = options
         self._bad = bad
@@ -98,8 +138,34 @@ class _ReadFn(beam.DoFn):
         self._documents = Metrics.counter(ReadCorpus, "documents-out")
         self._rejected = Metrics.counter(ReadCorpus, "documents-rejected")
 
-    def process(self, element: str) -> Iterator[Any]:
-        split = Split.from_json(element)
+    def setup(self) -> None:
+        if self._as_batches:
+            arrow_coder.register()
+
+    def initial_restriction(self, element: str) -> OffsetRange:
+        return OffsetRange(0, len(_units(element, self._input.document)))
+
+    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        return OffsetRestrictionTracker(restriction)
+
+    def restriction_size(self, element: str, restriction: OffsetRange) -> int:
+        units = _units(element, self._input.document)
+        return sum(unit.n_work for unit in units[restriction.start : restriction.stop])
+
+    def process(self, element: str, tracker: Any = _OF_SPLIT) -> Iterator[Any]:
+        split, units = Split.from_json(element), _units(element, self._input.document)
+        start, stop = tracker.current_restriction().start, tracker.current_restriction().stop
+        while start < stop:
+            run: list[Piece] = []
+            # Small units are read together, as long as that does not take away from what can be rebalanced.
+            while start < stop and _is_short(run) and tracker.try_claim(start):
+                run.append(units[start])
+                start += 1
+            if not run:
+                return
+            yield from self._read(dataclasses.replace(split, pieces=_joined(run)))
+
+    def _read(self, split: Split) -> Iterator[Any]:
         for piece in split.pieces:
             beam.io.filesystems.FileSystems.report_source_lineage(piece.path)
         for batch in read_split(split, self._input):
@@ -124,3 +190,15 @@ class _ReadFn(beam.DoFn):
                 )
             self._rejected.inc()
             yield beam.pvalue.TaggedOutput(self._bad, Row(element=where, msg=msg, stack=""))
+
+
+def _is_short(run: Sequence[Piece]) -> bool:
+    return len(run) < _RUN_UNITS and sum(unit.n_planned for unit in run) < BATCH_BYTES
+
+
+def _joined(run: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Returns the pieces of neighbouring units: those of one file are one piece."""
+    first, last = run[0], run[-1]
+    if first.path != last.path:
+        return tuple(run)
+    return (dataclasses.replace(first, stop=last.stop, n_text_bytes=sum(unit.n_text_bytes for unit in run)),)

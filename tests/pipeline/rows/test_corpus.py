@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ReadCorpus` as a splittable DoFn: whatever part of it a runner takes away, each record is read once."""
+
+import gzip
+import json
+import random
+import threading
+from collections import Counter
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.testing.util import assert_that
+from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
+
+from tokenmill import ReadCorpus
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.rows import corpus
+from tokenmill.pipeline.rows.corpus import _joined, _plan, _ReadFn, _units
+from tokenmill.pipeline.splits import EXPANSION, Split
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A large file of each kind, and many small ones; units are small."""
+    monkeypatch.setattr(corpus, "_UNIT_BYTES", 700)
+    monkeypatch.setattr(corpus, "BATCH_BYTES", 1)
+    rng = random.Random(5)
+    docs = [{"text": f"{i} {'word ' * rng.randrange(60)}"} for i in range(200)]
+    lines = [json.dumps(doc) for doc in docs]
+    (tmp_path / "large.jsonl").write_text("\n".join(lines))
+    (tmp_path / "zipped.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    pq.write_table(pa.Table.from_pylist(docs), tmp_path / "groups.parquet", row_group_size=17)
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "nothing.parquet")
+    (tmp_path / "empty.jsonl").write_text("")
+    for i in range(30):
+        (tmp_path / f"small-{i:02d}.jsonl").write_text(lines[i])
+    return tmp_path
+
+
+def options_of(folder):
+    return InputConfig(paths=[str(folder / "*")], split_bytes=8000)
+
+
+def documents_of(folder):
+    """Returns how often each document is in the files, by a loop over all units."""
+    found = Counter()
+    for line in _plan(b"", options_of(folder)):
+        split = Split.from_json(line)
+        for batch in corpus.read_split(split, options_of(folder)):
+            found.update(batch.documents.column("doc_id").to_pylist())
+    return found
+
+
+def test_units_are_all_of_a_split_and_nothing_else(folder):
+    options = options_of(folder)
+    lines = list(_plan(b"", options))
+    planned = plan_splits(options, "")
+    assert sorted(lines) == sorted(split.to_json() for split in planned)
+    work = [Split.from_json(line).n_work for line in lines]
+    assert work == sorted(work, reverse=True)
+    fn = _ReadFn(options, None, as_batches=False)
+    kinds = set()
+    for line in lines:
+        split, units = Split.from_json(line), _units(line, options.document)
+        whole = fn.initial_restriction(line)
+        assert (whole.start, whole.stop) == (0, len(units))
+        assert _joined(units)[0].start == split.pieces[0].start
+        assert _joined(units)[-1].stop == split.pieces[-1].stop
+        sizes = [fn.restriction_size(line, OffsetRange(i, i + 1)) for i in range(len(units))]
+        assert sum(sizes) == fn.restriction_size(line, whole)
+        assert split.n_work - len(units) < sum(sizes) <= split.n_work
+        kinds.add((split.pieces[-1].format, len(split.pieces) > 1, len(units) > 1))
+    assert {("jsonl", False, True), ("jsonl", True, True), ("parquet", False, True)} <= kinds
+    (zipped,) = (piece for split in planned for piece in split.pieces if piece.compression == "gzip")
+    assert zipped.n_work == EXPANSION * zipped.n_bytes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_runner_that_rebalances_loses_and_doubles_nothing(seed, folder, monkeypatch):
+    """Splits are forced while a unit is being read, at random places of what is left; what is left is read later."""
+    rng, reading, go_on = random.Random(seed), threading.Event(), threading.Event()
+    expected = documents_of(folder)
+    taken = []
+    read_split = corpus.read_split
+
+    def read_and_wait(split, options):
+        for batch in read_split(split, options):
+            reading.set()
+            assert go_on.wait(30)
+            yield batch
+
+    def force_splits(n_elements):
+        reading.clear()
+        go_on.clear()
+        if not n_elements:
+            go_on.set()
+        yield
+        reading.wait(1)
+        for _ in range(rng.randrange(1, 4)):
+            split = yield rng.random() ** 4  # of all that the bundle has left, so mostly within this element
+            taken.extend(split.residual_roots if split is not None else ())
+        go_on.set()
+
+    def check(found):
+        assert Counter(found) == expected
+
+    monkeypatch.setattr(corpus, "read_split", read_and_wait)
+    runner = fn_runner.FnApiRunner(default_environment=EmbeddedPythonGrpcEnvironment.default())
+    with fn_runner.split_manager("Corpus/Read", force_splits), beam.Pipeline(runner=runner) as pipeline:
+        documents = pipeline | "Corpus" >> ReadCorpus(str(folder / "*"), split_bytes=8000)
+        assert_that(documents | beam.Map(lambda row: row.doc_id), check)
+    assert taken
+
+
+@pytest.mark.parametrize("mode", ["inline", "threads"])
+def test_every_record_is_read_once(mode, folder):
+    from tokenmill.pipeline.running.runners import choose_runner, open_runner
+
+    expected = documents_of(folder)
+
+    def check(found):
+        assert Counter(found) == expected
+
+    with open_runner(choose_runner((), mode=mode, workers=1 if mode == "inline" else 3)) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        batches = pipeline | ReadCorpus(str(folder / "*"), split_bytes=8000, as_batches=True)
+        assert_that(batches | beam.FlatMap(lambda batch: batch.column("doc_id").to_pylist()), check)
+        pipeline.run()
