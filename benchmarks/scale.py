@@ -47,6 +47,8 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
     """`crawl://<n>/...`: n files of JSON lines, of which only names, sizes and first bytes exist."""
 
     n_files = 0
+    latency = 0.0
+    """Seconds until a file is open and its first bytes are there; other files wait in the meantime, too."""
 
     @classmethod
     def scheme(cls) -> str:
@@ -59,6 +61,8 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
 
     def open(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
         """Returns the first bytes of a file."""
+        if self.latency:
+            time.sleep(self.latency)
         return io.BytesIO(b"\x1f\x8b\x08\0" if path.endswith(".gz") else b'{"text": "the mill"}\n')
 
     def exists(self, path: str) -> bool:
@@ -91,12 +95,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--vocabulary", type=int, default=30_000, help="entries (default 30,000): 3 bytes of each split's statistics"
     )
+    parser.add_argument("--latency-ms", type=float, default=0, help="of opening a file on the store (default 0)")
+    parser.add_argument("--only-plan", action="store_true", help="list and cut, and nothing else")
     parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))
     with tempfile.TemporaryDirectory(prefix="tokenmill-scale-", dir=options.folder) as folder:
         # A process for each machine of a cluster that would do it, so that none has the memory of another.
-        for step in (_plan, _work, _finish):
+        for step in (_plan,) if options.only_plan else (_plan, _work, _finish):
             process = multiprocessing.get_context("spawn").Process(target=step, args=(options, folder))
             process.start()
             process.join()
@@ -106,7 +112,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _config(options: argparse.Namespace, folder: str) -> Config:
-    CrawlFileSystem.n_files = options.files
+    CrawlFileSystem.n_files, CrawlFileSystem.latency = options.files, options.latency_ms / 1000
     return Config.model_validate(
         {
             "input": {"paths": ["crawl://data/*/*/*"], "split_bytes": options.split_mb << 20},

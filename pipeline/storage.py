@@ -33,8 +33,8 @@ class FileStat:
     """Changes when the file does: its size and modification time, or a checksum if the store records no time."""
 
 
-_S3_CONNECTIONS = 64
-"""More than there are threads that read ahead."""
+_S3_CONNECTIONS = 320
+"""More than there are threads that look at the heads of files, or read ahead."""
 
 _s3_lock = threading.Lock()
 
