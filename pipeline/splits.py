@@ -89,7 +89,7 @@ class Split:
 
     @property
     def n_work(self) -> int:
-        """Sum of `Piece.n_work`, by which splits are ordered."""
+        """Sum of `Piece.n_work`."""
         return sum(piece.n_work for piece in self.pieces)
 
     def to_json(self) -> str:
@@ -113,6 +113,11 @@ def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> l
       fields: `Split.fields`.
     """
     return [Split(index, _hash(salt, pieces), tuple(pieces), fields) for index, pieces in enumerate(groups)]
+
+
+def by_work(splits: Iterable[Split]) -> list[Split]:
+    """Returns splits in the order in which workers should take them: small ones at the end even out the work."""
+    return sorted(splits, key=lambda split: (-split.n_work, split.index))
 
 
 def _hash(salt: str, pieces: list[Piece]) -> str:

@@ -19,6 +19,7 @@ SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "smal
 """The benchmarks that run when none is named."""
 OTHERS = (
     "calls", "commits", "compare", "compositions", "first-run", "hostile", "kills", "parquet", "scale", "scanners",
+    "stragglers",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
 

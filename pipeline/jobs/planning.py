@@ -25,7 +25,7 @@ from tokenmill.pipeline.output.vocabulary_files import check_formats
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
-from tokenmill.pipeline.splits import Split, name_splits
+from tokenmill.pipeline.splits import Split, by_work, name_splits
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.parts import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
@@ -40,7 +40,7 @@ SHUFFLING_STAGE = "shuffling"
 FINISHING_STAGE = "finishing"
 
 PLAN_NAME = f"{filenames.LEDGER}/plan.jsonl"
-"""The splits of a plan, a line each, the largest first. Workers read this file, to keep the Beam graph small."""
+"""The splits of a plan, a line each, most work first. Workers read this file, to keep the Beam graph small."""
 
 
 _NO_END = (
@@ -278,9 +278,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     _delete_half_written(output.path)
     if plan.tokenizer is not None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
-    # The largest come first: workers take splits in this order, and small ones at the end even out the work.
-    ordered = sorted(plan.splits, key=lambda split: (-split.n_bytes, split.index))
-    storage.write_atomic(plan.plan_path, (f"{split.to_json()}\n".encode() for split in ordered))
+    storage.write_atomic(plan.plan_path, (f"{split.to_json()}\n".encode() for split in by_work(plan.splits)))
 
 
 def _delete_half_written(output: str) -> None:
@@ -299,7 +297,7 @@ def read_partitions(paths: Sequence[str]) -> Iterator[str]:
 
 
 def read_plan(path: str) -> Iterator[str]:
-    """Yields the splits that `prepare` wrote, as JSON, the largest first."""
+    """Yields the splits that `prepare` wrote, as JSON, those with most work first."""
     with storage.open_read(path) as handle:
         for line in handle:
             yield line.decode().rstrip("\n")

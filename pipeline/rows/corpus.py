@@ -18,7 +18,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.splits import Piece, Split, by_work
 from tokenmill.pipeline.transforms import arrow_coder
 
 _UNIT_BYTES = 32 << 20
@@ -98,8 +98,7 @@ class ReadCorpus(beam.PTransform):
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:
-    # The largest come first: where a runner keeps the order, small ones at the end even out the work.
-    for split in sorted(plan_splits(options, ""), key=lambda split: (-split.n_work, split.index)):
+    for split in by_work(plan_splits(options, "")):
         yield split.to_json()
 
 

@@ -21,6 +21,7 @@ from benchmarks import (
     plan,
     report,
     scale,
+    stragglers,
     timing,
     tokenizers,
     train,
@@ -62,6 +63,13 @@ def test_failed_process_is_shown(tmp_path: Path) -> None:
         timing.run_process(
             [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"], environment={}, log=tmp_path / "log"
         )
+
+
+def test_workers_take_the_next_split_when_they_are_free() -> None:
+    assert stragglers.simulate([8, 4, 2, 2], 2)[0] == 8
+    makespan, last = stragglers.simulate([2, 2, 4, 8], 2)
+    assert makespan == 10
+    assert last == pytest.approx(0.8)
 
 
 def test_table_is_markdown() -> None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planning: what a job will do is known, and what is wrong is said, before anything is written."""
 
+import gzip
+import json
+
 import pytest
 
 from tokenmill.pipeline.books import job_record
@@ -94,6 +97,20 @@ def test_prepared_plans_come_back_with_the_largest_first(config):
     sizes = [split.n_bytes for split in found]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) > 1
+
+
+def test_a_compressed_file_counts_by_its_text(config, tmp_path):
+    line = json.dumps({"text": "the mill"}) + "\n"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(line * 100)
+    data = gzip.compress((line * 100 + "".join(json.dumps({"text": str(i**9)}) + "\n" for i in range(120))).encode())
+    assert len(data) < 1500 < 4 * len(data)
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(data)
+    given = config.model_copy(update={"input": InputConfig(paths=[str(tmp_path / "in" / "*")], split_bytes=1500)})
+    plan = plan_job("tokenize", given)
+    prepare(plan, "new")
+    first = Split.from_json(next(read_plan(plan.plan_path)))
+    assert [piece.name for piece in first.pieces] == ["b.jsonl.gz"]
 
 
 def test_a_folder_with_results_is_refused_unless_told(config):
