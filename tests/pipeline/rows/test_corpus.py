@@ -63,7 +63,7 @@ def test_units_are_all_of_a_split_and_nothing_else(folder):
     assert sorted(lines) == sorted(split.to_json() for split in planned)
     work = [Split.from_json(line).n_work for line in lines]
     assert work == sorted(work, reverse=True)
-    fn = _ReadFn(options, None, as_batches=False)
+    fn = _ReadFn(options)
     kinds = set()
     for line in lines:
         split, units = Split.from_json(line), _units(line, options.document)
