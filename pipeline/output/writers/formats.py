@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
@@ -100,6 +101,19 @@ def open_writer(
     return MemmapWriter(handle, index, tokenizer, schema=schema)
 
 
+def _checked(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Yields rows whose masks, if there are any, have a value for each id."""
+    row = 0
+    for batch in batches:
+        if schemas.LOSS_MASK.name in batch.schema.names:
+            ids, mask = (np.diff(batch.column(each).offsets.to_numpy()) for each in ("input_ids", "loss_mask"))
+            if (wrong := np.flatnonzero(ids != mask)).size:
+                at = wrong[0]
+                raise ValueError(f"{name}: row {row + at} has {ids[at]} ids, and {mask[at]} values in loss_mask")
+        yield batch
+        row += batch.num_rows
+
+
 def read_rows(
     handle: BinaryIO, name: str, first_row: int = 0, index: BinaryIO | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -120,13 +134,13 @@ def read_rows(
       ValueError: if the name has another ending, or the file is not one that TokenMill writes; the message says where.
     """
     if name.endswith(".parquet"):
-        return read_parquet(handle, name, first_row)
+        return _checked(read_parquet(handle, name, first_row), name)
     if name.endswith((".tfrecord", ".tfrecord.gz")):
         return skip_rows(read_tfrecord(handle, name, gzipped=name.endswith(".gz")), first_row)
     if name.endswith(".arrow"):
-        return read_arrow(handle, name, first_row)
+        return _checked(read_arrow(handle, name, first_row), name)
     if name.endswith(".mds"):
-        return read_mds(handle, name, first_row)
+        return _checked(read_mds(handle, name, first_row), name)
     if index_name(name) is not None:
         if index is None:
             raise ValueError(f"{name}: its index {index_name(name)!r} is missing")

@@ -214,6 +214,20 @@ def test_every_format_that_holds_a_mask_reads_it_back(folder: Path) -> None:
         ]
 
 
+def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> None:
+    run(config_of(folder))
+    (path,) = (folder / "out").glob("tokens-*.parquet")
+    table = pq.read_table(path)
+    masks = table.column("loss_mask").to_pylist()
+    masks[3] = masks[3][1:]
+    changed = table.set_column(
+        4, table.schema.field("loss_mask"), pa.array(masks, table.schema.field("loss_mask").type)
+    )
+    pq.write_table(changed, folder / path.name, version="1.0")
+    with open(folder / path.name, "rb") as handle, pytest.raises(ValueError, match=r"row 3 has .* values in loss_mask"):
+        list(formats.read_rows(handle, path.name))
+
+
 def test_a_job_keeps_its_template(folder: Path) -> None:
     run(config_of(folder, chat={"train": "last_assistant"}))
     (folder / "tokenizer" / "tokenizer_config.json").unlink()
