@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers in workers: they arrive as text, and each process builds them once."""
+"""Tokenizers in workers: they arrive as text, and each process builds them once.
+
+Beam's `Shared` is not for them: it holds on to one object of a stage, where fused steps may have several of them, and
+cannot take one that this process has already, as `keep_compiled` does.
+"""
 
 import threading
 from collections.abc import Collection, Sequence

@@ -117,17 +117,12 @@ def test_a_runner_that_rebalances_loses_and_doubles_nothing(seed, folder, monkey
     assert taken
 
 
-@pytest.mark.parametrize("mode", ["inline", "threads"])
-def test_every_record_is_read_once(mode, folder):
-    from tokenmill.pipeline.running.runners import choose_runner, open_runner
-
+def test_every_record_is_read_once(run, folder):
     expected = documents_of(folder)
 
     def check(found):
         assert Counter(found) == expected
 
-    with open_runner(choose_runner((), mode=mode, workers=1 if mode == "inline" else 3)) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
+    with run() as pipeline:
         batches = pipeline | ReadCorpus(str(folder / "*"), split_bytes=8000, as_batches=True)
         assert_that(batches | beam.FlatMap(lambda batch: batch.column("doc_id").to_pylist()), check)
-        pipeline.run()
