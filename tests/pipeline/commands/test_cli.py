@@ -266,7 +266,7 @@ def test_verify_and_inspect_take_a_folder_or_its_config(capsys, write_config, tm
         assert cli.main(["inspect", target, "--rows", "1"]) == 0
         assert capsys.readouterr().out.splitlines()[1:] == [
             "row 0  doc-0  n_tokens 5  n_oov 0",
-            "the| mill| grinds| text|.",
+            "the┊ mill┊ grinds┊ text┊.",
         ]
     assert cli.main(["inspect", config, "--start", "1", "--rows", "1", "--tokens", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -288,7 +288,7 @@ def test_inspect_takes_a_shard_of_any_format(capsys, tmp_path, write_config):
     capsys.readouterr()
     for shard in shards:
         assert cli.main(["inspect", shard, "--rows", "1"]) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == "the| mill| grinds| text|."
+        assert capsys.readouterr().out.splitlines()[-1] == "the┊ mill┊ grinds┊ text┊."
 
 
 @pytest.mark.parametrize(
