@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Literal
 
-Format = Literal["jsonl", "text", "parquet"]
 Compression = Literal["none", "gzip", "zstd", "bz2", "xz"]
 
 EXPANSION = 4
@@ -30,14 +29,13 @@ class Piece:
     n_bytes: int
     """Bytes of the whole file, as stored."""
     version: str
-    format: Format
+    format: str
     compression: Compression
     start: int
     stop: int
-    """A range of bytes of uncompressed JSON lines and text, or of row groups of Parquet. A file that is never cut has 0
-    and `n_bytes`."""
+    """A range of bytes, or of groups of rows. A file that is never cut has 0 and `n_bytes`."""
     n_text_bytes: int = 0
-    """Parquet: bytes of the texts in the row groups, encoded."""
+    """Of groups of rows: bytes of their texts, encoded, at least 1; of an empty file, and of one without rows, 0."""
     file: int = 0
     """Number of the file in the plan, from 0: its place in `inputs` of the manifest."""
     encoding: str = "utf-8"
@@ -45,8 +43,13 @@ class Piece:
 
     @property
     def n_planned(self) -> int:
-        """How much of the input this is, in bytes of the file or, for Parquet, of text."""
-        return self.n_text_bytes if self.format == "parquet" else self.stop - self.start
+        """How much of the input this is, in bytes of the file or, if it has rows, of text."""
+        return self.n_text_bytes or self.stop - self.start
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether positions are numbers of rows, not of bytes, and there are any."""
+        return self.n_text_bytes > 0
 
     @property
     def n_work(self) -> int:
@@ -55,16 +58,8 @@ class Piece:
 
     @property
     def is_read_as_stored(self) -> bool:
-        """Whether positions are those in the stored file: it is not compressed, in UTF-8, and no Parquet."""
-        return self.compression == "none" and self.encoding == "utf-8" and self.format != "parquet"
-
-    def is_cut_by_bytes(self, document: str) -> bool:
-        """Returns whether records can be read by their byte ranges, without what comes before them in the file.
-
-        Args:
-          document: `input.document`.
-        """
-        return self.is_read_as_stored and not (self.format == "text" and document == "file")
+        """Whether positions are those in the stored file: it is not compressed, in UTF-8, and has no rows."""
+        return self.compression == "none" and self.encoding == "utf-8" and not self.has_rows
 
 
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))

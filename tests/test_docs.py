@@ -11,8 +11,8 @@ import pytest
 
 from tokenmill.pipeline import VERSION, schemas
 from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.config.formats import SUFFIXES
 from tokenmill.pipeline.input.rejects import REASONS
-from tokenmill.pipeline.input.splitting import FORMATS
 from tokenmill.pipeline.jobs.planning import plan_job
 from tools.docs import documents, pages, snippets
 
@@ -152,7 +152,7 @@ def test_formats_name_every_column_and_suffix_and_errors_every_reason() -> None:
     text = (REPOSITORY / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
     for schema in (schemas.TOKENS, schemas.REJECTS):
         assert {name for name in schema.names if f"`{name}`" not in text} == set()
-    assert {suffix for suffix in FORMATS if f"`{suffix}`" not in text} == set()
+    assert {suffix for suffix in SUFFIXES if f"`{suffix}`" not in text} == set()
     reasons = (REPOSITORY / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert set(REASONS) <= set(re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE))
 

@@ -20,6 +20,7 @@ from tokenmill.pipeline.books.json_files import (
     VocabularySize,
     shallow,
 )
+from tokenmill.pipeline.config.formats import FormatName
 
 REASONS = frozenset({"rejected", "filtered"})
 """Quantities that are counted by name."""
@@ -68,7 +69,7 @@ class Input(_Closed):
 
     name: str
     n_bytes: Count
-    format: Literal["jsonl", "text", "parquet"]
+    format: FormatName
     compression: str = _ABSENT
     sha256: str = _ABSENT
     read: Counts

@@ -83,14 +83,14 @@ def _lines(output: str, traced: Mapping[str, Any]) -> list[str]:
 
 
 def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    from tokenmill.pipeline.config.formats import FORMATS
     from tokenmill.pipeline.output.writers.json_texts import to_plain
     from tokenmill.pipeline.proving.trace import excerpt
     from tokenmill.tokenizer.token_runs import printable
 
     source, first, start, size = (document[name] for name in ("source", "first", "start", "size"))
-    unit = "row" if source["format"] == "parquet" else "bytes"
     place = f"row {source['offset']}"
-    if unit == "bytes":
+    if not FORMATS[source["format"]].has_rows:
         place = f"bytes {source['offset']} to {source['offset'] + source['n_bytes']}"
     held = f"tokens {start} to {start + size} of the row are {first} to {first + size} of the document's"
     found = [

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
 from tokenmill.pipeline.config.output import ONE, SEVERAL
 from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
 
@@ -77,7 +78,7 @@ class InputConfig(Section):
     paths: Annotated[list[PathText], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
     folder stands for the files below it that have the name of a known format."""
-    format: Literal["auto", "jsonl", "text", "parquet"] = "auto"
+    format: Literal["auto", FormatName] = "auto"
     """`auto` decides per file by its name without the compression suffix."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz"] = "auto"
     """`auto` decides per file by its first bytes."""
@@ -121,28 +122,24 @@ class InputConfig(Section):
     """Another seed chooses another sample."""
 
     @model_validator(mode="after")
-    def _check_document(self) -> Self:
-        if self.document != "line" and self.format in ("jsonl", "parquet"):
-            raise mistake("document", self.document, f"applies to format text, but format is {self.format!r}")
-        if self.encoding != "utf-8" and self.format == "parquet":
-            raise mistake("encoding", self.encoding, "applies to text and JSON lines, but format is 'parquet'")
+    def _check_format(self) -> Self:
+        if self.format == "auto":
+            return self
+        for key in sorted(frozenset().union(*(each.keys for each in FORMATS.values())) - FORMATS[self.format].keys):
+            value = getattr(self, key)
+            if value != type(self).model_fields[key].default:
+                names = " and ".join(formats_with(key))
+                raise mistake(key, value, f"applies to {names}, but format is {self.format!r}")
         return self
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         for name in ("text_fields", "keep_fields"):
             paths = list(getattr(self, name))
-            if paths and self.format == "text":
-                raise mistake(name, paths, "format text has no fields")
             if len(set(paths)) < len(paths):
                 raise mistake(name, paths, "must name each field once")
-        if self.messages_field is not None:
-            if self.format == "text":
-                raise mistake("messages_field", self.messages_field, "format text has no fields")
-            if self.text_fields or self.text_field != "text":
-                raise mistake(
-                    "messages_field", self.messages_field, "text_field or text_fields is given too; remove one"
-                )
+        if self.messages_field is not None and (self.text_fields or self.text_field != "text"):
+            raise mistake("messages_field", self.messages_field, "text_field or text_fields is given too; remove one")
         # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")

@@ -107,21 +107,19 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def settle_fields(
-    config: InputConfig, files: Iterable[tuple[str, str, pa.Schema | None]]
-) -> tuple[pa.Schema, list[str]]:
+def settle_fields(config: InputConfig, files: Iterable[tuple[str, pa.Schema | None]]) -> tuple[pa.Schema, list[str]]:
     """Returns the fields that a job keeps, and a list of problems: files that lack them or disagree on their types.
 
     Args:
       config: the section `input`.
-      files: path, format and, for Parquet, the result of `stored_fields`.
+      files: path and, where a file says which fields it has, the result of `stored_fields`.
     """
     settled: dict[str, tuple[pa.Field, str]] = {}
     problems = []
     declared = declared_fields(config)
-    is_all_parquet = True
-    for path, format_, stored in files:
-        is_all_parquet &= format_ == "parquet"
+    is_all_known = True
+    for path, stored in files:
+        is_all_known &= stored is not None
         for field in declared if stored is None else stored:
             first, where = settled.setdefault(field.name, (field, path))
             if first.type != field.type:
@@ -129,7 +127,7 @@ def settle_fields(
             elif field.metadata:
                 settled[field.name] = field, where
     for field in declared:
-        if field.name not in settled and is_all_parquet:
+        if field.name not in settled and is_all_known:
             problems.append(f"{field.name!r} of input.keep_fields is in none of the files")
         elif not field.metadata and field.name in settled and settled[field.name][0].type != field.type:
             found, where = settled[field.name]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.estimating.forecast import Forecast
+from tokenmill.pipeline.input.readers import is_cut_by_bytes
 
 IDLE = 1.25
 """Workers count as idle if the job takes this many times as long as with evenly divided work."""
@@ -70,7 +71,7 @@ def _idle(found: Forecast, workers: int) -> Advice | None:
         return None
     largest = max(found.plan.splits, key=lambda split: split.n_bytes)
     why = f"{len(work.split_bytes)} splits keep {workers} workers busy {1 / share:.0%} of the time"
-    if len(largest.pieces) == 1 and not largest.pieces[0].is_cut_by_bytes(found.plan.config.input.document):
+    if len(largest.pieces) == 1 and not is_cut_by_bytes(largest.pieces[0], found.plan.config.input.document):
         return Advice(
             "input.paths", f"{why}: {largest.pieces[0].path!r} can only be read whole; write it as several files"
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.estimating.places import Portion, Sample
 from tokenmill.pipeline.input.streams import Stream
@@ -31,7 +32,7 @@ def take(samples: Sequence[Sample], config: InputConfig, folder: str) -> list[Sa
     for sample in samples:
         portions = [
             _take(portion, config, storage.join(folder, f"{sample.split.index}-{i}"))
-            if portion.quota is not None and portion.piece.format != "parquet"
+            if portion.quota is not None and not FORMATS[portion.piece.format].has_rows
             else portion
             for i, portion in enumerate(sample.portions)
         ]
@@ -44,7 +45,8 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
     piece = portion.piece
     assert portion.quota is not None
     reach = min(piece.n_bytes, portion.quota * REACH)
-    separator = b"\n\n" if piece.format == "text" and config.document == "blank_line" else b"\n"
+    separator = FORMATS[piece.format].separator(config.document)
+    assert separator is not None
     n_read, n_kept, n_consumed = 0, 0, piece.n_bytes
     started = time.perf_counter()
     with contextlib.closing(storage.open_read(piece.path)) as handle, contextlib.closing(storage.create(path)) as copy:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.splitting import MAX_PIECES
-from tokenmill.pipeline.parquet_file import open_parquet
 from tokenmill.pipeline.splits import EXPANSION, Piece, Split
 
 N_RANGES = 256
@@ -55,8 +56,7 @@ class Portion:
         if self.quota is None:
             return self.piece.n_planned
         with contextlib.closing(storage.open_read(self.piece.path)) as handle:
-            metadata = open_parquet(handle).metadata
-            n_rows = sum(metadata.row_group(group).num_rows for group in range(self.piece.start, self.piece.stop))
+            n_rows = sum(row_reader(self.piece.format).count_rows(handle)[self.piece.start : self.piece.stop])
         return self.piece.n_planned * n_records / max(1, n_rows)
 
 
@@ -119,7 +119,7 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
         while number < len(pieces) and starts[number] < low + length:
             piece, start = pieces[number], int(starts[number])
             first, last = max(0, int(low) - start), min(piece.n_planned, int(low + length) - start)
-            if piece.is_cut_by_bytes(config.document):
+            if is_cut_by_bytes(piece, config.document):
                 if last > first:
                     cut = replace(piece, start=piece.start + first, stop=piece.start + last)
                     found.append((number, Portion(cut, last - first, ratio=1.0)))
@@ -141,9 +141,7 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
 
 def _has_parts(piece: Piece, config: InputConfig) -> bool:
     """Returns whether a piece holds records that can be read without the rest."""
-    return piece.format == "parquet" or (
-        not piece.is_read_as_stored and not (piece.format == "text" and config.document == "file")
-    )
+    return FORMATS[piece.format].has_rows or FORMATS[piece.format].separator(config.document) is not None
 
 
 def _expanded(piece: Piece, n_planned: int) -> int:

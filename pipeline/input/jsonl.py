@@ -7,8 +7,9 @@ decides this for one line, and says what is wrong with it. The kernels never dec
 names with escapes to `_parse_line`. It also judges the first lines that are not accepted; for more there is no time.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -56,6 +57,8 @@ NO_FIELDS = pa.schema([])
 EXPLAINED = 100
 """This many of the lines of a piece that the kernel does not accept are judged by `_parse_line`, whose details are more
 exact; a hostile file may have so many that there is no time for more."""
+_FIRST_LINES = 100
+_BLOCK_BYTES = 1 << 20
 MAX_DEPTH = 256
 """How deep arrays and objects may nest. The standard library's own limit depends on how deep its caller's stack is."""
 
@@ -91,6 +94,25 @@ def read_jsonl(
             detail = too_large(item.n_bytes, config.max_document_bytes)
             rejects.add(item.offset, item.n_bytes, "too_large", detail, without_line_end(item.head))
         yield Part(None, rejects.to_batch(), item.n_bytes, n_skipped)
+
+
+def first_names(stream: Stream, config: InputConfig) -> list[str]:
+    """Returns the names of fields in the first lines, in the order in which they are met."""
+    items = cut_lines(stream, _BLOCK_BYTES, config.max_document_bytes)
+    data = next((item.data for item in items if isinstance(item, Block)), b"")
+    starts, ends, _ = find_lines(data)
+    names: dict[str, None] = {}
+    for start, end in zip(starts[:_FIRST_LINES].tolist(), ends[:_FIRST_LINES].tolist(), strict=True):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(data[start:end], parse_int=str)
+            names |= dict.fromkeys(record if isinstance(record, dict) else ())
+    return list(names)
+
+
+def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+    """Returns a file of records."""
+    del config  # fields have their names
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
 class _Parser:

@@ -2,14 +2,16 @@
 """Parquet: reads the text columns, a few rows at a time, of any Arrow type for text."""
 
 import contextlib
+import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.config.input import InputConfig
@@ -78,7 +80,7 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int]
                     f"is damaged: the footer says that row group {number} has {group.num_rows} rows, and its text "
                     f"{n_rows} values; write the file again"
                 )
-        sizes.append(sum(column.total_uncompressed_size for column in columns))
+        sizes.append(max(1, sum(column.total_uncompressed_size for column in columns)))
     return sizes, stored_fields(schema, config)
 
 
@@ -162,6 +164,24 @@ def read_row_groups(
                 break
             yield from reader.read(batch, row)
             row += batch.num_rows
+
+
+def count_rows(handle: BinaryIO) -> list[int]:
+    """Returns the number of rows in each row group."""
+    metadata = open_parquet(handle).metadata
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+
+def column_names(handle: BinaryIO) -> list[str]:
+    """Returns the names of the columns."""
+    return list(open_parquet(handle).schema_arrow.names)
+
+
+def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+    """Returns a file of the texts of records."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({config.text_field: [record[config.text_field] for record in records]}), out)
+    return out.getvalue()
 
 
 class _Reader:

@@ -10,15 +10,14 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
 from tokenmill.pipeline.input.choosing import Wanted
-from tokenmill.pipeline.input.jsonl import read_jsonl
-from tokenmill.pipeline.input.parquet import read_row_groups
+from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.sampling import sample_batch
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.input.text import TextReader
 from tokenmill.pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
@@ -82,7 +81,7 @@ def _read_piece(
     digest = hashlib.sha256()
     with contextlib.closing(storage.open_read(piece.path)) as handle:
         for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
-            yield _with_nulls(part, fields) if piece.format == "text" and len(fields) else part
+            yield part if FORMATS[piece.format].has_fields or not len(fields) else _with_nulls(part, fields)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
 
 
@@ -105,19 +104,9 @@ def _read_open(
     fields: pa.Schema,
     digest: Any,
 ) -> Iterator[Part]:
-    if piece.format == "parquet":
+    reader = READERS[piece.format]
+    if isinstance(reader, RowReader):
         groups = range(piece.start, piece.stop)
-        yield from read_row_groups(handle, source, groups, config, batch_bytes, digest, fields)
-        return
-    by_paragraph = piece.format == "text" and config.document == "blank_line"
-    stream = Stream(handle, piece, by_paragraph, digest)
-    if piece.format == "jsonl":
-        yield from read_jsonl(stream, source, config, batch_bytes, fields)
-        return
-    reader = TextReader(source, config.max_document_bytes, batch_bytes, stream.invalid)
-    if config.document == "file":
-        yield from reader.read_file(stream)
-    elif config.document == "blank_line":
-        yield from reader.read_paragraphs(stream)
-    else:
-        yield from reader.read_lines(stream)
+        return reader.read(handle, source, groups, config, batch_bytes, digest, fields)
+    by_paragraph = FORMATS[piece.format].separator(config.document) == b"\n\n"
+    return reader.read(Stream(handle, piece, by_paragraph, digest), source, config, batch_bytes, fields)

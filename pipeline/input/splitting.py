@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, FormatName, format_of
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
 from tokenmill.pipeline.input.decompressing import (
@@ -29,23 +30,12 @@ from tokenmill.pipeline.input.decompressing import (
     detect_compression,
     read_exactly,
 )
-from tokenmill.pipeline.input.parquet import measure_row_groups
+from tokenmill.pipeline.input.readers import READERS, RowReader, is_cut_by_bytes
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
-from tokenmill.pipeline.splits import Compression, Format, Piece, Split, name_splits
+from tokenmill.pipeline.splits import Compression, Piece, Split, name_splits
 
 MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""
-FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".txt": "text",
-    ".text": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-"""The formats that `input.format: auto` chooses by the end of a file's name, without its compression suffix."""
-_COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
 _WHAT_TO_DO: dict[tuple[str, ...], str] = {
     (".csv", ".tsv", ".csv.gz", ".tsv.gz"): "DuckDB makes Parquet of it: COPY (FROM 'a.csv') TO 'a.parquet'",
@@ -101,9 +91,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     files_cut = [each for each in cut if not isinstance(each, Exception)]
     fields = ""
     if input.keep_fields:
-        settled, wrong = settle_fields(
-            input, ((pieces[0].path, pieces[0].format, stored) for pieces, stored in files_cut)
-        )
+        settled, wrong = settle_fields(input, ((pieces[0].path, stored) for pieces, stored in files_cut))
         if wrong:
             raise _summarize([ValueError(line) for line in wrong])
         fields = encode_fields(settled)
@@ -194,13 +182,13 @@ def _components(path: str) -> list[str]:
 
 def _of_known_formats(pattern: str, files: list[storage.FileStat], warnings: list[str]) -> list[storage.FileStat]:
     """Returns the files of a folder that have the name of a known format; warns of the others."""
-    others = [file.path for file in files if _format_of(file.path) is None]
+    others = [file.path for file in files if format_of(file.path) is None]
     if others and len(others) < len(files):
         warnings.append(
             f"input.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format and "
             f"are left out, such as {others[0]!r}; name them in input.paths, with input.format, to read them"
         )
-        return [file for file in files if _format_of(file.path) is not None]
+        return [file for file in files if format_of(file.path) is not None]
     return files
 
 
@@ -233,8 +221,9 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
             format_ = _choose_format(name, config)
             compression = _choose_compression(head, format_, config)
             make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
-            if format_ == "parquet":
-                sizes, stored = measure_row_groups(handle, config)
+            reader = READERS[format_]
+            if isinstance(reader, RowReader):
+                sizes, stored = reader.measure(handle, config)
                 runs = _runs(sizes, config.split_bytes)
                 return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
             sample = head if compression == "none" else _decompress_head(head, handle, compression)
@@ -249,7 +238,7 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
     whole = make(0, file.n_bytes, encoding=encoding if compression == "none" else config.encoding)
-    if not whole.is_cut_by_bytes(config.document):
+    if not is_cut_by_bytes(whole, config.document):
         return [whole], None
     starts = range(0, file.n_bytes, config.split_bytes) or (0,)
     return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
@@ -264,31 +253,24 @@ def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
         return b""
 
 
-def _choose_format(name: str, config: InputConfig) -> Format:
+def _choose_format(name: str, config: InputConfig) -> FormatName:
     if config.format != "auto":
         return config.format
-    found = _format_of(name)
+    found = format_of(name)
     if found is None:
         stem = name.lower()
         hint = next((f"; {what}" for suffixes, what in _WHAT_TO_DO.items() if stem.endswith(suffixes)), "")
         raise ValueError(
-            f"is of unknown format: set input.format, or end its name with one of {', '.join(FORMATS)}{hint}"
+            f"is of unknown format: set input.format, or end its name with one of {', '.join(SUFFIXES)}{hint}"
         )
-    return found
+    return found.name
 
 
-def _format_of(name: str) -> Format | None:
-    stem = name.lower()
-    for suffix in _COMPRESSION_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    return FORMATS.get(os.path.splitext(stem)[1])
-
-
-def _choose_compression(head: bytes, format_: Format, config: InputConfig) -> Compression:
+def _choose_compression(head: bytes, format_: FormatName, config: InputConfig) -> Compression:
     found = detect_compression(head)
-    if format_ == "parquet":
+    if FORMATS[format_].has_rows:
         if found != "none":
-            raise ValueError(f"is Parquet compressed with {found} as a whole, which cannot be read; decompress it")
+            raise ValueError(f"is {format_} compressed with {found} as a whole, which cannot be read; decompress it")
         return "none"
     compression = cast(Compression, found) if config.compression == "auto" else config.compression
     check_memory(head, compression)

@@ -5,11 +5,13 @@ Line ends are `\n` or `\r\n`. A document that is a line or a run of lines does n
 inside it are kept as they are. A document that is a file is kept byte for byte, without its byte order mark.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, make_documents
 from tokenmill.pipeline.input.lines import (
     HEAD_BYTES,
@@ -33,6 +35,27 @@ _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True
 # Lines with a longer indent are checked one by one.
 _INDENT_BYTES = 32
+
+
+def read_text(
+    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema
+) -> Iterator[Part]:
+    """Yields the documents and rejects of a stream of text, which has none of the kept `fields`."""
+    del fields
+    reader = TextReader(source, config.max_document_bytes, block_bytes, stream.invalid)
+    read = {"line": reader.read_lines, "blank_line": reader.read_paragraphs, "file": reader.read_file}
+    return read[config.document](stream)
+
+
+def first_names(stream: Stream, config: InputConfig) -> list[str]:
+    """Returns no names: text has no fields."""
+    del stream, config
+    return []
+
+
+def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+    """Returns a file of the texts of records."""
+    return "\n".join(record[config.text_field] for record in records).encode()
 
 
 class TextReader:

@@ -2,25 +2,22 @@
 """Fails a job that can use none of its records, and says what they are like: mostly, the field name is wrong."""
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.lines import Block, cut_lines, find_lines
+from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import listed_names
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.parquet_file import open_parquet
 from tokenmill.pipeline.splits import Piece, Split
 
 _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
 """Reject reasons that another `input.text_field` may avoid."""
 
-_FIRST_RECORDS = 100
 _MAX_EXAMPLES = 3
-_BLOCK_BYTES = 1 << 20
 
 
 class _HasPieces(Protocol):
@@ -77,24 +74,15 @@ def _examples(pieces: Sequence[Piece], config: InputConfig) -> Iterator[str]:
                 seen.add(row["reason"])
                 yield f"{row['reason']}: {row['source']!r} at {row['offset']:,}: {row['detail']}"
         if names := _first_fields(piece, config):
-            kind = "columns" if piece.format == "parquet" else "fields of the first records"
+            kind = "columns" if FORMATS[piece.format].has_rows else "fields of the first records"
             yield f"{kind}: {listed_names(names)}"
         return
 
 
 def _first_fields(piece: Piece, config: InputConfig) -> list[str]:
     """Returns the names of fields in the first records of a file, in the order in which they are met."""
-    if piece.format == "text":
-        return []
+    reader = READERS[piece.format]
     with contextlib.closing(storage.open_read(piece.path)) as handle:
-        if piece.format == "parquet":
-            return list(open_parquet(handle).schema_arrow.names)
-        items = cut_lines(Stream(handle, piece), _BLOCK_BYTES, config.max_document_bytes)
-        data = next((item.data for item in items if isinstance(item, Block)), b"")
-    starts, ends, _ = find_lines(data)
-    names: dict[str, None] = {}
-    for start, end in zip(starts[:_FIRST_RECORDS].tolist(), ends[:_FIRST_RECORDS].tolist(), strict=True):
-        with contextlib.suppress(ValueError, RecursionError):
-            record = json.loads(data[start:end], parse_int=str)
-            names |= dict.fromkeys(record if isinstance(record, dict) else ())
-    return list(names)
+        if isinstance(reader, RowReader):
+            return reader.column_names(handle)
+        return reader.first_names(Stream(handle, piece), config)

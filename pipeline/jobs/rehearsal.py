@@ -6,26 +6,25 @@ job's own code, in a folder that is then removed. A part begins in the middle of
 the results of the part before it, so that no part waits for another.
 """
 
-import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.partitions import partition_configs
 from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.output import largest
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS
-from tokenmill.pipeline.input.splitting import FORMATS
+from tokenmill.pipeline.input.readers import READERS
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.output.shard import Shard
@@ -175,10 +174,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     """
     if config.tokenizer.train is not None:
         config = next(iter(partition_configs(config).values()), config)
-    format_ = config.input.format
-    if format_ == "auto":
-        names = [path.lower() for path in config.input.paths]
-        format_ = next((kind for end, kind in FORMATS.items() if any(end in name for name in names)), "jsonl")
+    format_ = _guess_format(config.input.paths) if config.input.format == "auto" else config.input.format
     section = config.input.model_copy(
         update={
             "paths": [_write_sample(config, format_, folder)], "format": format_, "compression": "none",
@@ -199,22 +195,22 @@ def on_sample(config: Config, folder: Path) -> Config:
     return config.model_copy(update=sections)
 
 
-def _write_sample(config: Config, format_: str, folder: Path) -> str:
-    path, texts = folder / f"sample.{format_}", list(_texts())
-    if format_ == "parquet":
-        pq.write_table(pa.table({config.input.text_field: texts}), path)
-    elif format_ == "text":
-        path.write_text("\n".join(texts), encoding="utf-8")
-    else:
-        records = [
-            {
-                "number": [number, 1.5e3, True, None],
-                config.input.id_field or "id": f"{number}",
-                config.input.text_field: text,
-            }
-            for number, text in enumerate(texts)
-        ]
-        path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+def _guess_format(paths: Sequence[str]) -> FormatName:
+    names = [path.lower() for path in paths]
+    return next((each.name for end, each in SUFFIXES.items() if any(end in name for name in names)), USUAL)
+
+
+def _write_sample(config: Config, format_: FormatName, folder: Path) -> str:
+    path = folder / f"sample.{format_}"
+    records = [
+        {
+            "number": [number, 1.5e3, True, None],
+            config.input.id_field or "id": f"{number}",
+            config.input.text_field: text,
+        }
+        for number, text in enumerate(_texts())
+    ]
+    path.write_bytes(READERS[format_].write(records, config.input))
     return str(path)
 
 

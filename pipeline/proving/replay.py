@@ -24,6 +24,7 @@ from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import REPLAY
 from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.jobs.same_job import check_tokenizer
@@ -221,7 +222,7 @@ def _pieces(
             check_unchanged(piece, output, named)
         except ValueError as error:
             raise ValueError(f"{error}: run the job again with --resume, then replay") from error
-        if piece.is_cut_by_bytes(document):
+        if is_cut_by_bytes(piece, document):
             for start, stop in _runs(offsets[is_of], sizes[is_of]):
                 yield dataclasses.replace(piece, start=start, stop=stop), None
         else:

@@ -12,9 +12,11 @@ import pyarrow as pa
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.looking import inspect
 from tokenmill.pipeline.output.document_tables import measure_segments, read_table
@@ -22,7 +24,7 @@ from tokenmill.pipeline.output.packing import marks
 from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
-from tokenmill.pipeline.parquet_file import open_parquet, whole
+from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
 from tokenmill.pipeline.proving.inputs import check_unchanged
 from tokenmill.pipeline.splits import Piece, Split
@@ -183,10 +185,10 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
       OSError: if it cannot be read.
     """
     check_unchanged(piece, output)
-    if piece.format == "parquet":
-        group = _row_group(piece.path, offset)
+    if FORMATS[piece.format].has_rows:
+        group = _row_group(piece, offset)
         piece = dataclasses.replace(piece, start=group, stop=group + 1)
-    elif piece.is_cut_by_bytes(config.document):
+    elif is_cut_by_bytes(piece, config.document):
         piece = dataclasses.replace(piece, start=offset, stop=offset + n_bytes)
     whole = config.model_copy(update={"sample": None})
     for batch in read_split(Split(0, "", (piece,)), whole, wanted=Wanted("trace", {0: np.array([offset])})):
@@ -197,19 +199,18 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
     raise ValueError(f"{piece.path!r} holds another document there")
 
 
-def _row_group(path: str, row: int) -> int:
-    with storage.open_read(path) as handle, whole(path):
-        metadata = open_parquet(handle).metadata
-        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+def _row_group(piece: Piece, row: int) -> int:
+    with storage.open_read(piece.path) as handle, whole(piece.path):
+        counts = row_reader(piece.format).count_rows(handle)
     for group, end in enumerate(itertools.accumulate(counts)):
         if 0 <= row < end:
             return group
-    raise ValueError(f"{path!r} has no row {row}")
+    raise ValueError(f"{piece.path!r} has no row {row}")
 
 
 def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | None:
     """Returns where a text begins in its file; None if that has it in another form, as escaped or compressed."""
-    if piece.format != "text" or not piece.is_read_as_stored:
+    if FORMATS[piece.format].has_fields or not piece.is_read_as_stored:
         return None
     with storage.open_read(piece.path) as handle:
         handle.seek(offset)

@@ -13,6 +13,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, manifest, partitions
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.reject_limits import LossyFiles
+from tokenmill.pipeline.config.formats import formats_with
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.counting import counts
@@ -224,7 +225,8 @@ def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
     if "document" in config.input.model_fields_set or config.input.document != "line" or not found["shards"]:
         return []
     # Of a file without documents the manifest has no number of them.
-    read = [each.get("read", {}).get("n_documents", 0) for each in found["inputs"] if each["format"] == "text"]
+    chosen = [each for each in found["inputs"] if each["format"] in formats_with("document")]
+    read = [each.get("read", {}).get("n_documents", 0) for each in chosen]
     if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):
         return []
     return [

@@ -16,8 +16,10 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.splits import Piece, Split, by_work
@@ -117,13 +119,13 @@ def _units(line: str, document: str) -> tuple[Piece, ...]:
     first = pieces[0]
     if len(pieces) > 1:
         return pieces
-    if first.format == "parquet":
-        n_bytes = first.n_text_bytes // max(1, first.stop - first.start)
+    if FORMATS[first.format].has_rows:
+        n_bytes = max(1, first.n_text_bytes // max(1, first.stop - first.start))
         starts = range(first.start, first.stop) or (first.start,)
         return tuple(
             dataclasses.replace(first, start=i, stop=min(i + 1, first.stop), n_text_bytes=n_bytes) for i in starts
         )
-    if first.is_cut_by_bytes(document):
+    if is_cut_by_bytes(first, document):
         starts = range(first.start, first.stop, _UNIT_BYTES) or (first.start,)
         return tuple(dataclasses.replace(first, start=i, stop=min(i + _UNIT_BYTES, first.stop)) for i in starts)
     return pieces

@@ -60,7 +60,7 @@ class Stage:
         estimated = (
             split.id
             for split in splits
-            if any(piece.format != "parquet" and not piece.is_read_as_stored for piece in split.pieces)
+            if any(not (piece.has_rows or piece.is_read_as_stored) for piece in split.pieces)
         )
         return cls(name, folder, {split.id: split.n_bytes for split in splits}, frozenset(estimated))
 

@@ -235,7 +235,7 @@ def test_every_mistake_is_reported_at_once(write):
         ),
         (
             "input: {paths: [a], format: jsonl, document: file}",
-            "input.document: 'file': applies to format text, but format is 'jsonl'",
+            "input.document: 'file': applies to text, but format is 'jsonl'",
         ),
     ],
 )
@@ -284,7 +284,7 @@ def test_byte_fallback_of_a_trained_vocabulary_needs_byte_tokens():
 def test_models_check_themselves_when_built_in_python():
     with pytest.raises(ValidationError, match="parquet allows auto, none, zstd"):
         OutputConfig(path="out", compression="gzip")
-    with pytest.raises(ValidationError, match="applies to format text"):
+    with pytest.raises(ValidationError, match="applies to text"):
         InputConfig(paths=["a"], format="parquet", document="blank_line")
     assert PaddingConfig(length=3).side == "right"
 
@@ -561,7 +561,7 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
     (found,) = problems_of(path, ["input.text_fields=[a]", "input.text_field=b"])
     assert found.startswith("input.text_fields: ['a']: text_field is given too")
     (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
-    assert found.startswith("input.text_fields: ['a']: format text has no fields")
+    assert found.startswith("input.text_fields: ['a']: applies to jsonl and parquet, but format is 'text'")
     (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
     assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
 
@@ -660,5 +660,5 @@ def test_what_is_no_encoding_of_text_is_refused(write, name, hint):
 
 def test_an_encoding_is_for_text_and_json_lines(write):
     assert problems_of(write(MINIMAL), ["input.format=parquet", "input.encoding=latin-1"]) == [
-        "input.encoding: 'latin-1': applies to text and JSON lines, but format is 'parquet'"
+        "input.encoding: 'latin-1': applies to jsonl and text, but format is 'parquet'"
     ]

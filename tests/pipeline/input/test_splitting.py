@@ -408,5 +408,5 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path):
 
 def test_parquet_compressed_as_a_whole_is_refused(tmp_path):
     (tmp_path / "a.parquet").write_bytes(gzip.compress(b"PAR1"))
-    with pytest.raises(ValueError, match="is Parquet compressed with gzip as a whole"):
+    with pytest.raises(ValueError, match="is parquet compressed with gzip as a whole"):
         plan(tmp_path / "a.parquet")

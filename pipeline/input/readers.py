@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reads each format of `config.formats`: a stream of bytes, or a file of rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from tokenmill.pipeline.config.formats import FORMATS
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import jsonl, parquet, text
+from tokenmill.pipeline.input.batches import Part, Source
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.splits import Piece
+
+Write = Callable[[Iterable[Mapping[str, Any]], InputConfig], bytes]
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """Reads files that are streams of bytes, decompressed and in UTF-8."""
+
+    read: Callable[[Stream, Source, InputConfig, int, pa.Schema], Iterator[Part]]
+    """`read(stream, source, config, block_bytes, fields)` yields the documents and rejects, with the fields to keep."""
+    first_names: Callable[[Stream, InputConfig], list[str]]
+    """Returns the names of fields in the first records, in the order in which they are met."""
+    write: Write
+    """Returns a file of records."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads files of rows, in groups."""
+
+    measure: Callable[[BinaryIO, InputConfig], tuple[list[int], pa.Schema]]
+    """Returns the bytes of text in each group of rows, and the fields to keep; ValueError if it cannot be read."""
+    read: Callable[[BinaryIO, Source, range, InputConfig, int, Any, pa.Schema], Iterator[Part]]
+    """`read(handle, source, groups, config, batch_bytes, digest, fields)` yields the documents and rejects."""
+    count_rows: Callable[[BinaryIO], list[int]]
+    """Returns the number of rows in each group."""
+    column_names: Callable[[BinaryIO], list[str]]
+    write: Write
+
+
+READERS: Mapping[str, StreamReader | RowReader] = {
+    "jsonl": StreamReader(jsonl.read_jsonl, jsonl.first_names, jsonl.write),
+    "text": StreamReader(text.read_text, text.first_names, text.write),
+    "parquet": RowReader(
+        parquet.measure_row_groups, parquet.read_row_groups, parquet.count_rows, parquet.column_names, parquet.write
+    ),
+}
+
+
+def is_cut_by_bytes(piece: Piece, document: str) -> bool:
+    """Returns whether records can be read by their byte ranges, without what comes before them in the file.
+
+    Args:
+      piece: the file.
+      document: `input.document`.
+    """
+    return piece.is_read_as_stored and FORMATS[piece.format].separator(document) is not None
+
+
+def row_reader(name: str) -> RowReader:
+    """Returns the reader of a format that has rows."""
+    reader = READERS[name]
+    assert isinstance(reader, RowReader)
+    return reader
