@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Arrow columns become documents, a few at a time, from text columns of any Arrow type for text."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import find_field, paths_of, without_marks
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.line_kernels import find_invalid
+from tokenmill.pipeline.input.lines import Mask, Positions
+from tokenmill.pipeline.input.nested import column_at, type_at
+from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
+
+NO_FIELDS = pa.schema([])
+
+_LOST_ROWS = 1 << 14
+_BESIDE_MESSAGES = ("tools", "documents", "chat_template_kwargs", "system", "input")
+CONVERSATION_FIELDS = ("conversations", "prompt", "completion", "instruction", "output", *_BESIDE_MESSAGES)
+"""Columns that may hold a part of a conversation, besides `input.messages_field`; see `read_conversation`."""
+
+
+class RowsReader:
+    """Turns rows into documents and rejects."""
+
+    def __init__(self, source: Source, config: InputConfig, batch_bytes: int, digest: Any, fields: pa.Schema) -> None:
+        """Takes how to read a file.
+
+        Args:
+          source: the file.
+          config: which columns hold text and id, and how large a text may be.
+          batch_bytes: how many bytes of text a part may have, unless a single text has more.
+          digest: a `hashlib` object that takes the bytes of all texts, one after another; None for no checksum.
+          fields: the fields to keep, as the job has settled them.
+        """
+        self._fields = fields
+        self._source = source
+        self._config = config
+        self._batch_bytes = batch_bytes
+        self._digest = digest
+
+    def choose_columns(self, schema: pa.Schema) -> list[str]:
+        """Returns the columns and fields of a file that are needed."""
+        own = (*own_columns(schema, self._config), self._config.id_field)
+        kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
+        return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
+
+    def reject_rows(self, what: str, first_row: int, stop_row: int) -> Iterator[Part]:
+        """Yields rejects of zero bytes for all rows that cannot be read; `what` is damaged."""
+        detail = f"{what} is damaged: rows {first_row} to {stop_row - 1} cannot be read"
+        for start in range(first_row, stop_row, _LOST_ROWS):
+            rows = np.arange(start, min(start + _LOST_ROWS, stop_row))
+            rejects = Rejects(self._source.path)
+            rejects.add_all(rows, np.zeros_like(rows), "corrupt_stream", detail)
+            yield Part(None, rejects.to_batch(), 0, 0)
+
+    def read(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Part]:
+        """Yields rows of the file from `first_row` on, in parts of bounded size."""
+        if self._config.messages_field is not None:
+            own = own_columns(batch.schema, self._config)
+            texts = pa.array([_to_json(row) for row in batch.select(own).to_pylist()], pa.large_string())
+        elif self._config.text_fields:
+            columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
+            texts = join_texts(columns, self._config.join)
+        else:
+            texts = column_at(batch, self._config.text_field, self._config.join)
+        if not pa.types.is_dictionary(texts.type):
+            texts = _to_text(texts)  # a slice at a time, because this decodes dictionaries
+        kept = self._keep(batch) if len(self._fields) else None
+        ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
+        sizes = _measure(texts)
+        ends = np.cumsum(sizes)
+        start = 0
+        while start < len(sizes):
+            n_before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, n_before + self._batch_bytes, side="right")))
+            part_ids = None if ids is None else _to_text(ids[start:stop])
+            part_kept = None if kept is None else kept[start:stop]
+            part_texts = _to_text(texts[start:stop])
+            yield self._make_part(part_texts, part_ids, sizes[start:stop], first_row + start, part_kept)
+            start = stop
+
+    def _keep(self, batch: pa.RecordBatch) -> pa.StructArray:
+        columns = [_take_field(batch, field) for field in self._fields]
+        return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields))
+
+    def _make_part(
+        self, texts: pa.Array, ids: pa.Array | None, sizes: Positions, first_row: int, kept: pa.StructArray | None
+    ) -> Part:
+        if self._digest is not None:
+            _add_texts(self._digest, texts)
+        rejects = Rejects(self._source.path)
+        is_null = texts.is_null().to_numpy(zero_copy_only=False)
+        is_large = sizes > self._config.max_document_bytes
+        bad_text, bad_id = _mark_invalid(texts, len(sizes)), _mark_invalid(ids, len(sizes))
+        good = np.ones(len(sizes), np.bool_)
+        limit = self._config.max_document_bytes
+        columns = self._config.text_fields or self._config.text_field
+        for is_bad, reason, detail in (
+            (is_null, "null_text", f"column {columns!r} is null"),
+            (is_large, "too_large", ""),
+            (bad_text, "invalid_utf8", f"column {self._config.text_field!r} is not UTF-8"),
+            (bad_id, "invalid_utf8", f"column {self._config.id_field!r} is not UTF-8"),
+        ):
+            rows = np.flatnonzero(is_bad & good)
+            good[rows] = False
+            if rows.size:
+                details = detail or too_large_all(sizes[rows], limit)
+                rejects.add_all(first_row + rows, sizes[rows], reason, details, _samples(texts.take(pa.array(rows))))
+        rows = np.flatnonzero(good)
+        if len(rows) < len(good):
+            texts = texts.take(pa.array(rows))
+            ids = None if ids is None else ids.take(pa.array(rows))
+            kept = None if kept is None else kept.take(pa.array(rows))
+        ids = None if ids is None else pc.cast(ids, pa.string())
+        texts = pc.cast(texts, pa.string())
+        documents = make_documents(self._source, texts, ids, first_row + rows, sizes[rows], kept)
+        return Part(documents, rejects.to_batch(), int(sizes.sum()), 0)
+
+
+def text_columns(config: InputConfig) -> list[str]:
+    """Returns the names of the text columns; of conversations, all columns that may hold a part of one."""
+    if config.messages_field is not None:
+        return list(dict.fromkeys([config.messages_field.split(".")[0], *CONVERSATION_FIELDS]))
+    return config.text_fields or [config.text_field]
+
+
+def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
+    """Returns the columns that hold the texts, or in which these are."""
+    if config.messages_field is not None:
+        return [name for name in text_columns(config) if name in schema.names]
+    return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
+
+
+def _to_json(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str)
+
+
+def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """Returns a field of a batch in the type that the job has settled on; nulls where the file has none."""
+    if find_field(batch.schema, field.name) is None:
+        return pa.nulls(batch.num_rows, field.type)
+    if field.name in batch.schema.names:
+        column = batch.column(field.name)
+    else:
+        first, *rest = field.name.split(".")
+        column = pc.struct_field(batch.column(first), rest)
+    return _plain(column, field.type)
+
+
+def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_map(column.type):
+        entry = type_.value_type
+        column = column.cast(pa.list_(pa.struct([entry.field(0).with_nullable(False), entry.field(1)])))
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _mark_invalid(texts: pa.Array | None, n_rows: int) -> Mask:
+    """Returns bool[n]: the rows that are not valid UTF-8."""
+    if texts is None:
+        return np.zeros(n_rows, np.bool_)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = pc.fill_null(texts, "")
+        offsets, values = children(texts)
+        found = np.empty(n_rows, np.int64)
+        find_invalid(values.to_numpy(), offsets[:-1], offsets[1:], found)
+        return found >= 0
+    return np.zeros(n_rows, np.bool_)
+
+
+def _samples(texts: pa.Array) -> pa.BinaryArray:
+    """Returns binary[n]: the beginning of large_string[n], nothing where it is null."""
+    beginnings = pc.binary_slice(texts.cast(pa.large_binary()), 0, SAMPLE_BYTES)
+    return pc.fill_null(beginnings, b"").cast(pa.binary())
+
+
+def _add_texts(digest: Any, texts: pa.Array) -> None:
+    """Adds the bytes of large_string[n] to a digest, without bytes that Arrow may store for a null."""
+    if texts.null_count:
+        texts = texts.drop_null()
+    _, offsets, values = texts.buffers()
+    if values is not None and len(texts):
+        bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(memoryview(values)[bounds[0] : bounds[-1]])
+
+
+def _measure(texts: pa.Array) -> Positions:
+    """Returns int64[n]: the bytes of each text, 0 where it is null."""
+    if pa.types.is_dictionary(texts.type):
+        sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
+    else:
+        sizes = pc.binary_length(texts)
+    return pc.fill_null(sizes, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _to_text(column: pa.Array) -> pa.Array:
+    """Returns large_string[n] of the same values, which are not checked to be UTF-8."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return pc.cast(column, options=pc.CastOptions(pa.large_string(), allow_invalid_utf8=True))
+
+
+def check_columns(schema: pa.Schema, config: InputConfig) -> None:
+    """Raises ValueError unless a file has the columns that are needed, each once, and of a type that may be."""
+    if config.messages_field is not None and not {*own_columns(schema, config)} - {*_BESIDE_MESSAGES}:
+        raise ValueError(
+            f"has no column {config.messages_field!r} for input.messages_field, nor another that holds a conversation; "
+            f"it has {listed_names(schema.names)}"
+        )
+    for field in (*text_columns(config), config.id_field, *paths_of(config)):
+        if field is not None and schema.names.count(field) > 1:
+            raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
+    for field in text_columns(config) if config.messages_field is None else ():
+        text_type = type_at(schema, field)
+        if text_type is None:
+            setting = "text_fields" if config.text_fields else "text_field"
+            raise ValueError(f"has no column {field!r} for input.{setting}; it has {listed_names(schema.names)}")
+        if not _is_text(text_type):
+            raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
+    if config.id_field is None or config.id_field not in schema.names:
+        return
+    id_type = schema.field(config.id_field).type
+    if not (_is_text(id_type) or pa.types.is_integer(id_type)):
+        raise ValueError(
+            f"column {config.id_field!r} is {id_type}; an id column is a string, binary or an integer; "
+            "set input.id_field to null to do without"
+        )
+
+
+def _is_text(column_type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    types = pa.types
+    tests = (
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+    )
+    return any(test(column_type) for test in tests)
+
+
+def is_damage(error: Exception) -> bool:
+    """Returns whether an error of pyarrow's says that the bytes read are wrong, not that they could not be read."""
+    return isinstance(error, pa.ArrowException | MemoryError) or (type(error) is OSError and error.errno is None)
