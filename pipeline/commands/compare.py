@@ -37,7 +37,7 @@ def add_parsers(commands: Any) -> None:
         "--max-bytes", type=natural, default=50_000_000, metavar="N",
         help="text to read, about the same from the beginning of every file (50000000); 0: all",
     )  # fmt: skip
-    compare.add_argument("--text-field", default="text", metavar="NAME", help="field of JSON lines or Parquet (text)")
+    compare.add_argument("--text-field", default="text", metavar="NAME", help="field that holds the text (text)")
     compare.add_argument(
         "--lang-field", metavar="NAME", help="field with the language; without it, languages are identified"
     )

@@ -72,6 +72,12 @@ def _check_encoding(name: str) -> str:
     return name
 
 
+def _check_delimiter(character: str) -> str:
+    if len(character) != 1 or not character.isascii() or character in '"\r\n\0':
+        raise PydanticCustomError("refused", "{allowed}", {"allowed": "must be one ASCII character, and no quote"})
+    return character
+
+
 class InputConfig(Section):
     """Where documents come from, and how they are found in a file."""
 
@@ -79,20 +85,24 @@ class InputConfig(Section):
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
     folder stands for the files below it that have the name of a known format."""
     format: Literal["auto", FormatName] = "auto"
-    """`auto` decides per file by its name without the compression suffix."""
+    """`auto` decides per file by its name without the compression suffix; of `.json`, by what it begins with."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz"] = "auto"
     """`auto` decides per file by its first bytes."""
     encoding: Annotated[str, AfterValidator(_check_encoding)] = "utf-8"
-    """For `jsonl` and `text`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or `shift_jis`; `auto`
-    takes that of the byte order mark, without one UTF-8. A file that looks like another encoding is refused."""
+    """For all but `parquet` and `arrow`: by Python's name, such as `utf-16`, `latin-1`, `cp1252`, `gb18030` or
+    `shift_jis`; `auto` takes that of the byte order mark, without one UTF-8. A file that looks like another encoding is
+    refused."""
+    delimiter: Annotated[str, AfterValidator(_check_delimiter)] | None = None
+    """For `csv` and `tsv`: the character between two cells; null: a comma, or a tab."""
     document: Literal["line", "file", "blank_line"] = "line"
     """For `text`: a document per line, per file, or separated by blank lines."""
     text_field: NonEmpty = "text"
-    """For `jsonl` and `parquet`: the field that holds the text. `content.text` is the field of that name, or the field
+    """For all but `text`: the field that holds the text. `content.text` is the field of that name, or the field
     `text` in `content`; where `content` is a list, the texts of all its parts, joined by `join`."""
     messages_field: NonEmpty | None = None
-    """Instead of `text_field`, for `jsonl` and `parquet`: a record is a conversation, whose messages are in this field,
-    or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is trained."""
+    """Instead of `text_field`, for all but `text`, `csv` and `tsv`: a record is a conversation, whose messages are in
+    this field, or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is
+    trained."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
     text_fields: list[NonEmpty] = []
@@ -128,8 +138,7 @@ class InputConfig(Section):
         for key in sorted(frozenset().union(*(each.keys for each in FORMATS.values())) - FORMATS[self.format].keys):
             value = getattr(self, key)
             if value != type(self).model_fields[key].default:
-                names = " and ".join(formats_with(key))
-                raise mistake(key, value, f"applies to {names}, but format is {self.format!r}")
+                raise mistake(key, value, f"applies to {', '.join(formats_with(key))}, but format is {self.format!r}")
         return self
 
     @model_validator(mode="after")

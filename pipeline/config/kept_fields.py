@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of `input.keep_fields`, which are stored with documents: a job settles their types before it begins.
 
-A field has the same type in every file, split and worker. For JSON lines it is the type that the config declares. A
-field without a declared type becomes text: strings as they are, other values as their JSON. For Parquet it is the type
-in the files, which must agree.
+A field has the same type in every file, split and worker. For JSON and CSV it is the type that the config declares. A
+field without a declared type becomes text: strings as they are, other values as their JSON. For Parquet and Arrow it is
+the type in the files, which must agree.
 """
 
 import base64

@@ -46,7 +46,8 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
     assert portion.quota is not None
     reach = min(piece.n_bytes, portion.quota * REACH)
     separator = FORMATS[piece.format].separator(config.document)
-    assert separator is not None
+    if separator is None:
+        return _beginning(portion)
     n_read, n_kept, n_consumed = 0, 0, piece.n_bytes
     started = time.perf_counter()
     with contextlib.closing(storage.open_read(piece.path)) as handle, contextlib.closing(storage.create(path)) as copy:
@@ -63,6 +64,19 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
     copied = Piece(path, piece.name, n_kept, "", piece.format, "none", 0, n_kept, file=piece.file)
     ratio = n_consumed / n_read if n_read else 0.0
     return Portion(copied, portion.n_meant, None, ratio, piece, n_consumed, seconds)
+
+
+def _beginning(portion: Portion) -> Portion:
+    """Returns a portion of a file that is read from its beginning, with the quota in decompressed bytes."""
+    assert portion.quota is not None
+    n_read = n_consumed = 0
+    with contextlib.closing(storage.open_read(portion.piece.path)) as handle:
+        for chunk in Stream(handle, portion.piece).chunks():
+            n_read, n_consumed = n_read + len(chunk), handle.tell()
+            if n_consumed >= portion.quota:
+                break
+    quota = min(n_read, portion.quota * n_read // max(1, n_consumed))
+    return replace(portion, quota=quota, ratio=n_consumed / max(1, n_read))
 
 
 class _Blocks:

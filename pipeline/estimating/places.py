@@ -7,7 +7,8 @@ middle of each is read. So a file is read in proportion to its size, and the cho
 - A file of lines that is not compressed: the records that begin in the range.
 - A file that can only be read whole and is smaller than a range: all of it, if it begins in the range.
 - A larger compressed file: as many bytes as fall into ranges, taken from all of it (`excerpts`).
-- A larger run of row groups of Parquet: its beginning, as many bytes as fall into ranges.
+- A larger run of row groups, and a file of records that are only found from its beginning on: its beginning, as many
+  bytes as fall into ranges.
 """
 
 import contextlib
@@ -141,7 +142,7 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
 
 def _has_parts(piece: Piece, config: InputConfig) -> bool:
     """Returns whether a piece holds records that can be read without the rest."""
-    return FORMATS[piece.format].has_rows or FORMATS[piece.format].separator(config.document) is not None
+    return "document" not in FORMATS[piece.format].keys or FORMATS[piece.format].separator(config.document) is not None
 
 
 def _expanded(piece: Piece, n_planned: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
 from tokenmill.pipeline.input.json_fields import FieldColumns
 from tokenmill.pipeline.input.json_kernels import (
     BAD_ID,
@@ -37,15 +37,14 @@ from tokenmill.pipeline.input.json_value_kernels import ABSENT, NULL, STRING
 from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, find_all, texts_of
 from tokenmill.pipeline.input.lines import (
     Block,
+    LongLine,
     Mask,
-    PartialLine,
     Positions,
     cut_lines,
     find_invalid_utf8,
     find_lines,
     skip_marks,
     take_samples,
-    without_line_end,
 )
 from tokenmill.pipeline.input.nested import is_nested, values_at
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
@@ -75,25 +74,17 @@ def read_jsonl(
       block_bytes: how much is parsed at once; a longer line is parsed alone.
       fields: the fields to keep, as the job has settled them.
     """
-    parser = _Parser(source, config, fields, stream.invalid)
-    if stream.n_skipped:
-        yield Part(None, None, stream.n_skipped, stream.n_skipped)
+    parser = LineParser(source, config, fields, stream.invalid)
+    yield from skipped(stream.n_skipped)
     for item in cut_lines(stream, block_bytes, config.max_document_bytes):
-        if isinstance(item, Block):
-            n = len(item.data)
-            yield parser.parse(item) if item.data.lstrip(BLANK_BYTES + b"\n") else Part(None, None, n, n)
-            continue
-        rejects = Rejects(source.path)
-        n_skipped = 0
-        if isinstance(item, PartialLine):
-            assert stream.damage is not None
-            rejects.add(item.offset, item.n_bytes, stream.damage.reason, stream.damage.detail, item.head)
-        elif item.is_blank:
-            n_skipped = item.n_bytes
+        if isinstance(item, Block) and item.data.lstrip(BLANK_BYTES + b"\n"):
+            yield parser.parse_lines(item)
+        elif isinstance(item, Block):
+            yield from skipped(len(item.data))
+        elif isinstance(item, LongLine) and item.is_blank:
+            yield from skipped(item.n_bytes)
         else:
-            detail = too_large(item.n_bytes, config.max_document_bytes)
-            rejects.add(item.offset, item.n_bytes, "too_large", detail, without_line_end(item.head))
-        yield Part(None, rejects.to_batch(), item.n_bytes, n_skipped)
+            yield lost(item, stream, source, config.max_document_bytes)
 
 
 def first_names(stream: Stream, config: InputConfig) -> list[str]:
@@ -101,6 +92,11 @@ def first_names(stream: Stream, config: InputConfig) -> list[str]:
     items = cut_lines(stream, _BLOCK_BYTES, config.max_document_bytes)
     data = next((item.data for item in items if isinstance(item, Block)), b"")
     starts, ends, _ = find_lines(data)
+    return names_in(data, starts, ends)
+
+
+def names_in(data: bytes, starts: Positions, ends: Positions) -> list[str]:
+    """Returns the names of fields in the first of the lines `data[start:end]`, in the order in which they are met."""
     names: dict[str, None] = {}
     for start, end in zip(starts[:_FIRST_LINES].tolist(), ends[:_FIRST_LINES].tolist(), strict=True):
         with contextlib.suppress(ValueError, RecursionError):
@@ -115,8 +111,11 @@ def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
-class _Parser:
+class LineParser:
+    """Parses lines, or other stretches of JSON without line ends in it, to documents and rejects."""
+
     def __init__(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> None:
+        """Takes the file, how to read it, the fields to keep, and what explains invalid records."""
         self._invalid = invalid
         self._fields = FieldColumns(fields) if len(fields) else None
         self._source = source
@@ -134,15 +133,26 @@ class _Parser:
         self._path_names = Names.of(self._paths)
         self._scratch = np.zeros(MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
 
-    def parse(self, block: Block) -> Part:
-        data = block.data
-        starts, ends, nexts = find_lines(data)
+    def parse_lines(self, block: Block) -> Part:
+        """Parses the lines of a block."""
+        starts, ends, nexts = find_lines(block.data)
         n_skipped = 0
         is_empty = starts == ends
         if is_empty.any():
             n_skipped = int((nexts - starts)[is_empty].sum())
             starts, ends, nexts = (each[~is_empty] for each in (starts, ends, nexts))
-        heads = skip_marks(data, starts, ends)
+        return self.parse(block, (starts, skip_marks(block.data, starts, ends), ends, nexts), n_skipped)
+
+    def parse(self, block: Block, lines: tuple[Positions, Positions, Positions, Positions], n_skipped: int) -> Part:
+        """Parses some stretches of a block.
+
+        Args:
+          block: what they are in.
+          lines: int64[n] each: where they start; where their JSON starts and ends; where what ends them, too, ends.
+          n_skipped: the bytes that are in none of them.
+        """
+        data = block.data
+        starts, heads, ends, nexts = lines
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
         if self._is_nested and (self._config.text_fields or self._config.messages_field is not None):
@@ -158,7 +168,7 @@ class _Parser:
         slow_ids: list[str | None] = []
         slow_rows: list[int] = []
         if rows.size < starts.size:
-            unsure, n_blank_bytes = self._judge(block, (starts, heads, ends, nexts), invalid, rows, rejects)
+            unsure, n_blank_bytes = self._judge(block, lines, invalid, rows, rejects)
             n_skipped += n_blank_bytes
         else:
             unsure = np.zeros(0, np.int64)

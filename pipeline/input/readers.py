@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import jsonl, parquet, text
+from tokenmill.pipeline.input import arrow_file, json_array, jsonl, parquet, text
 from tokenmill.pipeline.input.batches import Part, Source
+from tokenmill.pipeline.input.delimited import Delimited
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.splits import Piece
 
@@ -27,6 +28,9 @@ class StreamReader:
     """Returns the names of fields in the first records, in the order in which they are met."""
     write: Write
     """Returns a file of records."""
+    check: Callable[[Stream, InputConfig], pa.Schema | None] | None = None
+    """Returns, when a job is planned, which of the fields to keep a file has; None if only its records say it.
+    ValueError if it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,22 @@ class RowReader:
     write: Write
 
 
+def _delimited(by: str) -> StreamReader:
+    reader = Delimited(by)
+    return StreamReader(reader.read, reader.first_names, reader.write, reader.check)
+
+
 READERS: Mapping[str, StreamReader | RowReader] = {
     "jsonl": StreamReader(jsonl.read_jsonl, jsonl.first_names, jsonl.write),
+    "json": StreamReader(json_array.read_json_array, json_array.first_names, json_array.write),
+    "csv": _delimited(","),
+    "tsv": _delimited("\t"),
     "text": StreamReader(text.read_text, text.first_names, text.write),
     "parquet": RowReader(
         parquet.measure_row_groups, parquet.read_row_groups, parquet.count_rows, parquet.column_names, parquet.write
+    ),
+    "arrow": RowReader(
+        arrow_file.measure, arrow_file.read, arrow_file.count_rows, arrow_file.column_names, arrow_file.write
     ),
 }
 

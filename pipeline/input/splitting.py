@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, FormatName, format_of
+from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, InputFormat, format_of, formats_named
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
 from tokenmill.pipeline.input.decompressing import (
@@ -30,7 +31,8 @@ from tokenmill.pipeline.input.decompressing import (
     detect_compression,
     read_exactly,
 )
-from tokenmill.pipeline.input.readers import READERS, RowReader, is_cut_by_bytes
+from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader, is_cut_by_bytes
+from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
 from tokenmill.pipeline.splits import Compression, Piece, Split, name_splits
 
@@ -38,18 +40,11 @@ MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""
 _Numbered = tuple[int, tuple[str, storage.FileStat]]
 _WHAT_TO_DO: dict[tuple[str, ...], str] = {
-    (".csv", ".tsv", ".csv.gz", ".tsv.gz"): "DuckDB makes Parquet of it: COPY (FROM 'a.csv') TO 'a.parquet'",
     (".zip", ".tar", ".tar.gz", ".tgz", ".7z", ".rar"): "unpack it, and name the files",
-    (
-        ".arrow",
-        ".feather",
-        ".ipc",
-    ): "pyarrow makes Parquet of it: pq.write_table(pa.ipc.open_file('a').read_all(), 'b')",
     (".html", ".htm", ".warc", ".warc.gz", ".pdf", ".docx", ".epub"): "extract its text first, as with trafilatura",
     (".xls", ".xlsx", ".sqlite", ".db"): "DuckDB makes Parquet of it",
 }
 """For names of files that nothing here reads."""
-_ARRAY = re.compile(rb"\s*\[\s*\{")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
 _MOST_ALIKE = 5
@@ -218,44 +213,55 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
         name.encode("utf-8")
         with closing(storage.open_read(file.path)) as handle:
             head = read_exactly(handle, SAMPLE_BYTES)
-            format_ = _choose_format(name, config)
-            compression = _choose_compression(head, format_, config)
-            make = partial(Piece, file.path, name, file.n_bytes, file.version, format_, compression, file=number)
-            reader = READERS[format_]
+            named = _choose_format(name, config)
+            compression = _choose_compression(head, named, config)
+            make = partial(Piece, file.path, name, file.n_bytes, file.version, compression=compression, file=number)
+            reader = READERS[named.name]
             if isinstance(reader, RowReader):
                 sizes, stored = reader.measure(handle, config)
                 runs = _runs(sizes, config.split_bytes)
-                return [make(start, stop, sum(sizes[start:stop])) for start, stop in runs], stored
-            sample = head if compression == "none" else _decompress_head(head, handle, compression)
-            if format_ == "jsonl" and ".json" in name.lower() and ".jsonl" not in name.lower() and _ARRAY.match(sample):
-                raise ValueError("is a JSON array, not JSON lines; jq makes lines of it: jq -c '.[]' a.json > a.jsonl")
+                return [
+                    make(format=named.name, start=start, stop=stop, n_text_bytes=sum(sizes[start:stop]))
+                    for start, stop in runs
+                ], stored
+            is_known = len(formats_named(name)) < 2
+            sample = head if compression == "none" else _decompress_head(head, handle, compression, is_known)
             encoding = settle_encoding(sample, config.encoding)
             check_valid(sample, encoding)
+            found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
+            codec = encoding if compression == "none" else config.encoding
+            if config.messages_field is not None and "messages_field" not in found.keys:
+                raise ValueError(f"is of format {found.name}, which has no messages for input.messages_field")
+            whole = make(format=found.name, start=0, stop=file.n_bytes, encoding=codec)
+            reader, stored = READERS[found.name], None
+            if isinstance(reader, StreamReader) and reader.check is not None:
+                stored = reader.check(Stream(handle, whole), config)
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
         return ValueError(f"{file.path!r} {error}")
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
-    whole = make(0, file.n_bytes, encoding=encoding if compression == "none" else config.encoding)
     if not is_cut_by_bytes(whole, config.document):
-        return [whole], None
+        return [whole], stored
     starts = range(0, file.n_bytes, config.split_bytes) or (0,)
-    return [make(start, min(start + config.split_bytes, file.n_bytes)) for start in starts], None
+    return [replace(whole, start=start, stop=min(start + config.split_bytes, file.n_bytes)) for start in starts], stored
 
 
-def _decompress_head(head: bytes, handle: BinaryIO, compression: str) -> bytes:
-    """Returns the first `SAMPLE_BYTES` that a file expands to, or fewer: blocks may be longer than is read."""
-    more = head if compression == "gzip" else head + read_exactly(handle, _BLOCK_BYTES)
+def _decompress_head(head: bytes, handle: BinaryIO, compression: str, is_known: bool) -> bytes:
+    """Returns the first `SAMPLE_BYTES` that a file expands to; fewer if the format is known, and a block is long."""
+    source: BinaryIO = handle
+    if is_known:
+        source = io.BytesIO(head if compression == "gzip" else head + read_exactly(handle, _BLOCK_BYTES))
     try:
-        return next(decompress(io.BytesIO(more), compression), b"")[:SAMPLE_BYTES]
+        return next(decompress(source, compression), b"")[:SAMPLE_BYTES]
     except StreamError:
         return b""
 
 
-def _choose_format(name: str, config: InputConfig) -> FormatName:
+def _choose_format(name: str, config: InputConfig) -> InputFormat:
     if config.format != "auto":
-        return config.format
+        return FORMATS[config.format]
     found = format_of(name)
     if found is None:
         stem = name.lower()
@@ -263,14 +269,26 @@ def _choose_format(name: str, config: InputConfig) -> FormatName:
         raise ValueError(
             f"is of unknown format: set input.format, or end its name with one of {', '.join(SUFFIXES)}{hint}"
         )
-    return found.name
+    return found
 
 
-def _choose_compression(head: bytes, format_: FormatName, config: InputConfig) -> Compression:
+def _check_format(named: InputFormat, name: str, head: bytes, config: InputConfig) -> InputFormat:
+    """Returns the format of a file by its first bytes, too; raises ValueError where these show another than is said."""
+    shown = format_of(name, head)
+    if config.format == "auto" and shown is not None:
+        return shown
+    if head.strip() and named.begins is not None and not named.begins.match(head):
+        raise ValueError(f"does not begin as {named.name} does; set input.format to what it is, or to 'auto'")
+    if shown not in (None, named) and shown.begins is not None and shown.begins.match(head):
+        raise ValueError(f"begins as {shown.name} does, but input.format says {named.name!r}; set it to {shown.name!r}")
+    return named
+
+
+def _choose_compression(head: bytes, named: InputFormat, config: InputConfig) -> Compression:
     found = detect_compression(head)
-    if FORMATS[format_].has_rows:
+    if named.has_rows:
         if found != "none":
-            raise ValueError(f"is {format_} compressed with {found} as a whole, which cannot be read; decompress it")
+            raise ValueError(f"is {named.name} compressed with {found} as a whole, which cannot be read; decompress it")
         return "none"
     compression = cast(Compression, found) if config.compression == "auto" else config.compression
     check_memory(head, compression)

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.batches import Part, Source, lost, make_documents, rejected, skipped
 from tokenmill.pipeline.input.lines import (
     HEAD_BYTES,
     Block,
     LongLine,
     Mask,
+    PartialLine,
     Positions,
     cut_lines,
     find_invalid_utf8,
@@ -77,10 +78,10 @@ class TextReader:
 
     def read_lines(self, stream: Stream) -> Iterator[Part]:
         """Yields every line that is not empty as a document."""
-        yield from _skipped(stream.n_skipped)
+        yield from skipped(stream.n_skipped)
         for item in cut_lines(stream, self._block_bytes, self._max_bytes):
             if isinstance(item, Block) and not item.data.lstrip(b"\n"):
-                yield from _skipped(len(item.data))
+                yield from skipped(len(item.data))
             elif isinstance(item, Block):
                 starts, ends, nexts = find_lines(item.data)
                 is_empty = ends == starts
@@ -88,37 +89,37 @@ class TextReader:
                 n_skipped = int((nexts - starts)[is_empty].sum())
                 lines = _Lines(item.data, starts, ends, nexts)
                 yield Part(*self._make_rows(item.offset, lines, rows, rows), len(item.data), n_skipped)
-            elif isinstance(item, LongLine):
-                yield self._reject_large(item.offset, item.n_bytes, without_line_end(item.head))
             else:
-                yield self._reject_partial(stream, item.offset, item.n_bytes, item.head)
+                yield lost(item, stream, self._source, self._max_bytes)
 
     def read_paragraphs(self, stream: Stream) -> Iterator[Part]:
         """Yields every run of lines that are not blank as a document; see `_mark_blank`."""
-        yield from _skipped(stream.n_skipped)
+        yield from skipped(stream.n_skipped)
         document = _OpenDocument(self._max_bytes)
         for item in cut_lines(stream, self._block_bytes, self._max_bytes):
             if isinstance(item, Block):
                 yield from self._read_paragraph_block(item, document)
             elif isinstance(item, LongLine) and item.is_blank:
                 yield from self._close(document)
-                yield from _skipped(item.n_bytes)
+                yield from skipped(item.n_bytes)
             else:
                 document.extend(item.offset, item.head, item.n_bytes)
                 if not isinstance(item, LongLine):
                     # It cannot be known whether the document ends where the stream was cut.
-                    yield self._reject_partial(stream, document.offset, document.n_bytes, document.data())
+                    partial = PartialLine(document.offset, document.n_bytes, document.data())
+                    yield lost(partial, stream, self._source, self._max_bytes)
                     return
         yield from self._close(document)
 
     def read_file(self, stream: Stream) -> Iterator[Part]:
         """Yields the whole file as a document; none if it is empty."""
-        yield from _skipped(stream.n_skipped)
+        yield from skipped(stream.n_skipped)
         document = _OpenDocument(self._max_bytes)
         for chunk in stream.chunks():
             document.extend(stream.offset, chunk, len(chunk))
         if stream.damage is not None:
-            yield self._reject_partial(stream, stream.offset, document.n_bytes, document.data())
+            partial = PartialLine(stream.offset, document.n_bytes, document.data())
+            yield lost(partial, stream, self._source, self._max_bytes)
         else:
             yield from self._close(document, keep_line_end=True)
 
@@ -152,7 +153,8 @@ class TextReader:
         data = document.data()
         content = data if keep_line_end else without_line_end(data)
         if document.n_bytes > self._max_bytes:
-            yield self._reject_large(document.offset, document.n_bytes, content)
+            detail = too_large(document.n_bytes, self._max_bytes)
+            yield rejected(self._source, document.offset, document.n_bytes, "too_large", detail, content)
         else:
             only = np.zeros(1, np.int64)
             lines = _Lines(data, only, np.array([len(content)]), np.array([len(data)]))
@@ -189,17 +191,6 @@ class TextReader:
         texts = take_stretches(lines.data, skip_marks(lines.data, starts, ends), ends, pa.string())
         documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
         return documents, rejects.to_batch()
-
-    def _reject_large(self, offset: int, n_bytes: int, sample: bytes) -> Part:
-        rejects = Rejects(self._source.path)
-        rejects.add(offset, n_bytes, "too_large", too_large(n_bytes, self._max_bytes), sample)
-        return Part(None, rejects.to_batch(), n_bytes, 0)
-
-    def _reject_partial(self, stream: Stream, offset: int, n_bytes: int, sample: bytes) -> Part:
-        assert stream.damage is not None
-        rejects = Rejects(self._source.path)
-        rejects.add(offset, n_bytes, stream.damage.reason, stream.damage.detail, sample)
-        return Part(None, rejects.to_batch(), n_bytes, 0)
 
 
 class _Lines:
@@ -238,11 +229,6 @@ class _OpenDocument:
     def data(self) -> bytes:
         """Returns the document, or its beginning if it is too long to keep."""
         return b"".join(self._parts)
-
-
-def _skipped(n_bytes: int) -> Iterator[Part]:
-    if n_bytes:
-        yield Part(None, None, n_bytes, n_bytes)
 
 
 def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.partitions import partition_configs
 from tokenmill.pipeline.books.shard_entry import runs_of
-from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName
+from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.output import largest
@@ -197,7 +197,8 @@ def on_sample(config: Config, folder: Path) -> Config:
 
 def _guess_format(paths: Sequence[str]) -> FormatName:
     names = [path.lower() for path in paths]
-    return next((each.name for end, each in SUFFIXES.items() if any(end in name for name in names)), USUAL)
+    found = format_of(next((end for end in SUFFIXES if any(end in name for name in names)), ""))
+    return USUAL if found is None else found.name
 
 
 def _write_sample(config: Config, format_: FormatName, folder: Path) -> str:

@@ -39,7 +39,7 @@ _REJECT = RowTypeConstraint.from_fields([("element", str), ("msg", str), ("stack
 
 
 class ReadCorpus(beam.PTransform):
-    """Reads the documents of JSON lines, text and Parquet files, compressed or not, as the jobs do.
+    """Reads the documents of files of any format that jobs read, compressed or not, as the jobs do.
 
         documents = pipeline | ReadCorpus("corpus/*.jsonl.gz")  # Row(doc_id, text)
 

@@ -68,6 +68,7 @@ EXAMPLES = {
     "input.format": "input: {format: text}",
     "input.compression": "input: {compression: none}",
     "input.encoding": "input: {format: text, encoding: cp1252}",
+    "input.delimiter": 'input: {paths: [corpus/*.csv], delimiter: ";"}',
     "input.document": "input: {format: text, document: blank_line}",
     "input.text_field": "input: {text_field: content}",
     "input.messages_field": _of_chat(""),

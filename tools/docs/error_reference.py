@@ -50,6 +50,8 @@ _ADVICE = {
     "missing_field": "Set `input.text_field`, then `tokenmill replay`.",
     "null_text": "Nothing, if the record has no text.",
     "not_string": "Set `input.text_field` to a field that holds text, then `tokenmill replay`.",
+    "wrong_cells": "Set `input.delimiter` if it is another one. Quote cells that hold delimiters or line ends.",
+    "bad_quotes": "Write a quote inside a quoted cell twice. DuckDB reads other dialects, and makes Parquet of them.",
     "bad_field": "Declare another type in `input.keep_fields`, or none.",
     "bad_id": "Set `input.id_field`, or `null` for ids made of name and offset; then `tokenmill replay`.",
     "invalid_utf8": "Set `input.encoding` if the detail names one. Else mend the file.",

@@ -189,9 +189,11 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, format, compression, encoding, document, text_field, messages_field, id_field, text_fields, join, "
-    keys += "keep_fields, split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, "
-    keys += "on_damage, sample, sample_seed"
+    keys = (
+        "paths, format, compression, encoding, delimiter, document, text_field, messages_field, id_field, text_fields, "
+    )
+    keys += "join, keep_fields, split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, "
+    keys += "max_rejected_per_file, on_damage, sample, sample_seed"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",
@@ -561,7 +563,9 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
     (found,) = problems_of(path, ["input.text_fields=[a]", "input.text_field=b"])
     assert found.startswith("input.text_fields: ['a']: text_field is given too")
     (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
-    assert found.startswith("input.text_fields: ['a']: applies to jsonl and parquet, but format is 'text'")
+    assert found.startswith(
+        "input.text_fields: ['a']: applies to jsonl, json, csv, tsv, parquet, arrow, but format is 'text'"
+    )
     (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
     assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
 
@@ -660,5 +664,5 @@ def test_what_is_no_encoding_of_text_is_refused(write, name, hint):
 
 def test_an_encoding_is_for_text_and_json_lines(write):
     assert problems_of(write(MINIMAL), ["input.format=parquet", "input.encoding=latin-1"]) == [
-        "input.encoding: 'latin-1': applies to jsonl and text, but format is 'parquet'"
+        "input.encoding: 'latin-1': applies to jsonl, json, csv, tsv, text, but format is 'parquet'"
     ]

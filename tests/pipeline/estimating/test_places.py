@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.estimating import excerpts, places
 from tokenmill.pipeline.estimating.excerpts import _BLOCK_BYTES, _Blocks
+from tokenmill.pipeline.input import streams
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 
@@ -128,3 +129,19 @@ def test_everything_as_it_is_planned(corpus):
     config, texts = corpus(".txt")
     splits = plan_splits(config, "salt")
     assert read(places.whole(splits), config) == texts
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_of_a_file_that_is_read_whole_the_beginning_is_taken(tmp_path, suffix):
+    put(tmp_path / f"a{suffix}", ["text", *lines("a", 300_000)])
+    config = InputConfig(paths=[str(tmp_path / f"*{suffix}")])
+    splits = plan_splits(config, "salt")
+    asked = places.text_bytes(splits) // 4
+    (sample,) = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    (portion,) = sample.portions
+    batches = list(read_split(sample.split, config, limits={0: portion.quota}))
+    assert [batch.rejects for batch in batches] == [None] * len(batches)
+    n_read = sum(batch.n_bytes for batch in batches)
+    # As many bytes as are meant, and the rest of a chunk.
+    assert 0 <= portion.planned(n_read, 0) - portion.n_meant < portion.ratio * streams.CHUNK_BYTES * 1.1
+    assert portion.n_meant == pytest.approx(splits[0].n_bytes / 4, rel=0.1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import jsonl, streams, transcoding
 from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.input.rejects import CONVERSATION_REASONS, REASONS
 from tokenmill.pipeline.input.splitting import plan_splits
 
 BOM = b"\xef\xbb\xbf"
@@ -188,8 +188,16 @@ def test_a_value_over_two_lines_is_not_made_up_for_by_two_on_one(tmp_path):
 
 def test_every_reason_of_a_line_has_an_example():
     of_others = {"bomb", "too_large", "truncated_stream", "corrupt_stream"}
-    of_others |= {"bad_field", "text_timeout", "tokenizer_timeout", "unknown_character", "out_of_memory"}
-    assert {reason for _, reason in REJECTED} == set(REASONS) - of_others
+    of_others |= {
+        "wrong_cells",
+        "bad_quotes",
+        "bad_field",
+        "text_timeout",
+        "tokenizer_timeout",
+        "unknown_character",
+        "out_of_memory",
+    }
+    assert {reason for _, reason in REJECTED} == set(REASONS) - of_others - CONVERSATION_REASONS.keys()
 
 
 def test_rejects_say_what_was_found(tmp_path):

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CSV and TSV: rows as the standard library reads them, their places, and what is rejected and why."""
+
+import bz2
+import contextlib
+import csv
+import gzip
+import io
+import lzma
+import tempfile
+import tracemalloc
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.read_files import read
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import records, streams
+from tokenmill.pipeline.input.splitting import plan_splits
+
+ROWS = 'id,text,n\r\n1,"a ""b""\nc",2\n\n2,"x,y",\r3,é,4\n'
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def reference(text, delimiter=","):
+    """Returns what `csv` reads after the header: rows, and None for each that it refuses."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    found = []
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return found[1:]
+        except csv.Error:
+            found.append(None)
+        else:
+            found += [row] if row else []
+
+
+def test_rows_have_their_places(tmp_path):
+    found = read(write(tmp_path / "a.csv", "\ufeff" + ROWS))
+    assert found.texts == ['a "b"\nc', "x,y", "é"]
+    assert [row["doc_id"] for row in found.documents] == ["1", "2", "3"]
+    data = (tmp_path / "a.csv").read_bytes()
+    raw = [data[row["offset"] : row["offset"] + row["n_bytes"]] for row in found.documents]
+    assert raw == [b'1,"a ""b""\nc",2\n', b'2,"x,y",\r', "3,é,4\n".encode()]
+    assert found.n_skipped == len(b"\xef\xbb\xbfid,text,n\r\n\n")
+    assert found.n_bytes == len(data)
+
+
+@pytest.mark.parametrize("suffix", ["csv.gz", "csv.bz2", "csv.xz", "csv.zst"])
+def test_compressed_files_and_other_encodings_give_the_same(tmp_path, suffix):
+    expected = read(write(tmp_path / "plain.csv", ROWS), id_field=None)
+    compress = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
+    for data, encoding in ((ROWS.encode(), "utf-8"), (ROWS.encode("utf-16"), "auto")):
+        (tmp_path / f"a.{suffix}").write_bytes(compress[suffix[4:]](data))
+        found = read(tmp_path / f"a.{suffix}", id_field=None, encoding=encoding)
+        assert found.texts == expected.texts
+        assert [row["n_bytes"] for row in found.documents] == [row["n_bytes"] for row in expected.documents]
+
+
+def test_delimiters(tmp_path):
+    for name, data, options in (
+        ("a.tsv", 'text\tn\n"x\ty"\t1\n', {}),
+        ("b.csv", 'text;n\n"x\ty";1\n', {"delimiter": ";"}),
+        ("c.txt", 'text|n\n"x\ty"|1\n', {"delimiter": "|", "format": "csv"}),
+    ):
+        assert read(write(tmp_path / name, data), **options).texts == ["x\ty"]
+    for wrong in (",,", "é", '"', "\n", ""):
+        with pytest.raises(ValueError, match="must be one ASCII character"):
+            InputConfig(paths=["a"], delimiter=wrong)
+    with pytest.raises(ValueError, match="applies to csv, tsv, but format is 'jsonl'"):
+        InputConfig(paths=["a"], delimiter=";", format="jsonl")
+
+
+def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
+    data = b'text,n\na,1\nb\nc,1,2\n"d"e,1\n\xff\xfe,1\n' + b"g" * 100 + b',1\nh,1\n"i,1\nj,1\n'
+    (tmp_path / "a.csv").write_bytes(data)
+    found = read(tmp_path / "a.csv", max_document_bytes=50)
+    assert found.texts == ["a", "h"]
+    assert [(row["reason"], row["sample"][:5]) for row in found.rejects] == [
+        ("wrong_cells", b"b"),
+        ("wrong_cells", b"c,1,2"),
+        ("bad_quotes", b'"d"e,'),
+        ("invalid_utf8", b"\xff\xfe,1"),
+        ("too_large", b"ggggg"),
+        ("bad_quotes", b'"i,1\n'),
+    ]
+    assert "3 cells, but the header has 2" in [row["detail"] for row in found.rejects]
+    assert found.n_bytes == len(data)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(data, mtime=0)[:-20])
+    found = read(tmp_path / "b.csv.gz")
+    assert found.reasons[-1] == "truncated_stream"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"id,body\n1,a\n", "has no column 'text' for input.text_field; it has 'id', 'body'"),
+        (b"text,text\n", "has 2 columns 'text'"),
+        (b'"text"x,a\n', "has a header that cannot be read"),
+        (b"\xff,text\n", "has a header that cannot be read"),
+        (b"a" * 2000, "has a header of more than 1000 bytes"),
+    ],
+)
+def test_a_file_without_the_columns_is_refused_before_work_begins(tmp_path, data, problem):
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(ValueError, match=problem), mock.patch.object(streams, "CHUNK_BYTES", 500):
+        plan_splits(InputConfig(paths=[str(tmp_path / "a.csv")], max_document_bytes=1000), "")
+
+
+def test_an_empty_file_and_one_without_rows_have_no_documents(tmp_path):
+    assert read(write(tmp_path / "a.csv", "")) == ([], [], 0, 0)
+    assert read(write(tmp_path / "b.csv", "\n\ntext,n")) == ([], [], 8, 8)
+
+
+def test_fields_are_kept_in_their_types(tmp_path):
+    path = write(tmp_path / "a.csv", "text,n,when,note\na,1,2026-01-02,x\nb,,,\nc,one,2026-01-02,y\nd,4,soon,z\n")
+    found = read(path, keep_fields={"n": "int64", "when": "timestamp[s]", "note": None})
+    assert [(row["fields"]["n"], row["fields"]["note"]) for row in found.documents] == [(1, "x"), (None, "")]
+    assert [row["detail"] for row in found.rejects] == ["column 'n' is not int64", "column 'when' is not timestamp[s]"]
+    assert found.documents[1]["fields"]["when"] is None
+    with pytest.raises(ValueError, match=r"'gone' of input\.keep_fields is in none of the files"):
+        read(path, keep_fields=["gone"])
+    with pytest.raises(ValueError, match="column 'n' cannot be kept as list"):
+        read(path, keep_fields={"n": ["int64"]})
+
+
+def test_several_columns_are_one_text(tmp_path):
+    path = write(tmp_path / "a.csv", "title,body,id\nA,b,\nC,,i\n")
+    found = read(path, text_fields=["title", "body"], join="|")
+    assert [(row["doc_id"], row["text"]) for row in found.documents] == [("a.csv:14", "A|b"), ("i", "C|")]
+
+
+CELLS = st.sampled_from(["a", '"', '""', ",", "\n", "\r", "\r\n", "é", "\ufeff", " ", "x" * 9, '"a"', ",b\n", "\0"])
+
+
+@given(st.lists(CELLS, max_size=30), st.integers(1, 40), st.integers(1, 3), st.booleans())
+def test_rows_are_those_of_the_standard_library(cells, chunk_bytes, most, one_column):
+    header = "text\n" if one_column else "text,n\n"
+    body = "".join(cells)
+    expected = reference(header + body)
+    width = 1 if one_column else 2
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(streams, "CHUNK_BYTES", chunk_bytes),
+        mock.patch.object(records, "MOST_LINES", most),
+    ):
+        found = read(write(Path(folder, "a.csv"), header + body))
+    assert found.texts == [row[0] for row in expected if row is not None and len(row) == width]
+    n_bad = sum(row is None for row in expected)
+    assert found.reasons.count("bad_quotes") == n_bad
+    assert found.reasons.count("wrong_cells") == len(expected) - n_bad - len(found.texts)
+    assert found.n_bytes == len((header + body).encode())
+
+
+@given(
+    st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.text("ab,\n")), max_size=8),
+    # Python 3.11 does not quote the line ends that it does not write.
+    st.sampled_from([("\n", csv.QUOTE_ALL), ("\r", csv.QUOTE_ALL), ("\r\n", csv.QUOTE_MINIMAL)]),
+)
+def test_what_the_standard_library_writes_is_read_back(rows, style):
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator=style[0], quoting=style[1]).writerows([("text", "n"), *rows])
+    with tempfile.TemporaryDirectory() as folder:
+        found = read(write(Path(folder, "a.csv"), out.getvalue()), batch_bytes=7)
+    assert (found.texts, found.rejects) == ([text for text, _ in rows], [])
+
+
+def test_a_quote_that_is_never_closed_takes_bounded_memory(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text,n\n"' + b"x,1\n" * (8 << 20))
+    config = InputConfig(paths=[str(path)], max_document_bytes=1 << 20)
+    plan_splits(config, "")
+    tracemalloc.start()
+    found = read(path, max_document_bytes=1 << 20)
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+    assert found.reasons == ["too_large"]
+    assert len(found.rejects[0]["sample"]) == 1024
+
+
+NUMBERS = [
+    "",
+    "1",
+    "-1",
+    "+1",
+    "0x1F",
+    "00012",
+    "1.5",
+    ".5",
+    "5.",
+    "1e5",
+    "-inf",
+    "NaN",
+    "nope",
+    "TRUE",
+    "t",
+    " 1",
+    "1_0",
+]
+
+
+@pytest.mark.parametrize(
+    "kind", ["int8", "int64", "uint16", "float", "double", "bool", "timestamp[s]", "timestamp[ns]"]
+)
+@given(st.lists(st.sampled_from(NUMBERS) | st.text("0123456789+-.eExXinfaT: Z", max_size=6), max_size=30))
+def test_cells_of_a_type_are_those_that_arrow_takes_for_it(kind, cells):
+    cells += ["2026-01-02", "2026-01-02T03:04:05Z", "20260102", "9" * 30]
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder, "a.csv"), "text,n\n" + "".join(f"a,{cell}\n" for cell in cells))
+        found = read(path, keep_fields={"n": kind})
+    expected = []
+    for cell in cells:
+        with contextlib.suppress(pa.ArrowInvalid):
+            expected.append(str(pa.scalar(cell or None, pa.string()).cast(pa.type_for_alias(kind)).as_py()))
+    assert [str(row["fields"]["n"]) for row in found.documents] == expected
+    assert found.reasons == ["bad_field"] * (len(cells) - len(expected))
