@@ -56,6 +56,6 @@ def test_files_that_share_a_split_are_checked_one_by_one():
     assert str(raised.value).splitlines() == ["'/c/b': 19 bytes read of 20", "'/c/c': 11 bytes read of 10"]
 
 
-@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}])
+@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet", "n_text_bytes": 20}])
 def test_files_whose_bytes_are_not_known_are_not_checked(changes):
     check_inputs([entry_of(Split(0, "0" * 16, pieces(("a", 30), **changes)), 77)])
