@@ -106,9 +106,16 @@ def docs(*options: str) -> None:
         run("tools.docs", "run")
 
 
+def beside(*packages: str) -> None:
+    """Prints whether TokenMill can be installed beside packages."""
+    from tools import beside
+
+    beside.main(packages)
+
+
 def main(arguments: list[str]) -> None:
     """Does what the first argument names, with the others."""
-    commands = {"quickstart": quickstart, "test": test, "bench": bench, "docs": docs}
+    commands = {"quickstart": quickstart, "test": test, "bench": bench, "docs": docs, "beside": beside}
     name, *options = arguments or [""]
     if name not in commands:
         sys.exit(f"python -m tools takes {', '.join(commands)}; got {name!r}")

@@ -132,35 +132,48 @@ def open_runner(
         yield settings.name, PipelineOptions(list(settings.beam_args))
         return
 
+    pools = _worker_pools() if settings.mode != "inline" else None
     options = PipelineOptions(
         [
-            f"--direct_num_workers={settings.workers}",
+            f"--direct_num_workers={settings.workers if pools else 1}",
             "--no_save_main_session",  # the DoFns live in an installed package
             *settings.beam_args,
         ]
     )
-    if settings.mode == "inline":
+    if pools is None:
         yield _fn_api_runner(None), options
         return
-
-    from tokenmill.pipeline.running.worker_pool import ProcessPool, ThreadPool, environment_of
-
     with contextlib.ExitStack() as stack:
         if settings.mode == "threads":
-            pool: ThreadPool | ProcessPool = ThreadPool()
+            pool: Any = pools.ThreadPool()
         else:
             threads = THREADS_PER_PROCESS if settings.mode == "hybrid" else 1
             n_processes = -(-settings.workers // threads)
             pool = stack.enter_context(
-                ProcessPool(n_processes, options.get_all_options(drop_default=True), debug=debug)
+                pools.ProcessPool(n_processes, options.get_all_options(drop_default=True), debug=debug)
             )
-        environment = stack.enter_context(environment_of(pool))
+        environment = stack.enter_context(pools.environment_of(pool))
         try:
             yield _fn_api_runner(environment), options
         except Exception as error:  # its type depends on where the runner noticed that its worker is gone
             if pool.failure is not None:
                 raise RuntimeError(pool.failure) from error
             raise
+
+
+def _worker_pools() -> Any:
+    """Returns the module of worker pools, which uses internals of Beam; None, and says so, if they have changed."""
+    try:
+        from tokenmill.pipeline.running import worker_pool
+    except (ImportError, AttributeError, TypeError) as error:
+        import apache_beam
+
+        logging.warning(
+            "Beam %s is new to this version of TokenMill, so the job runs with one worker (%s)",
+            apache_beam.__version__, error,
+        )  # fmt: skip
+        return None
+    return worker_pool
 
 
 def explain(error: BaseException, output: str = "") -> str:

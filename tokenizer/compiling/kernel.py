@@ -108,9 +108,7 @@ class Kernel:
         with _making:
             made = self.__dict__.get("_dispatcher")
             if made is None:
-                made = numba_compiler.dispatcher(
-                    self._function, is_part=self._is_part, is_made=bool(self._sources), vectorize=self._vectorize
-                )
+                made = numba_compiler.dispatcher(self._function, is_part=self._is_part, vectorize=self._vectorize)
             return made
 
     @property

@@ -2,8 +2,8 @@
 """Loads compiled kernels from disk without importing numba, which would take longer than all the rest of loading.
 
 numba compiles a kernel to an object file, whose entry is a function of Python's own calling convention. `save` keeps
-that file next to numba's cache, and `load` links it with the same linker, LLVM's. If anything is not as expected, the
-result is None, and numba loads or compiles the kernel as usual.
+that file, and `load` links it with the same linker, LLVM's. If anything is not as expected, the result is None, and
+numba compiles the kernel.
 """
 
 import builtins
@@ -119,7 +119,10 @@ def _read_own(path: Path) -> bytes:
 
 def save(path: Path, compiled: Any) -> bool:
     """Saves the machine code of a numba CompileResult; returns whether it could be written."""
-    _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
+    try:
+        _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # in a numba that keeps it elsewhere
+        return False
     module = binding.parse_bitcode(bitcode)
     declared = [*(f.name for f in module.functions if f.is_declaration)]
     declared += [variable.name for variable in module.global_variables if variable.is_declaration]
@@ -201,7 +204,7 @@ class _Linker:
 def _linker() -> _Linker | None:
     try:
         return _Linker()
-    except (ImportError, RuntimeError, AttributeError):
+    except (ImportError, RuntimeError, AttributeError, TypeError):
         return None
 
 

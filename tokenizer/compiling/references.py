@@ -18,7 +18,7 @@ def refer(typingctx: Any, values: Any) -> Any:
 
     The values are copies: assigning to the variables that they came from does not change them.
     """
-    from tokenmill.tokenizer.compiling.numba_additions import Reference
+    from tokenmill.tokenizer.compiling.numba_compiler import Reference
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return cgutils.alloca_once_value(builder, args[0])

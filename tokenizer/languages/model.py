@@ -6,6 +6,7 @@ and confidences to six digits.
 """
 
 import functools
+from importlib import metadata
 from typing import NamedTuple
 
 import numpy as np
@@ -35,19 +36,27 @@ class Model(NamedTuple):
 
 @functools.cache
 def load_model() -> Model:
-    """Returns the model, read once per process: a third of a second."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    """Returns the model, read once per process: a third of a second.
 
-    found = LanguageIdentifier.from_model_file(MODEL_FILE)
-    return Model(
-        tuple(found.nb_classes),
-        read_only(np.asarray(found.tk_nextmove, np.uint32)),
-        read_only(np.asarray(found.tk_row, np.int64) << 8),
-        read_only(np.asarray(found.tk_output, np.int32)),
-        read_only(np.ascontiguousarray(found.nb_ptc, np.float32)),
-        read_only(np.ascontiguousarray(found.nb_pc, np.float32)),
-        read_only(np.log1p(np.arange(score_kernels.ROOM + 1, dtype=np.float32))),
-    )
+    Raises:
+      ImportError: if the py3langid that is installed keeps it in another way.
+    """
+    from py3langid import langid
+
+    try:
+        found = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
+        return Model(
+            tuple(found.nb_classes),
+            read_only(np.asarray(found.tk_nextmove, np.uint32)),
+            read_only(np.asarray(found.tk_row, np.int64) << 8),
+            read_only(np.asarray(found.tk_output, np.int32)),
+            read_only(np.ascontiguousarray(found.nb_ptc, np.float32)),
+            read_only(np.ascontiguousarray(found.nb_pc, np.float32)),
+            read_only(np.log1p(np.arange(score_kernels.ROOM + 1, dtype=np.float32))),
+        )
+    except AttributeError as error:
+        version = metadata.version("py3langid")
+        raise ImportError(f"py3langid {version} keeps its model in another way; install py3langid 0.4") from error
 
 
 @functools.cache
