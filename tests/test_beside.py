@@ -22,8 +22,8 @@ def test_it_says_who_holds_back_what(monkeypatch):
 
 
 def test_what_does_not_resolve_ends_with_pips_reason_and_one(monkeypatch, capsys):
-    answers(monkeypatch, old=("1",))
-    monkeypatch.setattr(beside, "ours", lambda: ())
+    answers(monkeypatch, old=("1",), numpy=("2",))
+    monkeypatch.setattr(beside, "ours", lambda: (Requirement("numpy>=2"),))
     with pytest.raises(SystemExit) as ended:
         beside.main(["old"])
     assert ended.value.code == 1

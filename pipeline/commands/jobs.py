@@ -19,7 +19,6 @@ from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config, JobName
     from tokenmill.pipeline.jobs.planning import JobPlan
-    from tokenmill.pipeline.jobs.warming import WarmUp
     from tokenmill.pipeline.output.folders import Mode
     from tokenmill.pipeline.running.runners import RunnerSettings
 
@@ -126,24 +125,18 @@ def execute(
       Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
     """
     from tokenmill.pipeline.jobs.planning import plan_job
-    from tokenmill.pipeline.jobs.warming import WarmUp
-    from tokenmill.pipeline.running.runners import available_cores
 
     began = time.time()
-    with contextlib.ExitStack() as stack:
-        warm_up = WarmUp(job, config, available_cores())
-        if choose().name is None:  # otherwise this machine does none of the work
-            stack.enter_context(warm_up)
-        with mistakes():
-            planned = plan_job(job, config)
-            settings = choose(n_splits=len(planned.splits))
-        for warning in planned.warnings:
-            say(f"warning: {warning}")
-        _execute(job, planned, settings, warm_up, began, mode, quiet=quiet, debug=debug)
+    with mistakes():
+        planned = plan_job(job, config)
+        settings = choose(n_splits=len(planned.splits))
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    _execute(job, planned, settings, began, mode, quiet=quiet, debug=debug)
 
 
 def _execute(
-    job: "JobName", plan: "JobPlan", settings: "RunnerSettings", warm_up: "WarmUp", began: float, mode: "Mode",
+    job: "JobName", plan: "JobPlan", settings: "RunnerSettings", began: float, mode: "Mode",
     *, quiet: bool, debug: bool,
 ) -> None:  # fmt: skip
     """Runs the job of `plan`; `began` is when the command began, in Unix seconds."""
@@ -151,7 +144,6 @@ def _execute(
 
     from tokenmill.pipeline.books.reject_limits import RejectLimits
     from tokenmill.pipeline.jobs import planning
-    from tokenmill.pipeline.jobs.warming import Warming
     from tokenmill.pipeline.output.ownership import own
     from tokenmill.pipeline.running import display, progress
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
@@ -178,8 +170,6 @@ def _execute(
             source: progress.Source = watched
         else:
             source = progress.FolderProgress(plan.config.output.path, plan.stages())
-        if warm_up.is_running:
-            source = Warming(warm_up, source)
         if not quiet:
             stack.enter_context(display.show(source, sys.stderr))
         try:

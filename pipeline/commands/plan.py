@@ -72,18 +72,15 @@ def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSett
     """
     from tokenmill.pipeline.estimating import advice, comparison, forecast, report
     from tokenmill.pipeline.jobs.planning import plan_job
-    from tokenmill.pipeline.jobs.warming import WarmUp
-    from tokenmill.pipeline.running.runners import available_cores
 
-    with WarmUp(job, config, available_cores()):
-        with mistakes():
-            plan = plan_job(job, config)
-            settings = choose(n_splits=len(plan.splits))
-        for warning in plan.warnings:
-            say(f"warning: {warning}")
-        start = _start(job, config, settings)
-        found = forecast.forecast(plan)
-        actual = comparison.outcome(plan)
+    with mistakes():
+        plan = plan_job(job, config)
+        settings = choose(n_splits=len(plan.splits))
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    start = _start(job, config, settings)
+    found = forecast.forecast(plan)
+    actual = comparison.outcome(plan)
     seconds = {}
     if start is not None:
         seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}

@@ -2,15 +2,13 @@
 """`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
 
 import argparse
-import contextlib
 import json
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, n_workers
+from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path
 from tokenmill.pipeline.commands.jobs import JOBS
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
@@ -27,32 +25,30 @@ def add_parsers(commands: Any) -> None:
     )
     add_set(warm)
     warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
-    warm.add_argument("--workers", type=n_workers, metavar="N", help="default: the cores this process may use")
     add_output(warm, "which kernels were compiled, and where they are,")
     warm.set_defaults(command=_warm)
 
 
 def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.jobs.warming import Warming, WarmUp
-    from tokenmill.pipeline.running import display
-    from tokenmill.pipeline.running.runners import available_cores
+    from tokenmill.pipeline.jobs import rehearsal
+    from tokenmill.pipeline.running.runners import RunnerSettings, explain
+    from tokenmill.tokenizer.compiling import kernel as compiling
 
     with mistakes():
-        configs = [load_config(options.config, options.overrides, options.job)] if options.config else _usual(options)
+        configs: Iterable[Config] = _usual(options)
+        if options.config:
+            configs = rehearsal.tokenizers_of(load_config(options.config, options.overrides, options.job))
     started = time.monotonic()
-    compiled: list[Path] = []
     problems: list[str] = []
     for config in configs:
         can_run = any((config.tokenizer.train, config.tokenizer.file, config.tokenizer.by))
         job: JobName = options.job or ("run" if can_run else "count")
-        with WarmUp(job, config, options.workers or available_cores()) as warm_up:
-            warm_up.start()
-            with contextlib.nullcontext() if options.quiet else display.show(Warming(warm_up), sys.stderr):
-                warm_up.join()
-        compiled += warm_up.compiled
-        problems += warm_up.problems
-    names, seconds = _by_place(compiled), time.monotonic() - started
+        try:
+            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1))
+        except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
+            problems.append(explain(error))
+    names, seconds = _by_place(compiling.saved), time.monotonic() - started
     if options.json:
         print(json.dumps({"compiled": names, "seconds": seconds, "problems": problems}, indent=1))
     else:
@@ -83,7 +79,7 @@ def _usual(options: argparse.Namespace) -> "list[Config]":
     """Returns configs whose jobs together use the usual kernels: every kind of training, and of writing rows."""
     from tokenmill.pipeline.config.job import Config
 
-    if options.overrides or options.job:
+    if not options.config and (options.overrides or options.job):
         raise ValueError("--set and --job are for a CONFIG; give one")
     end = "<|endoftext|>"
     usual: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -12,12 +12,12 @@ nothing.
 import importlib
 import os
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.jobs import rehearsal
 from tokenmill.pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09
@@ -83,31 +83,9 @@ def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> fl
     for _ in range(2):
         if seconds > _SLOW_START:  # the first time, kernels may have been compiled
             started = time.perf_counter()
-            with tempfile.TemporaryDirectory(prefix="tokenmill-plan-") as folder:
-                _run_small(name, config, settings, Path(folder))
+            rehearsal.rehearse(name, config, settings)
             seconds = time.perf_counter() - started
     return importing + seconds
-
-
-def _run_small(name: JobName, config: Config, settings: RunnerSettings, folder: Path) -> None:
-    import apache_beam as beam
-
-    from tokenmill.pipeline.books.partitions import folders_of
-    from tokenmill.pipeline.jobs import planning, rehearsal
-    from tokenmill.pipeline.reporting import page
-    from tokenmill.pipeline.running.runners import open_runner
-    from tokenmill.pipeline.transforms import jobs
-
-    small = rehearsal.on_sample(config, folder)
-    plan = planning.plan_job(name, small)
-    planning.prepare(plan, "new")
-    with open_runner(settings) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        jobs.build(pipeline, plan)
-        pipeline.run().wait_until_finish()
-    if plan.tokenizes and small.output.report:
-        for output in folders_of(small.output.path):
-            page.draw(output)
 
 
 def memory_now() -> int:

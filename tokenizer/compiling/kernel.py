@@ -13,16 +13,6 @@ from llvmlite import ir
 
 from tokenmill.tokenizer.compiling import kernel_files, machine_code
 
-is_cold = kernel_files.is_cold
-"""Re-exported for the pipeline, which asks before it starts workers."""
-
-
-def prepare() -> None:
-    """Imports and initializes numba, which takes a second or two: call it before forking processes that compile."""
-    from tokenmill.tokenizer.compiling import numba_compiler
-
-    numba_compiler.prepare()
-
 
 class Kernel:
     """A function that is compiled, or loaded from the cache, when it is first called.
@@ -73,8 +63,6 @@ class Kernel:
             path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize)
             if (found := self._load(path, kinds)) is not None:
                 return found
-            if when_missing is not None:
-                when_missing(path)
         # If another process is compiling this kernel, only this call waits, and then loads what that has made.
         with machine_code.making(path) if path is not None else contextlib.nullcontext(), _making:
             if path is not None and (found := self._load(path, kinds)) is not None:
@@ -168,8 +156,6 @@ types: Any = _Later("numba.core.types")
 cgutils: Any = _Later("numba.core.cgutils")
 """Numba's modules, for the code of intrinsics."""
 _making = threading.RLock()
-when_missing: Callable[[Path], object] | None = None
-"""Called before this process compiles a kernel, with the file that any process writes it to: it may wait for that."""
 saved: list[Path] = []
 """The files of the kernels that this process has compiled."""
 

@@ -194,11 +194,3 @@ def _holds_own_kernels(candidate: Path, directory: Path) -> bool:
         return any(_strangers(folder) is None for folder in folders)
     except OSError:
         return False
-
-
-def is_cold(path: Path) -> bool:
-    """Whether no kernel of a source file is compiled yet, as far as can be seen without importing numba."""
-    try:
-        return next(cache_directory(path).glob("*.kernel"), None) is None
-    except OSError:
-        return False  # there is no place for it, which the first call of a kernel will report

@@ -49,15 +49,10 @@ def compiled(made: Any, arguments: tuple[Any, ...]) -> Any:
     kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
     if kinds not in made.overloads:
         _announce()
-        prepare()
+        entrypoints.init_all()
+        cpu_target.target_context.refresh()
         made.compile(kinds)
     return made.overloads[kinds]
-
-
-def prepare() -> None:
-    """Initializes numba as compiling the first kernel would."""
-    entrypoints.init_all()
-    cpu_target.target_context.refresh()
 
 
 def _made(function: Callable[..., Any], is_part: bool, vectorize: bool) -> Any:

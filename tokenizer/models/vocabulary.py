@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.kernels.whole_words import COLLIDING, build_words
-from tokenmill.tokenizer.models.kernels.sorting import first_keys, sort_texts, take_texts
-from tokenmill.tokenizer.models.kernels.vocabulary import decode_texts, find_texts
+from tokenmill.tokenizer.models.kernels.vocabulary import decode_texts, find_texts, take_texts
 from tokenmill.tokenizer.ragged import read_only
 
 WORD_PADDING = 16
@@ -149,15 +148,11 @@ class Tokens(Sequence[str]):
 
         The tokens must be distinct.
         """
-        n = len(self)
-        first = np.empty(n, np.uint64)
-        first_keys(self.values, self.offsets, first)
-        order = np.argsort(first)
-        items, keys = np.empty((2, n), np.int64), np.empty((2, n), np.uint64)
-        sort_texts(
-            self.values, self.offsets, order, items[0], keys[0], items[1], keys[1], np.empty((n + 1, 3), np.int64)
-        )
-        return order
+        import pyarrow.compute as pc
+
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.values)]
+        tokens = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+        return pc.sort_indices(tokens).to_numpy().astype(np.int64)
 
     def __len__(self) -> int:
         return self.offsets.size - 1

@@ -5,7 +5,7 @@ Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_vo
 """
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.utf8 import copy_bytes, next_character
 from tokenmill.tokenizer.kernels.whole_words import whole_word
 
 
@@ -39,3 +39,19 @@ def find_texts(values, offsets, slots, pool, found):
     for t in range(found.size):
         w = offsets[t + 1] - offsets[t]
         found[t] = -1 if w == 0 else whole_word(values, offsets[t], w, slots, pool)
+
+
+@kernel
+def take_texts(values, offsets, order, taken, taken_offsets):
+    """Copies texts in a given order.
+
+    Args:
+      values, offsets: uint8 and int64[n + 1], the texts; order: int64[n_taken], their numbers.
+      taken: uint8 with room for all; taken_offsets: int64[n_taken + 1]; filled.
+    """
+    o = 0
+    taken_offsets[0] = 0
+    for q in range(order.size):
+        t = order[q]
+        o = copy_bytes(values, offsets[t], offsets[t + 1], taken, o)
+        taken_offsets[q + 1] = o
