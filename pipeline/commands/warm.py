@@ -31,7 +31,7 @@ def add_parsers(commands: Any) -> None:
 
 def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.jobs import rehearsal
+    from tokenmill.pipeline.estimating import rehearsal
     from tokenmill.pipeline.running.runners import RunnerSettings, explain
     from tokenmill.tokenizer.compiling import kernel as compiling
 

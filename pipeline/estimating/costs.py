@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.jobs import rehearsal
+from tokenmill.pipeline.estimating import rehearsal
 from tokenmill.pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09

@@ -229,27 +229,6 @@ def store_u64(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """Asks for the cache line of `array[index]`, an element of an int64 array or the first of a row; does not wait."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        stride = cgutils.unpack_tuple(builder, view.strides)[0]
-        data = builder.bitcast(view.data, ir.IntType(8).as_pointer())
-        address = builder.gep(data, [builder.mul(args[1], stride)])
-        i32 = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), i32, i32, i32]),
-            "llvm.prefetch.p0i8",
-        )
-        builder.call(function, [address, i32(0), i32(3), i32(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.uint64), codegen
-
-
-@intrinsic
 def unlikely(typingctx: Any, condition: Any) -> Any:
     """Returns the condition, and tells the compiler to lay out the code for the case that it is false."""
 

@@ -60,7 +60,7 @@ class UnigramTrainer(Trainer[Unigram]):
 
     The model depends only on the words and their counts. Occurrences are summed as integers, and ties go to the piece
     that comes first by its code points; of equally good paths the one whose last piece is longer is best. Expected
-    counts are summed in fixed point (`expected_counts` of `unigram_em`), so they do not depend on the order of the
+    counts are summed in fixed point (`expect` of `unigram_em`), so they do not depend on the order of the
     words, nor on how these are spread over workers. Logarithms are those of the machine's C library.
 
     A word may be of any length: time and memory grow with the characters of the distinct words.

@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill.tokenizer.models.unigram import UNKNOWN_PENALTY
 from tokenmill.tokenizer.trainers.kernels import unigram as kernels
 from tokenmill.tokenizer.trainers.unigram_seeds import Pieces
-from tokenmill.tokenizer.trainers.unigram_text import Int32s, Int64s, Text, lay_out, sort_suffixes
-from tokenmill.tokenizer.trainers.word_counts import CountedWords
+from tokenmill.tokenizer.trainers.unigram_text import Int32s, Int64s, Text
 
 Float64s = npt.NDArray[np.float64]
 
@@ -134,29 +131,3 @@ def seed_candidates(
     scores = np.empty(shares.size)
     kernels.score_seeds(shares, math.log(float(total)), scores)
     return Candidates(text, lattice, pieces.places, scores, unit)
-
-
-def expected_counts(pieces: pa.Array, scores: Float64s, alphabet: Int32s, words: CountedWords, unit: int) -> Int64s:
-    """Returns the expected count of each piece in these words: the E-step of EM, for any part of the words.
-
-    The sum over all parts is the same to the last bit however the words are divided: a path never leaves its word, and
-    the contribution of a word is rounded to parts of 1 / `unit` before it is added.
-
-    Args:
-      pieces: large_string[n_pieces], distinct and in the order of their UTF-8 bytes, all of characters of `alphabet`.
-      scores: float64[n_pieces], logarithms of probabilities.
-      alphabet: int32[n], code points in ascending order; words are cut at all others.
-      words: from `word_counts.words_as_code_points`, cut at the special pieces.
-      unit: from `fixed_point_unit`, for all words of the training, not only these.
-
-    Returns:
-      int64[n_pieces], in parts of 1 / `unit`.
-    """
-    spelled = np.frombuffer("".join(pieces.to_pylist()).encode("utf-32-le"), np.int32)
-    lengths = pc.utf8_length(pieces).to_numpy()
-    offsets = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    numbers = (np.searchsorted(alphabet, spelled) + 1).astype(np.int32)
-    text = lay_out(words, alphabet)
-    suffixes, common = sort_suffixes(text, int(lengths.max()))
-    return expect(text, match(text, suffixes, common, numbers, offsets), scores, unit)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,16 +18,28 @@ from hypothesis import strategies as st
 from tests.reference import unigram_trainer as reference
 from tests.word_counts import small_marked, table
 from tokenmill.tokenizer.trainers.kernels import unigram as kernels
-from tokenmill.tokenizer.trainers.unigram_em import expect, expected_counts, fixed_point_unit, match
+from tokenmill.tokenizer.trainers.unigram_em import expect, fixed_point_unit, match
 from tokenmill.tokenizer.trainers.unigram_seeds import choose_alphabet, find_seeds
 from tokenmill.tokenizer.trainers.unigram_text import Text, lay_out, sort_suffixes
-from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
+from tokenmill.tokenizer.trainers.word_counts import CountedWords, words_as_code_points
 
 
 def text_of(counts: Mapping[str, int], alphabet: str | None = None) -> Text:
     words = words_as_code_points(table(list(counts.items())))
     known = sorted(set("".join(counts) if alphabet is None else alphabet))
     return lay_out(words, np.array([ord(character) for character in known], np.int32))
+
+
+def expected_counts(pieces: pa.Array, scores: Any, alphabet: Any, words: CountedWords, unit: int) -> Any:
+    """The expected count of each piece in some of the words: the E-step of EM, in parts of 1 / `unit`."""
+    spelled = np.frombuffer("".join(pieces.to_pylist()).encode("utf-32-le"), np.int32)
+    lengths = pc.utf8_length(pieces).to_numpy()
+    offsets = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    numbers = (np.searchsorted(alphabet, spelled) + 1).astype(np.int32)
+    text = lay_out(words, alphabet)
+    suffixes, common = sort_suffixes(text, int(lengths.max()))
+    return expect(text, match(text, suffixes, common, numbers, offsets), scores, unit)
 
 
 def runs_of(text: Text) -> list[tuple[str, int]]:

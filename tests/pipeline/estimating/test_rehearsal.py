@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.jobs import rehearsal
+from tokenmill.pipeline.estimating import rehearsal
 from tokenmill.pipeline.running.runners import RunnerSettings
 
 QUICK = {"input": {"paths": ["*.jsonl"]}, "tokenizer": {"train": {"vocab_size": 200}}, "output": {"path": "out"}}
