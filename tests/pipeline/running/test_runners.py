@@ -154,6 +154,16 @@ def test_every_mode_runs_the_same_graph(mode):
         pipeline.run()
 
 
+def test_a_beam_whose_internals_have_changed_runs_with_one_worker(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "tokenmill.pipeline.running.worker_pool", None)
+    monkeypatch.delattr("tokenmill.pipeline.running.worker_pool", raising=False)
+    with open_runner(choose_runner(mode="threads", workers=2)) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        assert_that(pipeline | beam.Create([1, 2]) | beam.Map(lambda x: x + 1), equal_to([2, 3]))
+        pipeline.run().wait_until_finish()
+    assert "is new to this version of TokenMill, so the job runs with one worker" in caplog.text
+
+
 def test_replayed_bundles_reach_the_runner():
     _Recorder.seen.clear()
     with open_runner(choose_runner(["--direct_runner_bundle_repeat=2"], mode="inline")) as (runner, options):

@@ -23,6 +23,7 @@ from tokenmill.tokenizer.languages import (
     identify,
     language_codes,
     main_scripts,
+    model,
 )
 from tokenmill.tokenizer.languages.scripts import count_scripts, script_table
 from tokenmill.tokenizer.ragged import text_rows
@@ -228,3 +229,9 @@ def test_a_rule_for_a_language_that_is_not_known_is_refused(tiny_vocab_file: obj
 def test_codes_are_iso_639() -> None:
     assert {"und", "ja", "zh", "ko", "en", "ru", "ar", "hi", "th", "bo"} <= set(language_codes())
     assert all(re.fullmatch("[a-z]{2,3}", code) for code in language_codes())
+
+
+def test_a_py3langid_that_keeps_its_model_elsewhere_is_an_error_with_the_version_to_install(monkeypatch):
+    monkeypatch.delattr("py3langid.langid.LanguageIdentifier.from_model_file")
+    with pytest.raises(ImportError, match=r"py3langid \S+ keeps its model in another way; install py3langid 0\.4"):
+        model.load_model.__wrapped__()
