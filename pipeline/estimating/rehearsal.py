@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tokenmill.pipeline.books.partitions import folders_of, partition_configs
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS
@@ -80,7 +78,7 @@ def on_sample(config: Config, folder: Path) -> Config:
         update={
             "paths": [_write_sample(config, format_, folder)], "format": format_, "compression": "none",
             "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
-            "sample": config.input.sample and 0.5, "split_bytes": _SPLIT_BYTES,
+            "messages_field": None, "sample": config.input.sample and 0.5, "split_bytes": _SPLIT_BYTES,
         }
     )  # fmt: skip
     tokenizer = config.tokenizer
@@ -92,7 +90,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     languages = config.languages
     if languages is not None:
         languages = languages.model_copy(update={"keep": [], "drop": [], "partition": None})
-    sections = {"input": section, "tokenizer": tokenizer, "output": output, "languages": languages}
+    sections = {"input": section, "tokenizer": tokenizer, "output": output, "languages": languages, "chat": None}
     return config.model_copy(update=sections)
 
 
