@@ -83,6 +83,8 @@ class ChatTexts:
                 rejects.setdefault(error.reason, []).append((row, error.detail))
             except UnicodeEncodeError:
                 rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
+            except ValueError as error:  # a number that the reader takes, and Python does not: it has 4,300 digits
+                rejects.setdefault("not_a_conversation", []).append((row, str(error)[:200]))
             else:
                 rows.append(row)
                 marked.append(found)

@@ -112,10 +112,11 @@ def test_what_cannot_be_trained_on_is_rejected_with_a_reason(folder: Path) -> No
         "template_failed": {"messages": [ask, {**answer, "content": [{"type": "text", "text": "a"}]}]},
     }
     lines = [json.dumps(each) for each in bad.values()]
+    lines.append(json.dumps({"messages": [ask, answer], "n": 0}).replace("0}", "9" * 5000 + "}"))
     (folder / "bad.jsonl").write_text("\n".join([*lines, "{", "[]", json.dumps({"messages": [ask, answer]})]))
     run(config_of(folder, data="bad.jsonl", input={"on_damage": "warn"}))
     totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
-    assert totals["rejected"] == {**dict.fromkeys(bad, 1), "not_json": 1, "not_object": 1}
+    assert totals["rejected"] == {**dict.fromkeys(bad, 1), "not_a_conversation": 2, "not_json": 1, "not_object": 1}
     assert totals["n_documents"] == 1
     (rejects,) = (folder / "out" / "rejected").glob("*.parquet")
     for each in pq.read_table(rejects).to_pylist():
