@@ -7,11 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from tokenmill.pipeline.config.output import ONE, SEVERAL
-from tokenmill.pipeline.config.sections import NonEmpty, Section
+from tokenmill.pipeline.config.sections import NonEmpty, Section, mistake
+from tokenmill.tokenizer.chat.conversations import RESERVED, Role
 
 
 def _check_date(value: str) -> str:
     datetime.date.fromisoformat(value)
+    return value
+
+
+def _check_arguments(value: dict[str, Any]) -> dict[str, Any]:
+    if taken := RESERVED & {*value}:
+        raise mistake(min(taken), value[min(taken)], "cannot be given: the job renders conversations whole")
     return value
 
 
@@ -29,13 +36,13 @@ class ChatConfig(Section):
     """Which of several templates; null: `default`."""
     special_tokens: dict[NonEmpty, str] = {}
     """Tokens by the names that the template uses, such as `bos_token`; else those in `tokenizer_config.json`."""
-    arguments: dict[NonEmpty, Any] = {}
+    arguments: Annotated[dict[NonEmpty, Any], AfterValidator(_check_arguments)] = {}
     """Arguments of the template, such as `enable_thinking: false`; those of a record come first."""
     date: Annotated[str, AfterValidator(_check_date)] | None = None
     """What a template takes for today, as `2026-01-31`; null: one that asks for the date is refused."""
     train: Annotated[
         Annotated[Literal["assistant", "last_assistant", "all"], Tag(ONE)]
-        | Annotated[list[NonEmpty], Tag(SEVERAL), Field(min_length=1)],
+        | Annotated[list[Role], Tag(SEVERAL), Field(min_length=1)],
         Discriminator(_count_roles),
     ] = "assistant"
     """What is trained: all turns of the assistant, those after the last message of the user, everything, or the

@@ -89,10 +89,14 @@ def _with_template(config: Config) -> Config:
         if "{" in source:
             template = ChatTemplate(source)
         else:
+            if os.path.isfile(source) and chat.template is not None and chat.template_name is not None:
+                raise ValueError("template_name is for a folder with several templates; remove it")
             is_file = chat.template is None and not os.path.isdir(source)
             template = load_template(os.path.dirname(source) or "." if is_file else source, chat.template_name)
     except (OSError, ValueError) as error:
         raise ConfigError([f"chat.template: {error}"]) from None
+    if "strftime_now" in template.source and chat.date is None:
+        raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
     found = {"template": template.source, "special_tokens": {**template.tokens, **chat.special_tokens}}
     return config.model_copy(update={"chat": chat.model_copy(update={**found, "template_name": None})})
 

@@ -64,7 +64,7 @@ class RowsReader:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
         if self._config.messages_field is not None:
             own = own_columns(batch.schema, self._config)
-            texts = pa.array([_to_json(row) for row in batch.select(own).to_pylist()], pa.large_string())
+            texts = _to_json(batch.select(own))
         elif self._config.text_fields:
             columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
             texts = join_texts(columns, self._config.join)
@@ -138,8 +138,24 @@ def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
     return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
 
 
-def _to_json(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, default=str)
+def _to_json(batch: pa.RecordBatch) -> pa.Array:
+    """Returns large_binary[n]: each row as an object in JSON; a byte that is no text where a row has one."""
+    try:
+        return pa.array([_object(row) for row in batch.to_pylist()], pa.large_binary())
+    except UnicodeDecodeError:
+        if batch.num_rows == 1:
+            return pa.array([b"\xff"], pa.large_binary())
+    rows = (batch.slice(i, 1) for i in range(batch.num_rows))
+    return pa.concat_arrays([_to_json(row) for row in rows])
+
+
+def _object(row: dict[str, Any]) -> bytes:
+    """Returns a row as JSON; bytes are taken for text, and what JSON has not, such as a date, is spelled."""
+
+    def spelled(value: Any) -> str:
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    return json.dumps(row, ensure_ascii=False, default=spelled).encode("utf-8", "surrogatepass")
 
 
 def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

@@ -227,6 +227,11 @@ def _locate(
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
     if "text" not in document:
         return {**at, "why_no_place": "the text cannot be read again"}
+    if config.input.messages_field is not None or config.output.fim is not None:
+        return {
+            **at,
+            "why_no_place": "the text is not tokenized as it is: a template or output.fim makes another of it",
+        }
     text, layout = document["text"], marks.lay_out(config, tokenizer).document
     encoding = _encode_bare(config, tokenizer, text)
     n_text = len(encoding.ids)

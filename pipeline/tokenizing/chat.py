@@ -104,7 +104,8 @@ class ChatTexts:
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
-            rows, marked = [rows[i] for i in left], [marked[i] for i in left]
+            rows, marked, sources = [rows[i] for i in left], [marked[i] for i in left], [sources[i] for i in left]
+            mask = mask_tokens(self._tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         counts = Counter(
             turns=sum(each.n_turns for each in marked),
             trained_tokens=int(n_trained.sum()),
@@ -123,8 +124,10 @@ def _lay_out(trained: pa.LargeListArray, layout: Layout) -> pa.LargeListArray:
     """Returns `schemas.LOSS_MASK` of rows, from the trained tokens, 0 or 1, and the layout of their ids."""
     padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
     rows = dataclasses.replace(layout, padding=padding).apply(trained)
-    offsets, values = rows.offsets.to_numpy(), rows.values.to_numpy().astype(np.bool_)
-    values[offsets[:-1][np.diff(offsets) > 0]] = False
+    values = rows.values.to_numpy().astype(np.bool_)
+    kept = layout.kept(np.diff(trained.offsets.to_numpy()))
+    starts, stops = layout.spans(rows, kept)
+    values[starts[starts < stops]] = False
     return pa.LargeListArray.from_arrays(rows.offsets, pa.array(values), type=schemas.LOSS_MASK.type)
 
 
@@ -134,8 +137,9 @@ def _opened(
 ) -> tuple[Tokenizer, Marker]:
     """Returns a tokenizer that takes the text of special tokens for these, and what renders conversations for it."""
     day = None if date is None else datetime.date.fromisoformat(date)
+    added = [token.content for token in tokenizer.added_tokens]
     special = [token.content for token in tokenizer.added_tokens if token.special]
     bare = tokenizer.replace(special="split")
     bare.no_truncation()
     bare.no_padding()
-    return bare, Marker(ChatTemplate(template, dict(tokens), day), special, rule)
+    return bare, Marker(ChatTemplate(template, dict(tokens), day), special, rule, added)

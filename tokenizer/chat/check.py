@@ -88,7 +88,7 @@ def check_chat(
     bare.no_truncation()
     bare.no_padding()
     special = [token.content for token in tokenizer.added_tokens if token.special]
-    marker = Marker(template, special, rule)
+    marker = Marker(template, special, rule, [token.content for token in tokenizer.added_tokens])
     made = {name: _mark(marker, {"messages": messages}, "messages") for name, messages in _SHAPES.items()}
     findings = tuple(_findings(template, marker, made, rule))
     rejected: Counter[str] = Counter()
@@ -108,9 +108,13 @@ def check_chat(
 
 def _mark(marker: Marker, record: Mapping[str, Any], field: str) -> Marked | ConversationError:
     try:
-        return marker.mark(read_conversation(record, field))
+        found = marker.mark(read_conversation(record, field))
+        found.text.encode()
     except ConversationError as error:
         return error
+    except UnicodeEncodeError as error:
+        return ConversationError("lone_surrogate", str(error))
+    return found
 
 
 def _findings(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the conversation in a record, whichever of the usual shapes it has."""
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython", "observation")
+Role = Literal["system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"]
+ROLES: tuple[str, ...] = get_args(Role)
 """The roles that a message may have."""
 _OF_SHAREGPT = {
     **{"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant"},
@@ -19,11 +21,14 @@ REASONS = {
     "refused_by_template": "the chat template does not take the conversation",
     "template_failed": "the chat template fails on the conversation, or takes too long",
     "special_token_in_content": "a message contains the text of a special token, which would become that token",
+    "turn_not_shown": "the chat template shows nothing of a turn that is to be trained",
     "no_stop_token": "a turn to train on does not end with a stop token",
     "nothing_trained": "no token of the conversation is trained",
 }
 """Why a record is no conversation to train on."""
 _ARGUMENTS = ("tools", "documents")
+RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+"""Arguments of a template that neither a record nor a config may give: they are for inference."""
 
 
 class ConversationError(ValueError):
@@ -76,11 +81,27 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
         untrained_parts.update((i, part) for part in parts)
     if sum(message["role"] == "system" for message in messages) > 1:
         raise ConversationError("two_systems", "two system messages")
-    arguments = {name: record[name] for name in _ARGUMENTS if record.get(name)}
+    arguments = {name: _read_objects(name, record[name]) for name in _ARGUMENTS if record.get(name)}
     own = record.get("chat_template_kwargs")
     if own is not None and not isinstance(own, dict):
         raise ConversationError("not_a_conversation", f"chat_template_kwargs is {_kind(own)}, not an object")
-    return Conversation(messages, {**arguments, **(own or {})}, trained, untrained_parts)
+    if taken := RESERVED & {*(own or ())}:
+        raise ConversationError(
+            "not_a_conversation", f"chat_template_kwargs has {min(taken)!r}, which is not for a record"
+        )
+    return Conversation(messages, {**arguments, **_without_nulls(own or {})}, trained, untrained_parts)
+
+
+def _read_objects(name: str, value: Any) -> list[Any]:
+    """Returns a list of objects, which data sets also have as JSON in a text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ConversationError("not_a_conversation", f"{name} is a text that is not JSON") from None
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ConversationError("not_a_conversation", f"{name} is not a list of objects")
+    return [_without_nulls(each) for each in value]
 
 
 def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
@@ -90,11 +111,11 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     is_answer = isinstance(value, str) or (isinstance(value, list) and _answers(value))
     if is_answer and record.get("prompt"):
         # The chosen or the rejected answer of a pair, whose prompt is beside it.
-        value = [*_as_messages(record["prompt"], "user"), *_as_messages(value, "assistant")]
+        value = [*_as_prompt(record["prompt"]), *_as_messages(value, "assistant")]
     if value is None:
         value = record.get("conversations")
     if value is None and {"prompt", "completion"} <= {*record}:
-        value = [*_as_messages(record["prompt"], "user"), *_as_messages(record["completion"], "assistant")]
+        value = [*_as_prompt(record["prompt"]), *_as_messages(record["completion"], "assistant")]
     if value is None and {"instruction", "output"} <= {*record}:
         asked = "\n\n".join(str(record[name]) for name in ("instruction", "input") if record.get(name))
         system = [{"role": "system", "content": record["system"]}] if record.get("system") else []
@@ -108,7 +129,19 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
 
 def _answers(messages: Sequence[Any]) -> bool:
     """Returns whether all messages are of the assistant."""
-    return bool(messages) and all(isinstance(each, dict) and each.get("role") == "assistant" for each in messages)
+    return bool(messages) and all(isinstance(each, dict) and _role_of(each) == "assistant" for each in messages)
+
+
+def _role_of(message: Mapping[str, Any]) -> Any:
+    return message.get("role") or _OF_SHAREGPT.get(str(message.get("from", "")).lower())
+
+
+def _as_prompt(value: Any) -> list[Any]:
+    """Returns the messages of a prompt, whose answers are not trained unless they say so."""
+    found = _as_messages(value, "user")
+    return [
+        {"train": False, **each} if isinstance(each, dict) and _role_of(each) == "assistant" else each for each in found
+    ]
 
 
 def _as_messages(value: Any, role: str) -> list[Any]:

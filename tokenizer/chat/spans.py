@@ -8,6 +8,7 @@ template marks turns by `{% generation %}`, its marks count.
 """
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ Span = tuple[int, int]
 _HEADER_FIELDS = ("role", "name", "tool_call_id", "id")
 """Fields that a template writes into the header of a message."""
 _THINKING = re.compile(r"<think>.*?</think>\s*|\[THINK\].*?\[/THINK\]\s*", re.DOTALL)
+_IN_ANSWERS = re.compile(r"</?think|\[/?THINK|</?tool|<｜tool|<\|tool|\[/?TOOL")
+"""Added tokens that answers may hold as text."""
 _PIECES = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|\w+|\s|.", re.DOTALL)
 _MAX_PROBES = 64
 _USER, _ANSWER = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
@@ -79,19 +82,30 @@ class _Probe(NamedTuple):
 class Marker:
     """Renders conversations and finds what of them is trained."""
 
-    def __init__(self, template: ChatTemplate, special_tokens: Iterable[str], rule: TrainingRule) -> None:
+    def __init__(
+        self,
+        template: ChatTemplate,
+        special_tokens: Iterable[str],
+        rule: TrainingRule,
+        added_tokens: Iterable[str] = (),
+    ) -> None:
         """Prepares for a template.
 
         Args:
           template: the template.
           special_tokens: the contents of the tokenizer's special tokens.
           rule: what is trained.
+          added_tokens: those of its other added tokens. Those that the template writes between two turns count as
+            special: some tokenizers do not say that their `<|im_end|>` is.
         """
         self.template = template
         self.rule = rule
-        tokens = sorted({*special_tokens} - {""}, key=lambda each: (-len(each), each))
-        self._special = re.compile("|".join(map(re.escape, tokens)) or "(?!)")
         self._probes: dict[str, _Probe] = {}
+        self._special = _any_of({*special_tokens} - {""})
+        turns = [_USER, _ANSWER, _USER, _ANSWER]
+        between = "".join(self._between(turns, {}, i) or "" for i in range(len(turns)))
+        others = {token for token in added_tokens if token and token in between and not _IN_ANSWERS.match(token)}
+        self._special = _any_of({*special_tokens, *others} - {""})
 
     def mark(self, conversation: Conversation) -> Marked:
         """Renders a conversation and finds what of it is trained.
@@ -106,18 +120,21 @@ class Marker:
             raise ConversationError("refused_by_template", str(error)) from None
         except (TemplateError, TypeError) as error:
             raise ConversationError("template_failed", str(error)) from None
+        self._check_contents(rendered, conversation)
         runs = _first_renderings(rendered.runs)
-        self._check_contents(rendered)
-        own = _by_message(runs)
-        wanted = self._wanted(conversation)
-        spans, n_turns = self._spans(conversation, rendered, own, wanted)
+        segments = _segments(runs)
+        of: dict[int, list[int]] = {}
+        for k, segment in enumerate(segments):
+            of.setdefault(segment.message, []).append(k)
+        spans, n_turns = self._spans(conversation, rendered, segments, of)
         for i, part in conversation.untrained_parts:
             path = f"content.{part}."
-            spans = _without(spans, ((r.start, r.stop) for r in own.get(i, ()) if r.origin.field.startswith(path)))
+            gone = [(r.start, r.stop) for r in runs if r.origin.message == i and r.origin.field.startswith(path)]
+            spans = _without(spans, gone)
         if not spans:
             raise ConversationError("nothing_trained", f"no text of the {len(messages)} messages is trained")
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
-        return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(own))
+        return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
 
     def probe(self, arguments: Mapping[str, Any]) -> _Probe:
         """Returns what the template writes between messages; kept for each set of arguments."""
@@ -146,53 +163,92 @@ class Marker:
         return sorted(chosen)
 
     def _spans(
-        self, conversation: Conversation, rendered: Rendered, own: Mapping[int, list[Run]], wanted: list[int]
+        self,
+        conversation: Conversation,
+        rendered: Rendered,
+        segments: Sequence["_Segment"],
+        of: Mapping[int, Sequence[int]],
     ) -> tuple[list[Span], int]:
-        text, messages = rendered.text, conversation.messages
-        if self.rule.train == "all" and len(wanted) == len(messages):
-            return [(0, len(text))] if text else [], len(messages)
+        """Returns the trained characters, and the number of trained messages."""
+        messages, wanted = conversation.messages, self._wanted(conversation)
         spans: list[Span] = []
-        n_turns = 0
         for i in wanted:
-            if i not in own:
-                continue
-            n_turns += 1
-            if messages[i]["role"] != "assistant":
-                spans.append((own[i][0].start, own[i][-1].stop))
-            elif rendered.generated:
-                spans += [each for each in rendered.generated if _overlaps(each, own[i])]
-            else:
-                spans += self._turn(i, conversation, rendered, own)
-        return _united(spans), n_turns
+            if i not in of and messages[i]["role"] == "assistant":
+                detail = f"message {i} is to be trained, but the template shows nothing of it as it is"
+                raise ConversationError("turn_not_shown", detail)
+            spans += self._shown(i, conversation, rendered, segments, of)
+        n_turns = sum(i in of for i in wanted)
+        if self.rule.train != "all":
+            return _united(spans), n_turns
+        # Everything, but for what is marked.
+        others = (i for i in range(len(messages)) if i not in wanted)
+        gone = [span for i in others for span in self._shown(i, conversation, rendered, segments, of)]
+        return _without([(0, len(rendered.text))] if rendered.text else [], gone), n_turns
 
-    def _turn(self, i: int, conversation: Conversation, rendered: Rendered, own: Mapping[int, list[Run]]) -> list[Span]:
-        """Returns what of the turn of the assistant that is message `i` is trained."""
-        text, mine = rendered.text, own[i]
-        first, last = mine[0].start, mine[-1].stop
-        others = [run for each, runs in own.items() if each != i for run in runs]
-        before = max((run.stop for run in others if run.stop <= first), default=0)
-        after = min((run.start for run in others if run.start >= last), default=len(text))
-        probe = self.probe(conversation.arguments)
-        role = conversation.messages[i - 1]["role"] if i else "user"
-        between = text[before:first]
-        prompts = probe.prompts.get(role if role in ("user", "assistant") else "tool", probe.prompts.get("user", ()))
-        prompt = next((each for each in prompts if between.startswith(each)), between)
-        start = before + len(prompt)
-        stop = probe.stop.search(text, last, after)
-        if stop is None:
-            if self.rule.stop and probe.needs_stop(conversation.messages, i):
-                found = f"{text[last:after]!r}"[:100]
-                raise ConversationError("no_stop_token", f"message {i} is followed by {found}, which has no stop token")
-            end = len(text) if i == len(conversation.messages) - 1 else last
+    def _shown(
+        self,
+        i: int,
+        conversation: Conversation,
+        rendered: Rendered,
+        segments: Sequence["_Segment"],
+        of: Mapping[int, Sequence[int]],
+    ) -> list[Span]:
+        """Returns what of the text is message `i`: of the assistant its turn, of others their texts."""
+        mine = [segments[k] for k in of.get(i, ())]
+        if conversation.messages[i]["role"] != "assistant":
+            return [(each.start, each.stop) for each in mine]
+        probe, text = self.probe(conversation.arguments), rendered.text
+        if rendered.generated:
+            found = [each for each in rendered.generated if _overlaps(each, mine)]
         else:
-            end = stop.end() if self.rule.stop else stop.start()
-        spans = [(start, end)]
-        if not self.rule.tool_calls and (calls := [run for run in mine if run.origin.field.startswith("tool_calls")]):
-            spans = _without(spans, [(max([start, *(r.stop for r in mine if r.stop <= calls[0].start)]), end)])
-        if not self.rule.thinking:
-            reasoning = [(run.start, run.stop) for run in mine if run.origin.field == "reasoning"]
-            tagged = [(found.start(), found.end()) for found in _THINKING.finditer(text, start, end)]
-            spans = _without(spans, [*reasoning, *tagged])
+            found = self._turn(i, conversation, text, segments, of.get(i, ()))
+        runs = [run for each in mine for run in each.runs]
+        if not self.rule.stop:
+            ends = [max((run.stop for run in runs if start <= run.start < stop), default=stop) for start, stop in found]
+            stops = (probe.stop.search(text, end, stop) for end, (_, stop) in zip(ends, found, strict=True))
+            found = _without(found, [(each.start(), len(text)) for each in stops if each is not None][-1:])
+        if not self.rule.tool_calls and (calls := [run for run in runs if run.origin.field.startswith("tool_calls")]):
+            first = max((run.stop for run in runs if run.stop <= calls[0].start), default=found[0][0] if found else 0)
+            found = _without(found, [(first, len(text))])
+        if not self.rule.thinking and found:
+            said = [run.start for run in runs if run.origin.field != "reasoning"]
+            if len(said) < len(runs):  # up to the first text that is not reasoning, with all that frames it
+                found = _without(found, [(found[0][0], min(said, default=found[-1][1]))])
+            elif tagged := _THINKING.match(text, found[0][0], found[0][1]):
+                found = _without(found, [tagged.span()])
+        return found
+
+    def _turn(
+        self, i: int, conversation: Conversation, text: str, segments: Sequence["_Segment"], mine: Sequence[int]
+    ) -> list[Span]:
+        """Returns the turn of the assistant that is message `i`; `mine` are its segments.
+
+        A template may show a part of a message behind the answer of a tool: then each part ends by itself.
+        """
+        messages, probe = conversation.messages, self.probe(conversation.arguments)
+        spans, has_stop = [], False
+        for n, k in enumerate(mine):
+            start, stop = segments[k].start, segments[k].stop
+            before = segments[k - 1] if k else None
+            # Else texts that are not traced may be in between: then the turn begins with its own text.
+            if n == 0 and (before.message if before is not None else -1) == i - 1:
+                first = before.stop if before is not None else 0
+                role = messages[i - 1]["role"] if i else "user"
+                role = role if role in ("user", "assistant", "system") else "tool"
+                prompts = probe.prompts.get(role, probe.prompts.get("user", ()))
+                between = text[first:start]
+                start = first + len(next((each for each in prompts if between.startswith(each)), between))
+            after = segments[k + 1].start if k + 1 < len(segments) else len(text)
+            if (found := probe.stop.search(text, stop, after)) is not None:
+                has_stop, stop = True, found.end()
+            elif i == len(messages) - 1 and k == len(segments) - 1:
+                stop = len(text)
+            spans.append((start, stop))
+        if mine and not has_stop and self.rule.stop and probe.needs_stop(messages, i):
+            last = segments[mine[-1]].stop
+            raise ConversationError(
+                "no_stop_token", f"message {i} has no stop token behind it: {text[last : last + 80]!r}"
+            )
         return spans
 
     def _find_probe(self, arguments: Mapping[str, Any]) -> _Probe:
@@ -217,10 +273,10 @@ class Marker:
         stops = {*self._special.findall(last), self.template.tokens.get("eos_token", "")} - {""}
         called = self._between([_USER, _CALL, _RESULT], arguments, 0, to_end=True) or ""
         for role, behind in followed.items():
-            if behind and not any(token in behind for token in stops) and (token := self._first(behind)) != opener:
-                # In front of a tool's answer it may also be one that quotes arguments, which is in the call before.
-                is_quote = role == "tool" and called.count(token) > 1
-                stops |= set() if is_quote else {token} - {""}
+            if behind and not any(token in behind for token in stops):
+                # In front of a tool's answer there may be one more that quotes arguments, as in the call before.
+                tokens = [each for each in self._special.findall(behind) if role != "tool" or called.count(each) == 1]
+                stops |= {*tokens[:1]} - {opener}
         pattern = "|".join(map(re.escape, sorted(stops))) or "(?!)"
         before = {role: any(token in (behind or "") for token in stops) for role, behind in followed.items()}
         return _Probe(prompts, re.compile(f"(?:{pattern})+"), {**before, "": any(token in last for token in stops)})
@@ -263,22 +319,65 @@ class Marker:
         except TemplateError:
             return None
         i %= len(messages)
-        own = _by_message(_first_renderings(rendered.runs))
-        if i not in own:
+        segments = _segments(_first_renderings(rendered.runs))
+        mine = [segment.stop for segment in segments if segment.message == i]
+        if not mine:
             return None
-        stop = min((runs[0].start for each, runs in own.items() if each > i and not to_end), default=len(rendered.text))
-        return rendered.text[own[i][-1].stop : stop]
+        later = (segment.start for segment in segments if segment.message > i and segment.start >= mine[-1])
+        return rendered.text[mine[-1] : len(rendered.text) if to_end else min(later, default=len(rendered.text))]
 
-    def _check_contents(self, rendered: Rendered) -> None:
-        """Raises ConversationError if a message contains a special token, which the tokenizer would take for one."""
+    def _check_contents(self, rendered: Rendered, conversation: Conversation) -> None:
+        """Raises ConversationError if a record contains a special token, which the tokenizer would take for one."""
+        beside = [conversation.arguments.get(name) for name in ("tools", "documents")]
+        headers = [message.get(name) for message in conversation.messages for name in _HEADER_FIELDS]
+        for text in _texts([*beside, *headers]):
+            if found := self._special.search(text):
+                raise ConversationError("special_token_in_content", f"{found.group()!r} in {text[:100]!r}")
         runs = iter(sorted(rendered.runs))
         run = next(runs, None)
         for found in self._special.finditer(rendered.text):
             while run is not None and run.stop <= found.start():
                 run = next(runs, None)
+            # Templates make tokens of a role, as in `<|user|>`.
             if run is not None and run.start < found.end() and run.origin.field not in _HEADER_FIELDS:
                 where = f"{run.origin.field} of message {run.origin.message}"
                 raise ConversationError("special_token_in_content", f"{found.group()!r} in {where}")
+
+
+class _Segment(NamedTuple):
+    """Neighbouring runs of one message."""
+
+    message: int
+    start: int
+    stop: int
+    runs: tuple[Run, ...]
+
+
+def _segments(runs: Iterable[Run]) -> list[_Segment]:
+    """Returns the texts of messages in the order in which they are shown, without what is in their headers."""
+    own = (r for r in runs if r.origin.field not in _HEADER_FIELDS and not r.origin.field.endswith(".id"))
+    found = []
+    for message, group in itertools.groupby(sorted(own), key=lambda run: run.origin.message):
+        its = tuple(group)
+        found.append(_Segment(message, its[0].start, max(run.stop for run in its), its))
+    return found
+
+
+def _any_of(tokens: Iterable[str]) -> re.Pattern[str]:
+    """Returns what finds a token, the longest first."""
+    ordered = sorted(tokens, key=lambda each: (-len(each), each))
+    return re.compile("|".join(map(re.escape, ordered)) or "(?!)")
+
+
+def _texts(value: Any) -> Iterable[str]:
+    """Yields all texts in a value, names of fields too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def _first_renderings(runs: Iterable[Run]) -> list[Run]:
@@ -294,17 +393,8 @@ def _first_renderings(runs: Iterable[Run]) -> list[Run]:
     return kept
 
 
-def _by_message(runs: Iterable[Run]) -> dict[int, list[Run]]:
-    """Returns the runs of each message, without those of its header."""
-    found: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.origin.field not in _HEADER_FIELDS and not run.origin.field.endswith(".id"):
-            found.setdefault(run.origin.message, []).append(run)
-    return found
-
-
-def _overlaps(span: Span, runs: Iterable[Run]) -> bool:
-    return any(run.start < span[1] and span[0] < run.stop for run in runs)
+def _overlaps(span: Span, segments: Iterable[_Segment]) -> bool:
+    return any(each.start < span[1] and span[0] < each.stop for each in segments)
 
 
 def _common(one: str, other: str) -> str:

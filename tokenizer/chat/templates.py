@@ -27,12 +27,16 @@ from tokenmill.tokenizer.chat.traced import Origin, Run, Traced
 
 MAX_TEMPLATE = 1 << 20
 """The most characters of a template."""
-MAX_TEXT = 1 << 26
+MAX_TEXT = 1 << 25
 """The most characters of any string that a template makes, the rendered text included."""
-MAX_STEPS = 300_000
+MAX_MADE = 1 << 28
+"""The most characters of all strings that a template makes while it renders one conversation."""
+MAX_STEPS, STEPS_PER_MESSAGE = 300_000, 3_000
 """How many times a template may go round a loop, call or add something, while it renders one conversation."""
-_MAX_NUMBER = 100_000
-"""The largest number that a function or filter takes; it may be a width, a count or a size."""
+_MAX_NUMBER = 10_000
+"""The largest width, count or indent."""
+_MAX_NODES = 1_000_000
+"""The most values in what becomes JSON."""
 _MAX_FILE = 64 << 20
 
 GENERATION = Origin(-1, "generation")
@@ -61,26 +65,16 @@ class Rendered(NamedTuple):
 
 class _Budget(threading.local):
     steps = 0
+    made = 0
 
 
 _budget = _Budget()
 
 
-def _step() -> None:
-    _budget.steps += 1
-    if _budget.steps > MAX_STEPS:
-        raise jinja2.exceptions.SecurityError(f"the template takes more than {MAX_STEPS:,} steps")
-
-
-def _check_numbers(values: Sequence[Any]) -> None:
-    """Refuses large numbers, as they may be widths or counts, and smaller ones beside long texts."""
-    numbers = [value for value in values if isinstance(value, int | float)]
-    if not numbers:
-        return
-    largest = max(map(abs, numbers))
-    if largest > _MAX_NUMBER:
-        raise jinja2.exceptions.SecurityError(f"a number above {_MAX_NUMBER:,}: {largest!r}"[:100])
-    _check_size(int(largest) * max((len(value) for value in values if isinstance(value, str)), default=0))
+def _step(n: int = 1) -> None:
+    _budget.steps -= n
+    if _budget.steps < 0:
+        raise jinja2.exceptions.SecurityError("the template takes too many steps for so few messages")
 
 
 def _check_size(size: int) -> None:
@@ -88,14 +82,41 @@ def _check_size(size: int) -> None:
         raise jinja2.exceptions.SecurityError(f"the template makes a text of more than {MAX_TEXT:,} characters")
 
 
-def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a filter that takes no large numbers."""
+def _count_made(value: Any) -> Any:
+    """Counts what a template has made; returns it."""
+    if isinstance(value, str):
+        _check_size(len(value))
+        _budget.made += len(value)
+        if _budget.made > MAX_MADE:
+            raise jinja2.exceptions.SecurityError(
+                f"the template makes texts of more than {MAX_MADE:,} characters in all"
+            )
+    return value
+
+
+def _check_widths(values: Iterable[Any]) -> None:
+    """Refuses large numbers where they are widths, counts or indents."""
+    for value in values:
+        if isinstance(value, int | float) and not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+            raise jinja2.exceptions.SecurityError(f"a width or a count above {_MAX_NUMBER:,}: {value!r}"[:100])
+
+
+_WIDE = frozenset({"batch", "center", "indent", "slice", "truncate", "wordwrap", "format", "tojson"})
+"""Filters of which numbers decide how much they make."""
+
+
+def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a filter that takes as many steps as its input is long, and no large widths."""
 
     @functools.wraps(function)  # copies the mark by which Jinja knows whether it wants the environment
     def filtered(*args: Any, **kwargs: Any) -> Any:
-        _step()
-        _check_numbers((*args, *kwargs.values()))
-        return function(*args, **kwargs)
+        sized = max((len(each) for each in args if isinstance(each, str | list | tuple | dict | range)), default=0)
+        _step(1 + sized // 64)
+        if name in _WIDE:
+            _check_widths((*args, *kwargs.values()))
+            numbers = [each for each in (*args, *kwargs.values()) if isinstance(each, int)]
+            _check_size(max(map(abs, numbers), default=0) * max(1, sized // 64))
+        return _count_made(function(*args, **kwargs))
 
     return filtered
 
@@ -118,6 +139,8 @@ class _CountedList(list[Any]):
 
 
 def _join(separator: Any, parts: Iterable[Any]) -> str:
+    parts = list(parts)
+    _step(len(parts) // 64)
     texts = [part if isinstance(part, str) else str(part) for part in parts]
     _check_size(sum(map(len, texts)) + len(separator) * len(texts))
     return traced.join(separator, texts)
@@ -142,7 +165,10 @@ def _join_filter(value: Any, d: str = "", attribute: str | int | None = None) ->
 
 def _attribute(item: Any, name: str | int) -> Any:
     for each in str(name).split("."):
-        item = item.get(each, "") if isinstance(item, Mapping) else ""
+        if isinstance(item, list) and each.isdecimal():
+            item = item[int(each)] if int(each) < len(item) else ""
+        else:
+            item = item.get(each, "") if isinstance(item, Mapping) else ""
     return item
 
 
@@ -153,10 +179,26 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    _step(_nodes(value) // 64)
+    _check_widths([indent] if indent else [])
+
     def dumps(each: Any) -> str:
         return json.dumps(each, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     return traced.to_json(value, dumps)
+
+
+def _nodes(value: Any) -> int:
+    """Returns how many values there are in a value, each as often as it is shown."""
+    left, n = [value], 0
+    while left:
+        each = left.pop()
+        n += 1
+        if n > _MAX_NODES:
+            raise jinja2.exceptions.SecurityError(f"JSON of more than {_MAX_NODES:,} values")
+        if isinstance(each, dict | list | tuple):
+            left.extend(each.values() if isinstance(each, dict) else each)
+    return n
 
 
 def _raise_exception(message: Any) -> NoReturn:
@@ -227,14 +269,10 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
-        self.filters = {name: _bounded(each) for name, each in self.filters.items()}
-        self.filters |= {
-            "join": _join_filter,
-            "replace": _replace,
-            "format": _format,
-            "tojson": _tojson,
-            "tokenmill_counted": _counted,
-        }
+        own = {"join": _join_filter, "replace": _replace, "format": _format, "tojson": _tojson}
+        self.filters = {name: _bounded(name, each) for name, each in {**self.filters, **own}.items()}
+        self.filters["tokenmill_counted"] = _counted
+        del self.filters["random"]  # the same conversation must give the same bytes
         self.globals |= {"raise_exception": _raise_exception, "dict": _Dict(), "namespace": _Namespace}
         del self.globals["lipsum"]
 
@@ -247,7 +285,7 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
             if size > MAX_TEXT:
                 _check_size(size)
             made.append(part)
-        return traced.concat(made)
+        return _count_made(traced.concat(made))
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -256,12 +294,14 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
             loop.iter = counted.set_lineno(loop.lineno).set_environment(self)
         return tree
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        # Bytes would be outside of all bounds, and a table of characters makes a long text of each.
+        is_open = attr in ("encode", "translate", "maketrans", "format_map") and isinstance(obj, str)
+        return not is_open and super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and isinstance(left, str):  # by far the most frequent; steps are those of the loop around
-            result = left + right
-            if len(result) > MAX_TEXT:
-                _check_size(len(result))
-            return result
+            return _count_made(left + right)
         _step()
         if operator == "*":
             for text, times in ((left, right), (right, left)):
@@ -269,38 +309,44 @@ class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
                     _check_size(len(text) * max(0, times))
         if operator == "%" and isinstance(left, str):
             _check_format(left)
-        if operator == "**":
-            _check_numbers((left, right))
-            _check_numbers([right * 1000] if isinstance(right, int) else [])  # at most to the 100th power
+        if operator == "**" and (not isinstance(right, int | float) or abs(right) > 100 or abs(left) > _MAX_NUMBER):
+            raise jinja2.exceptions.SecurityError(f"{left!r} ** {right!r}"[:100])
         result = super().call_binop(context, operator, left, right)
-        if hasattr(result, "__len__"):
+        if isinstance(result, list | tuple):
             _check_size(len(result))
+            _step(len(result) // 64)
         elif isinstance(result, int) and result.bit_length() > 4096:
             raise jinja2.exceptions.SecurityError("the template computes with a number of more than 4,096 bits")
-        return result
+        return _count_made(result)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _step()
-        _check_numbers((*args, *kwargs.values()))
-        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        # The sandbox wraps `format` to make it safe.
+        owner, name = getattr(getattr(obj, "__wrapped__", obj), "__self__", None), getattr(obj, "__name__", "")
+        _step(1 + (len(owner) // 64 if isinstance(owner, str | list | dict) else 0))
         if isinstance(owner, str):
             if name == "join" and len(args) == 1:
-                return _join(owner, args[0])
-            _check_numbers((owner, *args, *kwargs.values()))
+                return _count_made(_join(owner, args[0]))
+            if name in ("ljust", "rjust", "center", "zfill", "expandtabs"):
+                _check_widths((*args, *kwargs.values()))
+                _check_size(
+                    len(owner) * (max((a for a in args if isinstance(a, int)), default=8) if name[0] == "e" else 1)
+                )
             if name == "replace" and len(args) > 1:
-                return _replace(owner, *args)
-            if name in ("format", "format_map"):
+                return _count_made(_replace(owner, *args, **kwargs))
+            if name == "format":
                 _check_format(owner)
-        result = super().call(context, obj, *args, **kwargs)
-        if isinstance(result, str):
-            _check_size(len(result))
-        return result
+        return _count_made(super().call(context, obj, *args, **kwargs))
+
+
+_FORMAT = re.compile(r"%[^a-zA-Z%]*(?:[0-9]{5}|\*)|\{[^{}]*:[^{}]*(?:[0-9]{5}|\{)")
 
 
 def _check_format(text: str) -> None:
-    """Refuses formats such as `%9999999d`, which make a long text of a short one."""
-    if re.search("[0-9]{5}", text):
-        raise jinja2.exceptions.SecurityError(f"a format with a number of five digits: {text[:100]!r}")
+    """Refuses formats such as `%9999999d` and `%*d`, which make a long text of a short one."""
+    if _FORMAT.search(text):
+        raise jinja2.exceptions.SecurityError(
+            f"a format with a width of five digits, or from elsewhere: {text[:100]!r}"
+        )
 
 
 class ChatTemplate:
@@ -329,7 +375,7 @@ class ChatTemplate:
         environment.globals["strftime_now"] = self._strftime_now
         try:
             self._template = environment.from_string(source)
-        except (jinja2.exceptions.TemplateError, RecursionError) as error:
+        except (jinja2.exceptions.TemplateError, RecursionError, SyntaxError, MemoryError) as error:
             raise TemplateError(f"not a chat template: {_describe(error)}") from None
         self.has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", source) is not None
         """Whether it marks what the model writes."""
@@ -380,14 +426,14 @@ class ChatTemplate:
             chat = _with_tag(chat)
         if is_traced:
             chat = [_traced_message(i, message) for i, message in enumerate(chat)]
-        _budget.steps = 0
+        _budget.steps, _budget.made = MAX_STEPS + STEPS_PER_MESSAGE * len(chat), 0
         try:
             text = self._template.render(messages=chat, **given)
         except TemplateError:
             raise
         except RecursionError:
             raise TemplateError("the template calls itself too deep") from None
-        except Exception as error:  # a template can make any operation fail
+        except (Exception, MemoryError) as error:  # a template can make any operation fail
             raise TemplateError(_describe(error)) from None
         return _until_tag(text) if continues else text
 

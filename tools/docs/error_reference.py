@@ -64,6 +64,7 @@ _ADVICE = {
     "refused_by_template": "`detail` is what the template says, for example that roles must alternate.",
     "template_failed": "`detail` is the error; often a field has another type than the template takes.",
     "special_token_in_content": "Mend the text: the tokenizer would take it for the token itself.",
+    "turn_not_shown": "Run `tokenmill chat check`; often a template shows no tool calls, or no parts.",
     "no_stop_token": "Run `tokenmill chat check`; `chat.stop: false` trains the turn without one.",
     "nothing_trained": "Set `chat.train`, or raise `tokenizer.truncation.max_length`.",
     "text_timeout": "Make the pattern simpler, or raise its `seconds`.",

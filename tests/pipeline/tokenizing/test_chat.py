@@ -137,6 +137,31 @@ def test_a_row_that_is_cut_has_a_trained_token_or_is_rejected(folder: Path) -> N
         assert len(rows) + totals["rejected"].get("nothing_trained", 0) == N
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_first_token_of_a_row_is_not_trained(folder: Path, side: str) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens(["[PAD]"])
+    tokenizer.save(folder / "tokenizer" / "tokenizer.json")
+    run(config_of(folder, tokenizer={"padding": {"length": 600, "side": side}}, chat={"train": "all"}))
+    for row in rows_of(folder):
+        n = row["n_tokens"]
+        expected = [False] + [True] * (n - 1)
+        padding = [False] * (600 - n)
+        assert row["loss_mask"] == (padding + expected if side == "left" else expected + padding)
+
+
+def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
+    def turns(answer: bytes) -> list[dict[str, bytes]]:
+        return [{"role": b"user", "content": b"why?"}, {"role": b"assistant", "content": answer}]
+
+    records = [{"messages": turns(b"yes")}, {"messages": turns(b"\xff")}, {"messages": turns("é".encode())}]
+    pq.write_table(pa.Table.from_pylist(records), folder / "chat.parquet")
+    run(config_of(folder, data="chat.parquet", input={"on_damage": "warn"}))
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert totals["rejected"] == {"invalid_utf8": 1}
+    assert [trained_text(row) for row in rows_of(folder)] == ["yes<|im_end|>", "é<|im_end|>"]
+
+
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit", "no_split"])
 def test_packed_rows_train_the_same_tokens_and_no_other(folder: Path, strategy: str) -> None:
     run(config_of(folder, "plain"))
@@ -253,6 +278,9 @@ def test_a_job_keeps_its_template(folder: Path) -> None:
         ({"chat": {"template_name": "tools"}}, "no chat template 'tools'"),
         ({"chat": {"date": "soon"}}, "chat.date"),
         ({"chat": {"train": "user"}}, "chat.train"),
+        ({"chat": {"train": ["asistant"]}}, "chat.train"),
+        ({"chat": {"arguments": {"messages": []}}}, "chat.arguments"),
+        ({"chat": {"template": "{{ strftime_now('%Y') }}"}}, "chat.date: the template asks"),
         ({"languages": {}}, "languages"),
     ],
 )

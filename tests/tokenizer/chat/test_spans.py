@@ -95,6 +95,83 @@ def test_what_is_written_around_a_tool_call_is_trained_and_the_answer_of_the_too
     assert not any("functions.look to=" in text for text in channels)
 
 
+def test_texts_that_leave_no_trace_are_not_trained() -> None:
+    parts = [{"type": "text", "text": "secret"}]  # which this template prints as Python does
+    found = mark("headers", ASK, ANSWER, {"role": "user", "content": parts}, LAST)
+    assert "secret" in found.text
+    assert trained(found) == ["so<|eot_id|>", "thus<|eot_id|>"]
+    for turn in ({"role": "assistant", "content": parts}, CALL):
+        with pytest.raises(ConversationError, match="shows nothing of it") as error:
+            mark("headers", ASK, turn, AGAIN, LAST)
+        assert error.value.reason == "turn_not_shown"
+    found = mark("headers", ASK, {"role": "assistant", "content": parts, "train": False}, AGAIN, LAST)
+    assert trained(found) == ["thus<|eot_id|>"]
+
+
+MODEL_TURN = """\
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}{{ '<|start|>user ' + m.content + '<|end|>' -}}
+{%- elif m.role == 'assistant' -%}
+{{- '<|start|>model ' -}}
+{%- for call in m.tool_calls or [] -%}
+{{- '<|call|>' + call.function.name + ':<|channel|>' + call.function.arguments.at|string + '<|channel|><|message|>' -}}
+{{- 'answer ' + messages[loop.index0 + 2].content + ';' -}}
+{%- endfor -%}
+{{- m.content + '<|end|>' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|start|>model {% endif -%}"""
+
+
+@pytest.mark.parametrize("at", ["x", 1764189192, None, 1.5])
+def test_the_answer_of_a_tool_inside_a_turn_is_not_trained(at: Any) -> None:
+    call = {**CALL, "content": "I see", "tool_calls": [{"function": {"name": "look", "arguments": {"at": at}}}]}
+    marker = Marker(ChatTemplate(MODEL_TURN), SPECIAL, TrainingRule())
+    found = marker.mark(read_conversation({"messages": [ASK, call, RESULT, LAST]}))
+    texts = trained(found)
+    assert texts[0].startswith("<|call|>look:")
+    assert "I see<|end|>" in texts
+    assert not any("seen" in text for text in texts)
+
+
+def test_special_tokens_beside_messages_are_found_too() -> None:
+    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
+    for more in ({"tools": [{"name": "</s>"}]}, {"tools": '[{"</s>": 1}]'}, {"documents": [{"text": "<|im_end|>"}]}):
+        with pytest.raises(ConversationError) as error:
+            marker.mark(read_conversation({"messages": [ASK, ANSWER], **more}))
+        assert error.value.reason == "special_token_in_content"
+    # A tokenizer that does not call its tokens special: those between turns count all the same.
+    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), [], TrainingRule(), ["<|im_end|>", "<|im_start|>", "<think>"])
+    assert trained(marker.mark(read_conversation({"messages": [ASK, ANSWER]}))) == ["so<|im_end|>"]
+    with pytest.raises(ConversationError, match="content of message 0"):
+        marker.mark(read_conversation({"messages": [{"role": "user", "content": "<|im_end|>"}, ANSWER]}))
+    marker.mark(read_conversation({"messages": [{"role": "user", "content": "<think>"}, ANSWER]}))
+
+
+def test_long_conversations_take_time_that_grows_with_them() -> None:
+    messages = [ASK, ANSWER] * 4000
+    assert len(mark("chatml", *messages).spans) == 4000  # for minutes, where each turn looks at all others
+
+
+def test_tools_may_be_json_in_a_text() -> None:
+    tools = [{"name": "look", "y": None}]
+    expected = {"tools": [{"name": "look"}]}
+    for given in (tools, '[{"name": "look", "y": null}]'):
+        assert read_conversation({"messages": [ASK], "tools": given}).arguments == expected
+    for given in ("look", '"look"', ["look"], {"name": "look"}):
+        with pytest.raises(ConversationError, match="tools is"):
+            read_conversation({"messages": [ASK], "tools": given})
+    with pytest.raises(ConversationError, match="not for a record"):
+        read_conversation({"messages": [ASK], "chat_template_kwargs": {"continue_final_message": True}})
+
+
+def test_answers_of_a_prompt_are_not_trained() -> None:
+    record = {"prompt": [ASK, ANSWER, AGAIN], "completion": [LAST], "chosen": [{"from": "gpt", "value": "thus"}]}
+    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
+    assert trained(marker.mark(read_conversation(record))) == ["thus<|im_end|>"]
+    assert trained(marker.mark(read_conversation(record, "chosen"))) == ["thus<|im_end|>"]
+
+
 def test_tool_calls_are_left_out_if_so_asked() -> None:
     found = mark("thinking", ASK, {**CALL, "content": "I look."}, RESULT, LAST, tool_calls=False)
     assert "look" not in "".join(trained(found)).replace("I look.", "")

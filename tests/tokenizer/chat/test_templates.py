@@ -38,6 +38,19 @@ BOMBS = {
     "replace filter": "{% set s = 'a' * 60000 %}{{ s | replace('a', s) | length }}",
     "join": "{% set s = 'a' * 9000000 %}{{ ''.join([s] * 90) | length }}",
     "join filter": "{% set s = 'a' * 9000000 %}{{ ([s] * 90) | join | length }}",
+    "format width": "{{ '%*d' | format(1500000000, 1) }}",
+    "format width in a binop": "{{ '%*d' % (1500000000, 1) }}",
+    "nested format": "{{ '{0:{1}}'.format(1, '1500000000') }}",
+    "json indent": "{{ [[[[1]]]] | tojson(indent=1000000000) }}",
+    "json indent of many": "{{ range(99999) | map('string') | list | tojson(indent=99999) | length }}",
+    "json of copies": "{% set n = namespace(l=[1]) %}{% for i in range(40) %}{% set n.l = [n.l, n.l] %}{% endfor %}"
+    "{{ n.l | tojson }}",
+    "kept texts": "{% set n = namespace(l=[]) %}{% for i in range(99) %}{% set n.l = n.l + ['🙂' * 9000000] %}"
+    "{% endfor %}",
+    "translate": "{{ ('a' * 50000).translate({97: 'b' * 50000}) | length }}",
+    "bytes": "{{ ('a' * 50000).encode() | length }}",
+    "sums": "{% for i in range(99999) %}{% if range(99999) | sum %}{% endif %}{% endfor %}",
+    "case": "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.upper() %}{% endif %}{% endfor %}",
     "output": "{% set s = 'a' * 9000000 %}{% for i in range(90) %}{{ s }}{% endfor %}",
 }
 
@@ -71,6 +84,28 @@ def test_the_sandbox_holds(source: str) -> None:
     with pytest.raises(TemplateError):
         ChatTemplate(source).trace(MESSAGES)
     assert MESSAGES[0] == {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ 1234567 | string }} {{ -5 | abs }} {{ x | default(1000000) }}", "1234567 5 1000000"),
+        ("{{ namespace(x=1234567).x }}{% macro f(n) %}{{ n }}{% endmacro %} {{ f(1764189192) }}", "1234567 1764189192"),
+        ("{{ '%s 12345 %d' % ('a', 1) }} {{ '{} 12345'.format('b') }}", "a 12345 1 b 12345"),
+        ("{{ {'most': 10000000} | tojson }} {{ range(0, 1000000, 500000) | list }}", '{"most": 10000000} [0, 500000]'),
+        ("{{ [['a', 'b'], ['c', 'd']] | join(',', attribute=1) }}", "b,d"),
+    ],
+)
+def test_large_numbers_are_only_refused_where_they_make_much(source: str, text: str) -> None:
+    assert ChatTemplate(source).render(MESSAGES) == text
+
+
+def test_what_python_cannot_compile_is_no_template() -> None:
+    for source in ("{% if 1 %}" * 150 + "{% endif %}" * 150, "{% for a in [] %}" * 25 + "{% endfor %}" * 25):
+        with pytest.raises(TemplateError, match="not a chat template"):
+            ChatTemplate(source)
+    with pytest.raises(TemplateError, match="random"):
+        ChatTemplate("{{ [1, 2] | random }}")
 
 
 @pytest.mark.parametrize(
