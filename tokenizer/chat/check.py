@@ -2,6 +2,7 @@
 """What a tokenizer and its chat template do to conversations, and whether what they train on can be right."""
 
 import codecs
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -134,7 +135,7 @@ def _findings(
     except TemplateError as error:
         yield Finding("generation prompt", "note", f"the template does not render a question alone: {error}")
     else:
-        prompt = with_prompt.removeprefix(without)
+        prompt = with_prompt[len(os.path.commonprefix([with_prompt, without])) :]  # noqa: RUF071 - characters are meant
         has_prompt = with_prompt != without
         detail = repr(prompt) if has_prompt else "it writes none; what is in front of a text is taken for its header"
         yield Finding("generation prompt", "good" if has_prompt else "note", detail)
