@@ -128,8 +128,7 @@ class Encoder(Composition):
             is_right = np.zeros(rows.n_rows, np.bool_)
             starts, stops = np.zeros((2, ids.n_values), np.int32)
         else:
-            starts, stops, is_right = find_spans(rows, ids, self._lengths, self._trims, in_bytes=in_bytes)
-            is_right &= are_normal(self.normalizer, rows)
+            starts, stops, is_right = self._find_spans(rows, ids, self._lengths, in_bytes=in_bytes)
         for row in np.flatnonzero(~is_right).tolist():
             first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
@@ -147,6 +146,12 @@ class Encoder(Composition):
                 spans = [(at[start], at[stop]) for start, stop in spans]
             starts[first:last], stops[first:last] = zip(*spans, strict=True) if spans else ((), ())
         return starts, stops
+
+    def _find_spans(
+        self, rows: Ragged, ids: Ragged, lengths: TokenLengths, *, in_bytes: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        starts, stops, is_right = find_spans(rows, ids, lengths, self._trims, in_bytes=in_bytes)
+        return starts, stops, is_right & are_normal(self.normalizer, rows)
 
     @functools.cached_property
     def _lengths(self) -> TokenLengths | None:
@@ -277,7 +282,7 @@ class Encoder(Composition):
             rows = text_rows(texts)
             ids = self._plan.encode(rows)
             if places and self._lengths is not None:
-                spans = functools.partial(find_spans, rows, ids, self._lengths, self._trims, in_bytes=False)
+                spans = functools.partial(self._find_spans, rows, ids, self._lengths, in_bytes=False)
         else:
             firsts = [0, *itertools.accumulate(1 if second is None else 2 for _, second in input)]
             texts = [text for pair in input for text in pair if text is not None]
