@@ -391,10 +391,11 @@ def _entries() -> dict[str, tuple[str, Entry]]:
 def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
     """Returns the functions of Beam's steps, called as Beam calls them, but without a pipeline."""
     from tokenmill.pipeline.rows.batching import _BatchFn
+    from tokenmill.pipeline.rows.combining import CountIds
     from tokenmill.pipeline.rows.shards import _DealFn
     from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
     from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
-    from tokenmill.pipeline.rows.vocabulary import _CountWordsFn, _TallyFn
+    from tokenmill.pipeline.rows.vocabulary import _CountWordsFn, _IdsFn
 
     def batches(step: Any) -> Entry:
         def call(array: Any) -> Any:
@@ -411,10 +412,12 @@ def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
         return sorted(function._counters[None].to_table().to_pylist(), key=str)
 
     def tally(array: Any) -> Any:
-        function = _TallyFn("input_ids", Tokenize(tokenizer)._columns.given)
+        function = _IdsFn("input_ids", Tokenize(tokenizer)._columns.given)
         function.start_bundle()
-        function.process(_batch("input_ids", array), None)
-        return _below_64(np.trim_zeros(function._counts, "b"), array)
+        counts = CountIds()
+        columns = list(function.process(_batch("input_ids", array), None))
+        n_documents, of_ids = counts.extract_output(counts.add_inputs(counts.create_accumulator(), columns))
+        return _below_64(np.concatenate(([n_documents], of_ids)), array)
 
     def deal(column: str) -> Entry:
         def call(array: Any) -> Any:

@@ -81,7 +81,7 @@ def test_each_command_starts_these_modules_from_the_root(
             "unknown benchmark 'speed'; there are beam, count, .*; calls, commits, compare, compositions, first-run, ",
         ),
         (["docs", "--fast"], "docs takes --check or nothing, got: --fast"),
-        (["build"], "takes quickstart, test, bench, docs; got 'build'"),
+        (["build"], "takes quickstart, test, bench, docs, beside; got 'build'"),
         ([], "got ''"),
     ],
 )

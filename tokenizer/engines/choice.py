@@ -34,10 +34,7 @@ NO_NORMALIZER = BertNormalizer(clean_text=False, handle_chinese_chars=False, str
 
 
 def fused_with_bert(normalizer: Any, pre_tokenizer: Any) -> BertNormalizer | None:
-    """Returns the normalizer that one kernel does along with BERT's pre-tokenizer, None if it cannot.
-
-    pre_tokenizer: as `one_step` returns it.
-    """
+    """Returns the normalizer that one kernel does with BERT's pre-tokenizer, as `one_step` has it; None if none."""
     if not isinstance(pre_tokenizer, BertPreTokenizer):
         if pre_tokenizer not in _BERT_AND_DIGITS:
             return None

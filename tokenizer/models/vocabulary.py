@@ -2,6 +2,7 @@
 """Vocabularies as columns: a quarter of a million tokens that become Python objects only when they are accessed."""
 
 import functools
+import itertools
 import operator
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import NamedTuple, overload
@@ -148,11 +149,9 @@ class Tokens(Sequence[str]):
 
         The tokens must be distinct.
         """
-        import pyarrow.compute as pc
-
-        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.values)]
-        tokens = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
-        return pc.sort_indices(tokens).to_numpy().astype(np.int64)
+        data = self.values.tobytes()  # Arrow sorts faster, but takes as long to import what sorts
+        tokens = [data[start:stop] for start, stop in itertools.pairwise(self.offsets.tolist())]
+        return np.array(sorted(range(len(tokens)), key=tokens.__getitem__), np.int64)
 
     def __len__(self) -> int:
         return self.offsets.size - 1

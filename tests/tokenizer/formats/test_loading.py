@@ -72,6 +72,7 @@ def test_overrides() -> None:
     tokenizer = Tokenizer.for_bert(VOCAB)._with_overrides(lowercase=False, strip_accents=True, oov="char")
     assert tokenizer.normalizer.options() == {
         "clean_text": True, "handle_chinese_chars": True, "strip_accents": True, "lowercase": False,
+        "unicode": "8",
     }  # fmt: skip
     assert tokenizer.model.oov_policy == "char"
 
