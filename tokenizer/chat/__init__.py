@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations: JSON records become text by a chat template, and tokens of which some are trained.
 
-`conversations` finds the messages of a record; `templates` renders them in a sandbox; `traced` keeps track of which
+`conversations` finds the messages of a record; `templates` renders them in a `sandbox`; `traced` keeps track of which
 character came from which message; `spans` decides what is trained; `masks` maps that to tokens; `check` shows it all.
 """
