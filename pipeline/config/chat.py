@@ -8,7 +8,10 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from tokenmill.pipeline.config.output import ONE, SEVERAL
 from tokenmill.pipeline.config.sections import NonEmpty, Section, mistake
-from tokenmill.tokenizer.chat.conversations import RESERVED, Role
+
+Role = Literal["system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"]
+RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
+"""Both are those of `tokenizer.chat.conversations`, which a config does not import; a test compares them."""
 
 
 def _check_date(value: str) -> str:

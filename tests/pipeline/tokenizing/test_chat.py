@@ -4,7 +4,7 @@
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,11 @@ import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, run, verify
+from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.tokenizer.chat import conversations
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
 N = 60
@@ -124,6 +126,11 @@ def test_what_cannot_be_trained_on_is_rejected_with_a_reason(folder: Path) -> No
         assert each["sample"]
     assert verify(str(folder / "out")).problems == []
     assert {*OF_CONVERSATIONS} <= {*REASONS}
+
+
+def test_the_config_knows_the_roles_and_reserved_arguments_of_the_library() -> None:
+    assert get_args(chat.Role) == conversations.ROLES
+    assert chat.RESERVED == conversations.RESERVED
 
 
 def test_a_row_that_is_cut_has_a_trained_token_or_is_rejected(folder: Path) -> None:
