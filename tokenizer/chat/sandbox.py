@@ -30,6 +30,8 @@ MAX_STEPS, STEPS_PER_MESSAGE = 300_000, 3_000
 """How many times a template may go round a loop, call or add something, while it renders one conversation."""
 _MAX_NUMBER = 10_000
 """The largest width, count or indent."""
+_SHORT = 256
+"""Sums of texts up to this are not counted: there are not so many, as loops take steps."""
 _MAX_NODES = 1_000_000
 """The most values in what becomes JSON."""
 
@@ -290,7 +292,8 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Computes `left operator right`."""
         if operator == "+" and isinstance(left, str):  # by far the most frequent; steps are those of the loop around
-            return _count_made(left + right)
+            result = left + right
+            return _count_made(result) if len(result) > _SHORT else result
         _step()
         if operator == "*":
             for text, times in ((left, right), (right, left)):
