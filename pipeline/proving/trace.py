@@ -230,7 +230,7 @@ def _locate(
     if config.input.messages_field is not None or config.output.fim is not None:
         return {
             **at,
-            "why_no_place": "the text is not tokenized as it is: a template or output.fim makes another of it",
+            "why_no_place": "a chat template, or output.fim, made another text of this one",
         }
     text, layout = document["text"], marks.lay_out(config, tokenizer).document
     encoding = _encode_bare(config, tokenizer, text)

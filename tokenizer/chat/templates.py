@@ -123,7 +123,7 @@ class ChatTemplate:
             raise
         except RecursionError:
             raise TemplateError("the template calls itself too deep") from None
-        except (Exception, MemoryError) as error:  # a template can make any operation fail
+        except Exception as error:  # a template can make any operation fail
             raise TemplateError(_describe(error)) from None
         return _until_tag(text) if continues else text
 

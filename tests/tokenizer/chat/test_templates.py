@@ -108,13 +108,8 @@ def test_what_python_cannot_compile_is_no_template() -> None:
         ChatTemplate("{{ [1, 2] | random }}")
 
 
-@pytest.mark.parametrize(
-    "source", ["{% for %}", "{{", "{% generation %}", "{% nonsense %}", "{{ a | nofilter }}", "(" * 5]
-)
+@pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}", "{% nonsense %}", "{{ a | nofilter }}"])
 def test_what_is_no_template_is_refused(source: str) -> None:
-    if source == "(((((":
-        assert ChatTemplate(source).render(MESSAGES) == source
-        return
     with pytest.raises(TemplateError, match="not a chat template"):
         ChatTemplate(source)
 
