@@ -4,17 +4,28 @@
 The same sources give the same bytes: every date in them is `SOURCE_DATE_EPOCH`, by default that of the last commit.
 setuptools (84) does so for wheels, but packs an sdist with the dates and owners that files happen to have, so the sdist
 is packed again. It needs the group `build`, and no network.
+
+With `--kernels` there is a third file: a wheel for this Python and this kind of machine, with the compiled kernels of
+usual jobs. Where numba's version is the same, these jobs compile nothing.
 """
 
 import argparse
+import base64
 import gzip
+import hashlib
 import io
 import os
+import platform
 import subprocess
+import sys
 import tarfile
+import tempfile
+import zipfile
 from pathlib import Path
 
 from setuptools import build_meta
+
+from tokenmill.tokenizer.compiling import kernel_files
 
 
 def build(folder: Path) -> list[Path]:
@@ -26,6 +37,62 @@ def build(folder: Path) -> list[Path]:
     sdist = folder / build_meta.build_sdist(str(folder))
     _pack_again(sdist, int(os.environ["SOURCE_DATE_EPOCH"]))
     return [sdist, folder / build_meta.build_wheel(str(folder))]
+
+
+def with_kernels(wheel: Path) -> Path:
+    """Writes a wheel again, with the compiled kernels of usual jobs, for this Python and machine; returns its path."""
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}-none-{_platform()}"
+    target = wheel.with_name(wheel.name.replace("py3-none-any", tag))
+    with zipfile.ZipFile(wheel) as given, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
+        files = {item.filename: given.read(item) for item in given.infolist()}
+        date = given.infolist()[0].date_time
+        (info,) = {name.partition("/")[0] for name in files if name.endswith(".dist-info/WHEEL")}
+        files[f"{info}/WHEEL"] = files[f"{info}/WHEEL"].replace(b"py3-none-any", tag.encode())
+        del files[f"{info}/RECORD"]
+        files |= {f"tokenmill/tokenizer/compiled/{name}": code for name, code in sorted(_compiled_kernels().items())}
+        records = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in files.items()]
+        files[f"{info}/RECORD"] = "\n".join([*records, f"{info}/RECORD,,", ""]).encode()
+        for name, content in files.items():
+            item = zipfile.ZipInfo(name, date)
+            item.external_attr = 0o100644 << 16
+            made.writestr(item, content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def _digest(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def _platform() -> str:
+    """Returns the platform tag: the machine, and the oldest system that numba's wheels run on."""
+    machine = platform.machine()
+    return f"macosx_11_0_{machine}" if sys.platform == "darwin" else f"manylinux_2_17_{machine}"
+
+
+def _compiled_kernels() -> dict[str, bytes]:
+    """Compiles the kernels of usual jobs; returns their files by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        kernels, config = Path(folder, "kernels"), Path(folder, "job.yaml")
+        config.write_text(_JOB, encoding="utf-8")
+        settings = {**os.environ, **kernel_files.PORTABLE, "TOKENMILL_CACHE_DIR": str(kernels)}
+        for options in ([], *([str(config), "--set", setting] for setting in _SETTINGS)):
+            command = [sys.executable, "-m", "tokenmill", "warm", *options]
+            subprocess.run(command, env=settings, check=True, stdout=sys.stderr)
+        return {path.relative_to(kernels).as_posix(): path.read_bytes() for path in kernels.rglob("*.kernel")}
+
+
+_JOB = """
+input: {paths: [in.jsonl]}
+tokenizer: {train: {model: byte_level_bpe, pre_tokenizer: gpt2, vocab_size: 8000}}
+output: {path: out}
+"""
+_SETTINGS = (
+    *(f"tokenizer.train.pre_tokenizer={name}" for name in ("cl100k_base", "o200k_base")),
+    *(f"tokenizer.train.model={name}" for name in ("bpe", "wordlevel")),
+    *(f"output.format={name}" for name in ("tfrecord", "arrow", "mds", "megatron", "memmap")),
+    *(f"input.paths=[in{suffix}]" for suffix in (".txt", ".parquet")),
+)
+"""Jobs beside those that `warm` knows: other words, models, readers and writers."""
 
 
 def _pack_again(sdist: Path, seconds: int) -> None:
@@ -45,6 +112,8 @@ def _pack_again(sdist: Path, seconds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tools.distributions", description=__doc__, allow_abbrev=False)
     parser.add_argument("folder", type=Path, help="where the two files go; it is made if it is not there")
+    parser.add_argument("--kernels", action="store_true", help="a wheel with compiled kernels, too; it takes minutes")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    print(*build(options.folder), sep="\n")
+    made = build(options.folder)
+    print(*made, *([with_kernels(made[-1])] if options.kernels else []), sep="\n")

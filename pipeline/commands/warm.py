@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
-    what = "compile kernels ahead of time: those of a job, or of the usual jobs"
+    what = "compile kernels for this processor ahead of time: those of a job, or of the usual jobs"
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
     warm.add_argument(
         "config", type=file_path, metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs"
@@ -35,6 +35,7 @@ def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.running.runners import RunnerSettings, explain
     from tokenmill.tokenizer.compiling import kernel as compiling
 
+    compiling.uses_installed = False
     with mistakes():
         configs: Iterable[Config] = _usual(options)
         if options.config:

@@ -19,7 +19,7 @@ import platform
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,25 +74,26 @@ _ARRAY = np.ndarray
 _SCALARS = {bool, int, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
 
 
-def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool) -> Path:
-    """Returns the file of a kernel's machine code for a `signature` and this kind of processor."""
+def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool, settings: Mapping[str, str]) -> Path:
+    """Returns the file of a kernel's machine code for a `signature`, and the processor of `kernel_files` settings."""
     described = [
         f"{kind.__module__}.{kind.__qualname__}{getattr(kind, '_fields', '')}" if isinstance(kind, type) else kind
         for kind in kinds
     ]
-    digest = hashlib.sha256(repr((name, vectorize, described, _machine())).encode()).hexdigest()[:24]
+    digest = hashlib.sha256(repr((name, vectorize, described, _machine(settings))).encode()).hexdigest()[:24]
     return directory / f"{name.rpartition('.')[2]}-{digest}.kernel"
 
 
-def load(path: Path, module: str) -> Callable[..., Any] | None:
+def load(path: Path, module: str, *, is_installed: bool = False) -> Callable[..., Any] | None:
     """Links a saved kernel; returns None if there is none, or it cannot be linked.
 
     Args:
       path: its file, see `path_of`.
       module: the name of the kernel's Python module.
+      is_installed: the file was installed with this module, and belongs to whom the module belongs to.
     """
     try:
-        head, _, code = _read_own(path).partition(b"\n")
+        head, _, code = (path.read_bytes() if is_installed else _read_own(path)).partition(b"\n")
         n_bytes, entry, environment, externals = (json.loads(head)[name] for name in _HEAD)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -225,7 +226,17 @@ def _is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
 
+def _machine(settings: Mapping[str, str]) -> tuple[str, ...]:
+    name, features = _host()
+    name, features = settings.get("NUMBA_CPU_NAME", name), settings.get("NUMBA_CPU_FEATURES", features)
+    return binding.get_default_triple(), name, features, str(sys.implementation.cache_tag)
+
+
 @functools.cache
-def _machine() -> tuple[str, ...]:
-    features = binding.get_host_cpu_features().flatten()
-    return binding.get_default_triple(), binding.get_host_cpu_name(), features, str(sys.implementation.cache_tag)
+def _host() -> tuple[str, str]:
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+def runs_here(settings: Mapping[str, str]) -> bool:
+    """Returns whether this processor has the features that code compiled with some settings uses."""
+    return set(settings["NUMBA_CPU_FEATURES"].split(",")) <= set(_host()[1].split(","))

@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,33 @@ def test_numbas_variables_cost_nothing_unless_they_change_code_and_then_one_comp
     assert len([*tmp_path.rglob("double-*.kernel")]) == 3
 
 
+@pytest.mark.skipif(not kernel_files.PORTABLE, reason="no wheel brings kernels for this kind of processor")
+def test_kernels_of_a_wheel_spare_compiling(tmp_path):
+    program = (
+        "from pathlib import Path\n"
+        "from tokenmill.tokenizer.compiling import kernel as compiling, kernel_files, machine_code\n"
+        f"kernel_files._INSTALLED = Path({str(tmp_path / 'installed')!r})\n"
+        "{before}\n"
+        "from tests.tokenizer.compiling.test_kernel import double\n"
+        "print(double(5), len(compiling.saved))"
+    )
+
+    def compiled(place, before="", **variables):
+        shutil.rmtree(tmp_path / "own", ignore_errors=True)
+        environment = os.environ | {"TOKENMILL_CACHE_DIR": str(tmp_path / place)} | variables
+        command = [sys.executable, "-c", program.format(before=before)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+    assert compiled("installed", **kernel_files.PORTABLE) == ["10", "1"]
+    assert compiled("own") == ["10", "0"]
+    assert compiled("own", before="compiling.uses_installed = False") == ["10", "1"]
+    assert compiled("own", before="machine_code._host = lambda: ('old', '+sse2')") == ["10", "1"]
+    assert compiled("own", NUMBA_OPT="1") == ["10", "1"]
+    (file,) = (tmp_path / "installed").rglob("*.kernel")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert compiled("own") == ["10", "1"]
+
+
 @pytest.mark.parametrize("name", ["DISABLE_JIT", "CACHE_LOCATOR_CLASSES", "DEBUGINFO", "CACHE_DIR"])
 def test_kernels_are_compiled_and_kept_whatever_numba_is_told(tmp_path, monkeypatch, name):
     monkeypatch.setenv(f"NUMBA_{name}", {"CACHE_LOCATOR_CLASSES": "InTreeCacheLocator"}.get(name, "1"))
@@ -166,9 +194,9 @@ def test_kernels_are_compiled_and_kept_whatever_numba_is_told(tmp_path, monkeypa
 
 def test_a_file_of_numbas_settings_counts_as_they_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before = (kernel_files.numba_settings.__wrapped__(), kernel_files._compiler())
+    before = kernel_files.numba_settings.__wrapped__()
     (tmp_path / ".numba_config.yaml").write_text("opt: 1\n")
-    assert (before[0], kernel_files.numba_settings.__wrapped__()) == ({}, {".numba_config.yaml": "opt: 1\n"})
+    assert (before, kernel_files.numba_settings.__wrapped__()) == ({}, {".numba_config.yaml": "opt: 1\n"})
 
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
@@ -392,7 +420,7 @@ def sum_of(values):
 )
 def test_only_kernels_of_short_loops_are_not_vectorized(decorator, is_vectorized, monkeypatch, tmp_path):
     monkeypatch.setattr(
-        kernel_files, "cache_directory", lambda _: tmp_path
+        kernel_files, "cache_directory", lambda *_, **__: tmp_path
     )  # what comes from a cache has no code to show
     before = numba.config.LOOP_VECTORIZE
     made = decorator(sum_of)
@@ -413,7 +441,7 @@ def quadrupled(value):
 
 
 def test_parts_have_no_machine_code(monkeypatch, tmp_path):
-    monkeypatch.setattr(kernel_files, "cache_directory", lambda _: tmp_path)  # what comes from a cache needs no parts
+    monkeypatch.setattr(kernel_files, "cache_directory", lambda *_, **__: tmp_path)  # else no parts
     assert quadrupled(5) == 20
     (part,) = doubled._dispatcher.overloads.values()
     (whole,) = quadrupled._dispatcher.overloads.values()
