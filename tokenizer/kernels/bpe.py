@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding of one word: as one token if the model looks up whole words and has it, else symbols, then merges.
 
-Its reference implementation is `tokenmill.tokenizer.models.bpe_twin.tokenize_bytes`;
+Its reference implementation is `tokenmill.tokenizer.models.bpe_reference.tokenize_bytes`;
 `tests/tokenizer/models/test_bpe.py` compares them.
 """
 

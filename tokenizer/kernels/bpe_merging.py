@@ -10,7 +10,7 @@ there. The smallest key gives both rank and place of the next merge; it is found
 changes two keys and clears a third. Longer stretches use a heap of `rank << 32 | position`, and so do all if different
 merges can be equally good.
 
-Its reference implementation is `tokenmill.tokenizer.models.bpe_twin.tokenize_bytes`;
+Its reference implementation is `tokenmill.tokenizer.models.bpe_reference.tokenize_bytes`;
 `tests/tokenizer/models/test_bpe.py` compares them.
 """
 

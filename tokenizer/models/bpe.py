@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.models import bpe_twin
+from tokenmill.tokenizer.models import bpe_reference
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
 from tokenmill.tokenizer.models.bpe_lowering import lower
 from tokenmill.tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
@@ -143,6 +143,6 @@ class BPE(BPEFields):
 
         Args:
           word: the bytes of the word; UTF-8 unless the model is byte-level.
-          dropout_key: the key of the random stream, see `bpe_twin.dropout_key`; None for no dropout.
+          dropout_key: the key of the random stream, see `bpe_reference.dropout_key`; None for no dropout.
         """
-        return bpe_twin.tokenize_bytes(self, word, dropout_key)
+        return bpe_reference.tokenize_bytes(self, word, dropout_key)

@@ -51,7 +51,7 @@ def test_values_are_those_of_the_standard_library(records, ensure_ascii, separat
 
 
 @given(st.lists(OBJECTS, min_size=1, max_size=4))
-def test_the_kernel_is_its_slow_twin(records):
+def test_the_kernel_is_its_reference_implementation(records):
     data, starts, ends = lines_of(records)
     n, n_paths = len(records), len(PATHS)
     found, kinds = np.zeros(n, np.bool_), np.zeros((n_paths, n), np.uint8)

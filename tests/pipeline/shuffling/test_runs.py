@@ -102,7 +102,7 @@ def test_columns_are_read_back_from_any_row_to_any_row(tmp_path_factory, rows, d
 
 
 @given(ROWS, st.data())
-def test_rows_are_arranged_as_the_slow_twin_arranges_them(rows, data):
+def test_rows_are_arranged_as_the_reference_implementation_arranges_them(rows, data):
     batch = make_batch(rows)
     places = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
@@ -159,7 +159,9 @@ def test_a_file_that_is_cut_off_or_holds_something_else_is_an_error(tmp_path):
 
 
 @given(st.lists(st.lists(ROWS, max_size=3), max_size=4), KEYS, KEYS, st.integers(1, 5), st.sampled_from([1, 60, 9999]))
-def test_runs_are_merged_as_the_slow_twin_merges_them(tmp_path_factory, splits, low, high, bucket_rows, piece_bytes):
+def test_runs_are_merged_as_the_reference_implementation_merges_them(
+    tmp_path_factory, splits, low, high, bucket_rows, piece_bytes
+):
     low, high = min(low, high), max(low, high) + 1
     # A run as soon as there is anything to write: a run for each batch.
     with written(tmp_path_factory.getbasetemp(), splits, run_bytes=1) as (runs, described):
@@ -222,7 +224,7 @@ def test_a_merge_reads_every_row_once_and_little_of_keys(tmp_path, monkeypatch):
 
 
 @given(ROWS)
-def test_sums_are_those_of_the_slow_twin_in_any_order(rows):
+def test_sums_are_those_of_the_reference_implementation_in_any_order(rows):
     batch, keys = make_batch(rows), keys_of(rows)
     found = sum_rows(keys, batch, None)
     assert found.tokens == reference.fingerprint((row[0], row[2]) for row in rows)

@@ -226,7 +226,7 @@ TEXTS = st.one_of(
 
 
 @given(NORMALIZERS, st.lists(TEXTS, max_size=6))
-def test_the_compiled_normalizer_agrees_with_its_slow_twin(
+def test_the_compiled_normalizer_agrees_with_its_reference_implementation(
     normalizer: SentencePieceNormalizer, texts: list[str]
 ) -> None:
     expected = [normalizer.normalize_aligned(AlignedText.original(text)).text for text in texts]

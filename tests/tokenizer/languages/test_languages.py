@@ -78,7 +78,7 @@ def test_script_counts_are_those_of_plain_python(column: pa.Array) -> None:
 
 
 @given(st.lists(mixtures(), max_size=6))
-def test_columns_have_the_languages_of_the_slow_twin(column: list[str]) -> None:
+def test_columns_have_the_languages_of_the_reference_implementation(column: list[str]) -> None:
     # py3langid composes with Python's older Unicode.
     column = ["".join(c for c in text if unicodedata.category(c) != "Cn") for text in column]
     found = identify(pa.array(column, pa.string()))

@@ -62,7 +62,7 @@ WORDS = st.text(st.sampled_from(LETTERS + "xy"), min_size=1, max_size=30)
 
 
 @given(models(), st.lists(st.one_of(WORDS, st.just("a<unk>b")), min_size=1, max_size=8))
-def test_the_kernel_agrees_with_its_slow_twin(model: Unigram, words: list[str]) -> None:
+def test_the_kernel_agrees_with_its_reference_implementation(model: Unigram, words: list[str]) -> None:
     assert encode(model, words) == [[i for i, _ in model.tokenize(word)] for word in words]
 
 

@@ -45,7 +45,7 @@ def columns() -> st.SearchStrategy[pa.Array]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_columns_equal_the_slow_twin(name: str) -> None:
+def test_columns_equal_the_reference_implementation(name: str) -> None:
     normalizer = ALL[name]
 
     @given(columns())

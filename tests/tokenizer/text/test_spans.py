@@ -66,7 +66,7 @@ def byte_level() -> Tokenizer:
 
 
 @given(rows=st.lists(hostile(), max_size=4), rules=rule_lists(), skip=st.integers(0, 1))
-def test_spans_are_where_the_slow_twin_finds_them(rows: list[str], rules: list[SpanRule], skip: int) -> None:
+def test_spans_are_where_the_reference_finds_them(rows: list[str], rules: list[SpanRule], skip: int) -> None:
     finder = SpanFinder(rules)
     cut = finder.cut(text_rows(pa.array(rows, pa.large_string()).slice(min(skip, len(rows)))))
     expected = [finder.find_text(row) for row in rows[skip:]]

@@ -69,7 +69,7 @@ def one_step(config: object) -> TextStep:
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @FEWER
 @given(rows=st.lists(hostile(), max_size=5), begins=st.booleans(), ends=st.booleans(), skip=st.integers(0, 2))
-def test_kernel_agrees_with_its_slow_twin(config: object, rows: list[str], begins: bool, ends: bool, skip: int) -> None:
+def test_kernel_agrees_with_its_reference(config: object, rows: list[str], begins: bool, ends: bool, skip: int) -> None:
     rows = [known_to_python(row) for row in rows]
     step = one_step(config)
     ragged = text_rows(pa.array(rows, pa.large_string()).slice(min(skip, len(rows))))

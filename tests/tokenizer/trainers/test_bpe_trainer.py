@@ -185,7 +185,7 @@ def has_parts(words: Iterable[bytes], fields: Mapping[str, Any]) -> bool:
     fields={"continuing_subword_prefix": "##", "min_frequency": 0},
     alphabet={},
 )
-def test_characters_equal_the_slow_twin(
+def test_characters_equal_the_reference_implementation(
     words: dict[str, int], extra: int, fields: dict[str, Any], alphabet: dict[str, Any]
 ) -> None:
     encoded = {word.encode(): count for word, count in words.items()}
@@ -198,12 +198,12 @@ def test_characters_equal_the_slow_twin(
     extra=st.integers(0, 40),
     fields=fields,
 )
-def test_bytes_equal_the_slow_twin(words: dict[bytes, int], extra: int, fields: dict[str, Any]) -> None:
+def test_bytes_equal_the_reference_implementation(words: dict[bytes, int], extra: int, fields: dict[str, Any]) -> None:
     assume(has_parts(words, fields))
     check_against_the_twin(words, extra, byte_level=True, **fields)
 
 
-def test_equals_the_slow_twin_when_every_table_has_to_grow() -> None:
+def test_equals_the_reference_implementation_when_every_table_has_to_grow() -> None:
     rng = random.Random(7)
     words = {bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz012345", k=12)): rng.randint(1, 3) for _ in range(150)}
     words |= {bytes(rng.choices(b"ab", k=1500)): 1}

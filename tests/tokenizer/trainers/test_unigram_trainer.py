@@ -134,7 +134,7 @@ def test_options_of_the_search_change_the_result() -> None:
     flags=st.lists(st.booleans(), min_size=6, max_size=6),
     symbols=st.sampled_from([(), ("ab",), ("<", "b<")]),
 )
-def test_equals_the_slow_twin(
+def test_equals_the_reference_implementation(
     counts: dict[str, int],
     extra: int,
     coverage: float,

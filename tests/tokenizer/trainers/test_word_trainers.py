@@ -72,7 +72,7 @@ specials = st.lists(st.sampled_from(["<s>", "a", "花", "ab"]), unique=True).map
 
 
 @given(words=word_counts, special_tokens=specials, min_frequency=st.integers(0, 3), extra=st.integers(1, 9))
-def test_words_equal_the_slow_twin(
+def test_words_equal_the_reference_implementation(
     words: dict[str, int], special_tokens: list[str], min_frequency: int, extra: int
 ) -> None:
     words = {**words, "a": 1}
@@ -88,7 +88,7 @@ def test_words_equal_the_slow_twin(
     character_coverage=st.sampled_from([1.0, 0.5, 0.9, 1e-9]) | st.floats(0, 1, exclude_min=True),
     extra=st.integers(1, 9),
 )
-def test_characters_equal_the_slow_twin(
+def test_characters_equal_the_reference_implementation(
     words: dict[str, int], special_tokens: list[str], min_frequency: int, character_coverage: float, extra: int
 ) -> None:
     words = {**words, "a": 1}

@@ -131,7 +131,7 @@ def test_counts_are_64_bits_wide() -> None:
     special_tokens=[],
     prefix="##",
 )
-def test_equals_the_slow_twin(
+def test_equals_the_reference_implementation(
     word_counts: dict[str, int], extra: int, prefix: str, special_tokens: list[str], **fields: Any
 ) -> None:
     fields |= {"continuing_subword_prefix": prefix, "special_tokens": special_tokens}
@@ -148,13 +148,13 @@ def test_equals_the_slow_twin(
         ({"b#": 5, "b##": 7, "####b##abb#": 7}, 1),  # after the pair has left the queue
     ],
 )
-def test_equals_the_slow_twin_when_a_pair_comes_back(counts: dict[str, int], min_frequency: int) -> None:
+def test_equals_the_reference_implementation_when_a_pair_comes_back(counts: dict[str, int], min_frequency: int) -> None:
     fields = {"vocab_size": 300, "min_frequency": min_frequency, "rule": "frequency"}
     assert train(counts, **fields) == train_wordpiece(counts, **fields)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_equals_the_slow_twin_when_every_table_has_to_grow(rule: str) -> None:
+def test_equals_the_reference_implementation_when_every_table_has_to_grow(rule: str) -> None:
     rng = random.Random(7)
     counts = {"".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=12)): rng.randint(1, 3) for _ in range(150)}
     counts |= {"".join(rng.choices("ab", k=1500)): 1}

@@ -127,7 +127,7 @@ def test_a_document_that_fits_is_not_split(lengths, size, strategy):
 
 @pytest.mark.parametrize("splits", [True, False])
 @given(lengths=lengths_of_documents, size=st.integers(1, 12))
-def test_plans_in_order_agree_with_the_slow_twin(splits, lengths, size):
+def test_plans_in_order_agree_with_the_reference_implementation(splits, lengths, size):
     plan = sequences._plan_in_order(np.array(lengths, np.int64), size, splits)
     expected = reference.plan_in_order(lengths, size, splits)
     assert [tuple(piece) for piece in zip(*(column.tolist() for column in plan), strict=True)] == [
@@ -136,7 +136,7 @@ def test_plans_in_order_agree_with_the_slow_twin(splits, lengths, size):
 
 
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))))
-def test_best_fit_agrees_with_the_slow_twin(case):
+def test_best_fit_agrees_with_the_reference_implementation(case):
     size, pieces = case
     bins = np.empty(len(pieces), np.int64)
     tree = np.zeros(2 << size.bit_length(), np.int64)
@@ -147,7 +147,7 @@ def test_best_fit_agrees_with_the_slow_twin(case):
 
 
 @given(lengths_of_documents, st.integers(1, 12), st.booleans())
-def test_sequences_are_filled_as_the_slow_twin_does(lengths, size, splits):
+def test_sequences_are_filled_as_the_reference_implementation_does(lengths, size, splits):
     rows = documents(lengths)
     plan = reference.plan_in_order(lengths, size, splits)
     starts = (np.cumsum(lengths) - lengths).tolist() if lengths else []

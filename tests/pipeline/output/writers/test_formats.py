@@ -216,7 +216,7 @@ def test_reading_may_begin_at_any_row(format_):
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 65_535), max_size=300), max_size=6))
-def test_samples_of_mds_are_those_of_the_slow_twin(rows):
+def test_samples_of_mds_are_those_of_the_reference_implementation(rows):
     batch = token_rows(rows)
     (data, _) = shard("mds", [batch])
     columns = list(columns_of(schemas.TOKENS, NARROW))

@@ -165,7 +165,7 @@ def test_crc32c_agrees_with_google_crc32c():
 
 
 @given(documents)
-def test_bytes_are_those_of_the_slow_twin(rows):
+def test_bytes_are_those_of_the_reference_implementation(rows):
     batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
     assert shard([batch]) == b"".join(slow_record(doc_id, ids) for doc_id, ids in rows)
 
