@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wheel and sdist: the same bytes twice, what is in them, and that each works alone on every Python that we support."""
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.installing import UNREACHABLE, checked, copy_clone, run
+from tools import distributions
 
 pytestmark = [pytest.mark.installation, pytest.mark.slow]
 
@@ -82,6 +85,23 @@ def test_the_checkers_of_the_package_index_find_nothing(built: list[list[Path]],
     checked(python, "-m", "twine", "check", "--strict", *built[0], cwd=tmp_path)
     # W009: there are three top-level packages.
     checked(python.parent / "check-wheel-contents", "--ignore", "W009", built[0][0], cwd=tmp_path)
+
+
+def test_a_wheel_with_kernels_is_the_wheel_and_kernels(built: list[list[Path]], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(distributions, "_compiled_kernels", lambda: {"kernels-a/b.kernel": b"code"})
+    plain = Path(shutil.copy(built[0][0], tmp_path))
+    with zipfile.ZipFile(plain) as before, zipfile.ZipFile(distributions.with_kernels(plain)) as after:
+        assert set(after.namelist()) - set(before.namelist()) == {"tokenmill/tokenizer/compiled/kernels-a/b.kernel"}
+        (record,) = (name for name in after.namelist() if name.endswith("/RECORD"))
+        rows = [line.split(",") for line in after.read(record).decode().splitlines()]
+        assert sorted(name for name, _, _ in rows) == sorted(after.namelist())
+        for name, digest, size in rows:
+            content = after.read(name)
+            if name != record:
+                said = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                assert (digest, size) == (f"sha256={said}", str(len(content)))
+            if not name.endswith(("/RECORD", "/WHEEL")) and name in before.namelist():
+                assert content == before.read(name)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
