@@ -27,7 +27,7 @@ from tokenmill.tokenizer.parts import OF_FILE, Parts
 from tokenmill.tokenizer.post_processors import renumbered
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
 from tokenmill.tokenizer.unicode import data as unicode_data
-from tokenmill.tokenizer.unicode.tables import HF_1
+from tokenmill.tokenizer.unicode.tables import BERT_UNICODE, HF_1
 from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Tokenizer(Encoder, Decoder):
             "T5Tokenizer"; needed if they name no class, or one that TokenMill does not know.
           unicode: for BERT's normalizer and pre-tokenizer, the version of Unicode: "8" for the ids of HF tokenizers
             0.23, "17" for those of 1.0, which takes 141 characters more for punctuation, and two no longer. None keeps
-            what the file says, else "8".
+            what the file says, else "8". Byte-level models without a normalizer have the same ids in both.
 
         Raises:
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or if
@@ -523,6 +523,8 @@ class Tokenizer(Encoder, Decoder):
 
 def _in_unicode(normalizer: Any, pre_tokenizer: Any, version: str) -> tuple[Any, Any]:
     """Returns BERT's normalizer, if there is one, and pre-tokenizer with another version of Unicode."""
+    if normalizer is None and is_byte_level(pre_tokenizer) and version in BERT_UNICODE:
+        return normalizer, pre_tokenizer  # the ids are the same in all
     if not isinstance(normalizer, BertNormalizer | None) or not isinstance(pre_tokenizer, BertPreTokenizer):
         raise ValueError(
             "unicode is a choice of BertNormalizer and BertPreTokenizer; there are the normalizer "

@@ -27,11 +27,13 @@ def add_parsers(commands: Any) -> None:
         nargs="+",
         type=file_path,
         metavar="TOKENIZER",
-        help="two or more, files or folders; with --sizes one is enough",
+        help="two or more, files or folders; with --sizes one is enough; FILE@1.0 and FILE@0.23 have the ids of that "
+        "version of HF tokenizers",
     )
     compare.add_argument(
-        "--on", nargs="+", required=True, type=file_path, metavar="CORPUS|COUNTS",
-        help="files, folders or globs of a corpus; or a folder with word counts",
+        "--on", nargs="+", type=file_path, metavar="CORPUS|COUNTS",
+        help="files, folders or globs of a corpus; or a folder with word counts; without it: every code point, for "
+        "tokenizers with one vocabulary",
     )  # fmt: skip
     compare.add_argument(
         "--max-bytes", type=natural, default=50_000_000, metavar="N",
@@ -65,6 +67,8 @@ def _compare(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.comparing import conditions, page
     from tokenmill.pipeline.comparing.comparison import compare
 
+    if options.on is None:
+        return _compare_code_points(options)
     with mistakes():
         asked = [conditions.parse(text) for text in options.fail_if]
         report = compare(
@@ -81,6 +85,23 @@ def _compare(options: argparse.Namespace) -> int:
     for line in holding:
         say(f"--fail-if {line}")
     return FAILED if holding else DONE
+
+
+def _compare_code_points(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.comparing import code_points, loading
+
+    with mistakes():
+        needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "fail_if", "html")
+        for name in needing:
+            if getattr(options, name) not in (None, [], False, "text"):
+                raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")
+        report = code_points.compare(loading.load(options.tokenizers))
+    if options.json:
+        print(json.dumps(report, ensure_ascii=False, indent=1))
+    else:
+        for line in code_points.lines(report):
+            print(line)
+    return DONE
 
 
 def _sizes(text: str) -> list[int]:

@@ -4,5 +4,5 @@
 `comparison.compare` does all of it. `from_text` reads documents with `reading`, `from_counts` the words of a counts
 artifact. Both keep `sums` by source, language and script, and `words`; `measure` makes the comparison from these, plain
 JSON. `probes` tests tokenizers on made-up texts, `sweep` cuts a BPE tokenizer down to smaller sizes. `conditions` are
-those of `--fail-if`; `views` makes tables for people, `page` prints and draws them.
+those of `--fail-if`; `views` makes tables for people, `page` prints and draws them. `code_points` needs no text.
 """

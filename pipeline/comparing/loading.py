@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizers of a comparison, each under a label that no other has."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenmill.tokenizer import Tokenizer
+
+_ORACLES = {"0.23": "8", "1.0": "17", "8": "8", "17": "17"}
+"""What may come after "@": a version of HF tokenizers, or of Unicode -> `unicode` of `Tokenizer.from_file`."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ def load(paths: Sequence[str], least: int = 2) -> list[Candidate]:
     """Loads tokenizers of any format.
 
     Args:
-      paths: files or folders, as `Tokenizer.from_file` takes them.
+      paths: files or folders, as `Tokenizer.from_file` takes them; "bert@1.0" is the file bert with the ids of HF
+        tokenizers 1.0, "bert@0.23" with those of 0.23.
       least: how many there must be.
 
     Raises:
@@ -36,11 +41,20 @@ def load(paths: Sequence[str], least: int = 2) -> list[Candidate]:
     for label, path in zip(labels(paths), paths, strict=True):
         started = time.perf_counter()
         try:
-            tokenizer = Tokenizer.from_file(path)
+            tokenizer = _load(path)
         except ValueError as error:
             raise ValueError(f"{path!r}: {error}") from error
         found.append(Candidate(label, path, tokenizer, time.perf_counter() - started))
     return found
+
+
+def _load(path: str) -> Tokenizer:
+    name, _, oracle = path.rpartition("@")
+    if not name or os.path.lexists(path):
+        return Tokenizer.from_file(path)
+    if oracle not in _ORACLES:
+        raise ValueError(f"after '@' comes one of {', '.join(_ORACLES)}, got {oracle!r}")
+    return Tokenizer.from_file(name, unicode=_ORACLES[oracle])
 
 
 def labels(paths: Sequence[str]) -> list[str]:

@@ -59,6 +59,34 @@ def test_it_prints_tables_or_json(typed):
     assert all(each["megabytes_per_second"] > 0 for each in timed.values())
 
 
+def test_without_a_corpus_it_shows_the_code_points_whose_ids_differ(tmp_path, typed, capsys):
+    """143 are punctuation in HF tokenizers 0.23 or 1.0 alone; `parity/test_unicode_versions.py` asks both."""
+    bert = str(tmp_path / "old" / "vocab.txt")
+
+    def compare_with(*arguments):
+        return cli.main(["compare", bert, *arguments]), *capsys.readouterr()
+
+    code, out, _ = compare_with(f"{bert}@1.0", "--json")
+    report = json.loads(out)
+    assert (code, report["code_points"], len(report["differing"])) == (0, 0x110000 - 0x800, 143)
+    found = {each["code_point"]: each["texts"] for each in report["differing"]}
+    assert list(found) == sorted(found, key=lambda name: int(name[2:], 16))
+    assert found["U+2E52"] == {"a⹒b": {"vocab.txt": ["[UNK]"], "vocab.txt@1.0": ["a", "[UNK]", "[UNK]"]}}
+    assert len(found["U+166D"]["a\u166db"]["vocab.txt"]) == 3
+    lines = compare_with(f"{bert}@0.23", f"{bert}@1.0")[1].splitlines()
+    assert len(lines) == 144
+    assert lines[-1] == "143 of 1,112,064 code points have other ids in one of vocab.txt, vocab.txt@0.23, vocab.txt@1.0"
+    assert "0 of 1,112,064 code points" in compare_with(f"{bert}@8")[1]
+    for arguments, message in [
+        ([f"{bert}@2.0"], "after '@' comes one of 0.23, 1.0, 8, 17, got '2.0'"),
+        ([str(tmp_path / "new" / "vocab.txt")], "have different vocabularies, so their ids cannot be compared"),
+        ([bert, "--speed"], "--speed: needs --on, a corpus or word counts"),
+        ([], "takes two tokenizers or more, got 1"),
+    ]:
+        code, _, err = compare_with(*arguments)
+        assert (code, message in err) == (2, True), err
+
+
 @pytest.mark.parametrize(
     ("condition", "code"),
     [

@@ -103,3 +103,6 @@ def test_other_versions_and_other_tokenizers_are_refused(tmp_path: Path) -> None
     bert("8").replace(pre_tokenizer=None).save(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="unicode is a choice of BertNormalizer and BertPreTokenizer; there are"):
         Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="17")
+    plain = Tokenizer.untrained("none", "gpt2", byte_level=True)
+    newer = plain._with_overrides(unicode="17")  # byte-level ids are the same in both
+    assert newer.pre_tokenizer == plain.pre_tokenizer
