@@ -73,7 +73,8 @@ class Tokenizer(Encoder, Decoder):
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
         `tokenizer.json`, `vocab.txt`, `vocab.json` or `merges.txt` with the other beside it, a SentencePiece model,
-        CLIP's gzip of merges, tiktoken's ranks. The kind is recognized by the content, not by the name.
+        CLIP's gzip of merges, tiktoken's ranks, Mistral's `tekken.json`, RWKV's vocabulary, the tokenizer in a GGUF
+        file. The kind is recognized by the content, not by the name.
 
         Args:
           path: the file or directory.
@@ -81,7 +82,8 @@ class Tokenizer(Encoder, Decoder):
             these; None then means BERT: text is lower-cased unless entries have capitals, its accents are stripped if
             it is, and oov is "word".
           special: as for the constructor.
-          pattern: for tiktoken's ranks, the pattern that splits text: "r50k_base", "cl100k_base", "o200k_base", ...
+          pattern: for tiktoken's ranks, the pattern that splits text: "r50k_base", "cl100k_base", "o200k_base", ..., or
+            any regular expression as tiktoken takes it.
           as_class: for files of `transformers` without a `tokenizer.json`, the class that reads them, for example
             "T5Tokenizer"; needed if they name no class, or one that TokenMill does not know.
           unicode: for BERT's normalizer and pre-tokenizer, the version of Unicode: "8" for the ids of HF tokenizers
@@ -119,15 +121,17 @@ class Tokenizer(Encoder, Decoder):
             raise TypeError(
                 f"json must be the text of a tokenizer.json, got {type(json).__name__}; from_buffer takes bytes"
             )
-        return cls.from_buffer(json.encode("utf-8", "surrogatepass"))
-
-    @classmethod
-    def from_buffer(cls, buffer: bytes) -> "Tokenizer":
-        """Loads the bytes of a `tokenizer.json`; otherwise like `from_str`."""
         from tokenmill.tokenizer.formats import tokenizer_json
 
-        data = bytes(buffer).removeprefix(codecs.BOM_UTF8)
+        data = json.encode("utf-8", "surrogatepass").removeprefix(codecs.BOM_UTF8)
         return cls.from_parts(tokenizer_json.read(data, "tokenizer.json"))
+
+    @classmethod
+    def from_buffer(cls, buffer: bytes, *, pattern: str | None = None) -> "Tokenizer":
+        """Loads the bytes of one file of any kind, a `tokenizer.json` or a `.model` for example; as `from_file`."""
+        from tokenmill.tokenizer.formats import loading
+
+        return cls.from_parts(loading.load_buffer(bytes(buffer), pattern))
 
     @classmethod
     def from_parts(

@@ -60,7 +60,7 @@ class TokenizerConfig(Section):
     files: dict[NonEmpty, PathText] = {}
     """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
-    """For rank files of tiktoken, which do not contain it: the name of the pattern that splits text."""
+    """For rank files of tiktoken, which do not contain it: the pattern that splits text, or its name."""
     as_class: str | None = None
     """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
     unicode: Literal["8", "17"] | None = None

@@ -4,6 +4,7 @@
 import base64
 import gzip
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,8 @@ def test_gpt2_on_documents_against_tiktoken(gpt2_folder: Path, shared_data: Path
 )
 def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
-    vocab = json.loads(families.family(family))["model"]["vocab"]
-    order = sorted((i, t) for t, i in vocab.items() if t != "<|endoftext|>")
-    ranks = {as_bytes(t): rank for rank, (_, t) in enumerate(order)}
-    path = tmp_path / "ranks.tiktoken"
-    path.write_text("".join(f"{base64.b64encode(t).decode()} {r}\n" for t, r in ranks.items()), encoding="ascii")
+    ranks = ranks_of(family)
+    path = write_ranks(tmp_path / "ranks.tiktoken", ranks)
     theirs = tiktoken.Encoding(name, pat_str=TIKTOKEN[name], mergeable_ranks=ranks, special_tokens={})
     ours = Tokenizer.from_file(path, pattern=name)
 
@@ -93,10 +91,129 @@ def test_tiktoken_ranks(tmp_path: Path, name: str, family: str) -> None:
     again = hf.Tokenizer.from_str(ours.to_str())
     for text in families.sample():
         assert again.encode(text).ids == theirs.encode_ordinary(text)
-    with pytest.raises(TokenizerFileError, match="pass pattern=, one of "):
+    with pytest.raises(TokenizerFileError, match="pass pattern="):
         Tokenizer.from_file(path)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\w+|[^\w\s]+|\s+", r"\p{Lu}?\p{Ll}+|\p{N}{1,2}+|.|\n", r"^\S+|\s++$|\S+|\s", r"(?i:the)|\p{L}+|\P{L}",
+        r"[\p{Lu}&&[^A-F]]|[$^}+]|\P{Lu}|[A-F]", r"(?>\p{L}{1,3})\d|(?s-i:a)?\$|[\s\S]",
+    ],
+)  # fmt: skip
+def test_any_pattern_of_ranks(tmp_path: Path, pattern: str) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+    ranks = ranks_of("cl100k")
+    path = write_ranks(tmp_path / "own.tiktoken", ranks)
+    theirs = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    if "(?s" in pattern:
+        with pytest.raises(TokenizerFileError, match=r"of the flags in '\(\?s' only i means the same to HF"):
+            Tokenizer.from_file(path, pattern=pattern)
+        pattern = pattern.replace("(?s-i:a)", "a")
+        theirs = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    ours = Tokenizer.from_file(path, pattern=pattern)
+
+    @strategies.FEWER
+    @given(st.lists(strategies.texts(), max_size=8))
+    def check(texts: list[str]) -> None:
+        assert ours.encode_arrow(pa.array(texts, pa.string())).to_pylist() == [theirs.encode_ordinary(t) for t in texts]
+
+    check()
+    again = hf.Tokenizer.from_str(ours.to_str())
+    for text in families.sample():
+        assert ours.encode(text).ids == again.encode(text).ids == theirs.encode_ordinary(text)
+
+
+def test_patterns_that_mean_something_else(tmp_path: Path) -> None:
+    path = write_ranks(tmp_path / "own.tiktoken", ranks_of("cl100k"))
+    for pattern, message in [
+        (r"a{1,3}+b|.", r"\{1,3\}\+ is possessive; write \(\?>\.\.\.\) around what it is of"),
+        ("(?m:^a)|.", r"of the flags in '\(\?m' only i"),
+        ("(", "is no regular expression"),
+        ("cl100k", r"pass pattern= .*got 'cl100k'"),
+    ]:
+        with pytest.raises(TokenizerFileError, match=message):
+            Tokenizer.from_file(path, pattern=pattern)
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "pattern", "special"),
+    [
+        ("tiktoken.model", "TikTokenTokenizer", "kimi_k2", {0: "[BOS]", 1: "<|reserved_token_{}|>"}),
+        ("qwen.tiktoken", "QWenTokenizer", "qwen", {0: "<|endoftext|>", 1: "<|im_start|>", 207: "<|extra_204|>"}),
+        ("tokenizer.model", "ChatGLM4Tokenizer", "llama3", {0: "[BOS]", 1: "[gMASK]", 2: "<sop>"}),
+    ],
+)
+def test_a_folder_of_ranks(tmp_path: Path, file: str, name: str, pattern: str, special: dict[int, str]) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+    ranks = ranks_of("kimi")
+    n = len(ranks)
+    write_ranks(tmp_path / file, ranks)
+    of_config = {} if name.startswith("QWen") else {i: t for i, t in special.items() if "{" not in t}
+    given_tokens = {str(n + i): {"content": token, "special": True} for i, token in of_config.items()}
+    config = {"tokenizer_class": name, "auto_map": {"AutoTokenizer": [f"own.{name}", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"added_tokens_decoder": given_tokens}))
+    (tmp_path / "own.py").write_text("raise SystemExit('a file of a tokenizer is not run')")
+    ours = Tokenizer.from_file(tmp_path)
+    assert {i: ours.id_to_token(n + i) for i in special} == {i: t.format(n + i) for i, t in special.items()}
+    theirs = tiktoken.Encoding(name, pat_str=PAT_STR[pattern], mergeable_ranks=ranks, special_tokens={})
+    for text in families.sample():
+        normal = unicodedata.normalize("NFC", text) if name.startswith("QWen") else text
+        assert ours.encode(text, add_special_tokens=False).ids == theirs.encode_ordinary(normal)
+    assert len(ours.encode("").ids) == (2 if name.startswith("ChatGLM4") else 0)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.raises(TokenizerFileError, match=r"do not say how text is split; pass pattern="):
+        Tokenizer.from_file(tmp_path)
+    assert Tokenizer.from_file(tmp_path, pattern=PAT_STR[pattern]).encode("a b").ids == theirs.encode_ordinary("a b")
+
+
+@pytest.mark.parametrize("lists_special", [True, False])
+def test_tekken(tmp_path: Path, lists_special: bool) -> None:
+    tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")
+    ranks = ranks_of("tekken")
+    vocab = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for token, rank in ranks.items()
+    ]
+    config = {
+        "pattern": families._TEKKEN, "num_vocab_tokens": len(vocab), "default_vocab_size": len(vocab) - 9 + 50,
+        "default_num_special_tokens": 50, "version": "v3",
+    }  # fmt: skip
+    special = [{"rank": 1, "token_str": "<s>", "is_control": True}, {"rank": 3, "token_str": "<x>", "is_control": True}]
+    fields = {"config": config, "vocab": vocab} | ({"special_tokens": special} if lists_special else {})
+    (tmp_path / "tekken.json").write_text(json.dumps(fields), encoding="utf-8")
+    ours = Tokenizer.from_file(tmp_path / "tekken.json")
+    kept = {token: rank for token, rank in ranks.items() if rank < len(vocab) - 9}
+    theirs = tiktoken.Encoding("tekken", pat_str=families._TEKKEN, mergeable_ranks=kept, special_tokens={})
+    for text in families.sample():
+        assert ours.encode(text).ids == [1, *(50 + i for i in theirs.encode_ordinary(text))]
+        assert ours.decode(ours.encode(text).ids) == text
+    assert ours.encode("a", "b").ids == [1, 50 + kept[b"a"], 1, 50 + kept[b"b"]]
+    assert [ours.id_to_token(i) for i in (1, 3, 49)] == ["<s>", "<x>" if lists_special else "[INST]", "<SPECIAL_49>"]
+    assert Tokenizer.from_file(tmp_path).to_str() == ours.to_str()
+    assert len(ours) == config["default_vocab_size"]
+
+
+def ranks_of(family: str) -> dict[bytes, int]:
+    vocab = json.loads(families.family(family))["model"]["vocab"]
+    order = sorted((i, t) for t, i in vocab.items() if t != "<|endoftext|>")
+    return {as_bytes(t): rank for rank, (_, t) in enumerate(order)}
+
+
+def write_ranks(path: Path, ranks: dict[bytes, int]) -> Path:
+    path.write_text("".join(f"{base64.b64encode(t).decode()} {r}\n" for t, r in ranks.items()), encoding="ascii")
+    return path
+
+
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+PAT_STR = {
+    "kimi_k2": families._KIMI,
+    "qwen": _WORDS + r"\p{N}" + _REST,
+    "llama3": _WORDS + r"\p{N}{1,3}" + _REST,
+}
+"""As the programs of Kimi K2, the first Qwen and GLM-4 have them."""
 TIKTOKEN = {
     "kimi_k2": families._KIMI,
     "r50k_base": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",

@@ -43,6 +43,10 @@ DIFFERENCES = {
     "control characters around CLIP's text": (
         "kept; transformers strips what Python's `strip` takes for white space, U+001C to U+001F, which are tokens"
     ),
+    "what Marian's source language lacks": (
+        "the unknown token; transformers looks for it among the pieces of the target language, too; where special "
+        "tokens are split, `>>fr<<` is one anywhere, and in front of a text there"
+    ),
     "classes that transformers 4 and 5 differ about": (
         "refused without a tokenizer.json: Barthez, Blenderbot, FNet, RemBERT, XGLM"
     ),
@@ -98,6 +102,7 @@ CLIP_ENDS = ["<|startoftext|>", "<|endoftext|>"]
 FAMILIES = {"CLIP": ("clip", CLIP_ENDS), "Herbert": ("char bpe", ROBERTA), "OpenAIGPT": ("char bpe", ["<unk>"])}
 SPECIAL = {
     "Funnel": ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>", "<s>", "</s>"],
+    "Esm": ["<cls>", "<pad>", "<eos>", "<unk>", "<mask>"],
     "MPNet": ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"],
     "Splinter": [*BERT, "[QUESTION]"],
 }
@@ -108,7 +113,7 @@ NLLB: dict[str, Any] = {
 }
 CONFIGS: dict[str, dict[str, Any]] = {"Llama": STARTS, "CodeLlama": STARTS, "Gemma": STARTS, "Nllb": NLLB}
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in CLASSES),
+    *((name, {}) for name, family in CLASSES.items() if family.kind not in ("ranks", "marian")),
     ("Llama", {"add_eos_token": True}),
     ("Llama", {"add_bos_token": False}),
     ("GPT2", {"add_prefix_space": True, "add_bos_token": True}),
@@ -228,6 +233,40 @@ def test_a_class_does_what_it_does_in_transformers(tmp_path: Path, name: str, co
     assert Tokenizer.from_str(ours.to_str()).encode(TEXTS[0], TEXTS[1]).ids == plain.encode(TEXTS[0], TEXTS[1]).ids
 
 
+def write_marian(folder: Path) -> list[str]:
+    """Writes Marian's files, with the ids of both languages mixed; returns the pieces of the source language."""
+    spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
+    (folder / "source.spm").write_bytes(train("unigram", {}))
+    (folder / "target.spm").write_bytes(train("bpe", {}))
+    source, target = (spm.SentencePieceProcessor(model_file=str(folder / f"{x}.spm")) for x in ("source", "target"))
+    sides = [[each.id_to_piece(i) for i in range(3, len(each))] for each in (source, target)]
+    tokens = dict.fromkeys(["</s>", "<unk>", *reversed(sides[1]), *reversed(sides[0]), ">>fr<<", ">>de<<", "<pad>"])
+    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}), encoding="utf-8")
+    config = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return sides[0]
+
+
+def test_marian(tmp_path: Path) -> None:
+    known = write_marian(tmp_path)
+    theirs = transformers.MarianTokenizer.from_pretrained(str(tmp_path))
+    ours = Tokenizer.from_file(tmp_path, special="split")
+    texts = [*TEXTS, *families.sample(), "", " ", "</s> a", *(f">>fr<< {text}" for text in TEXTS)]
+    unknown = ours.token_to_id("<unk>")
+    for text in texts:
+        for one, other in zip(ours.encode(text).ids, theirs(text)["input_ids"], strict=True):
+            assert one == other or (one == unknown and theirs.convert_ids_to_tokens(other) not in known)
+    assert ours.encode(TEXTS[0], TEXTS[1]).ids == theirs(TEXTS[0], TEXTS[1])["input_ids"]
+    vocab = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    renamed = {("nothing" if token == known[-1] else token): i for token, i in vocab.items()}
+    (tmp_path / "vocab.json").write_text(json.dumps(renamed), encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match=r"source\.spm: 1 pieces, .* have no id in vocab\.json"):
+        Tokenizer.from_file(tmp_path)
+    (tmp_path / "source.spm").unlink()
+    with pytest.raises(TokenizerFileError, match=r"MarianTokenizer is read from source\.spm and vocab\.json"):
+        Tokenizer.from_file(tmp_path)
+
+
 def test_tokens_added_beside_a_tokenizer_json(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(families.family("gpt2"), encoding="utf-8")
     decoder = {"700": {"content": "<|tool|>", "special": True}, "701": {"content": "<think>", "lstrip": True}}
@@ -279,9 +318,9 @@ def test_nllbs_languages_are_added_tokens(tmp_path: Path) -> None:
 
 
 UNKNOWN = (
-    "BertJapanese RoFormer CpmAnt Esm Tapas LayoutLMv2 PreTrained PreTrainedFast My "
+    "BertJapanese RoFormer CpmAnt Tapas LayoutLMv2 PreTrained PreTrainedFast My "
     "Luke MarkupLM Blenderbot GPTNeoX CTRL FSMT XLM Flaubert BioGpt "
-    "FNet RemBert XGLM M2M100 PLBart SeamlessM4T Speech2Text Siglip Barthez Marian Cpm"
+    "FNet RemBert XGLM M2M100 PLBart SeamlessM4T Speech2Text Siglip Barthez Cpm"
 ).split()
 
 

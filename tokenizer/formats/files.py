@@ -16,6 +16,11 @@ MAX_FILE_BYTES = 512 << 20
 """The largest file to read. No real tokenizer file is near this size; a larger one is a mistake or an attack."""
 
 
+GGUF = b"GGUF"
+MAX_GGUF_BYTES = 128 << 20
+"""The most bytes to read of a GGUF file; vocabulary, merges and templates of real ones take up to 20 MB."""
+
+
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
     """Pauses the garbage collector, which would go through a vocabulary again and again while it is read.
@@ -49,12 +54,24 @@ def read_bytes(path: Path) -> bytes:
       TokenizerFileError: if it is larger, or begins like a file of another kind. OSError: if it cannot be read.
     """
     with path.open("rb") as handle:
-        if what := mistakes.from_first_bytes(handle.read(mistakes.N_FIRST_BYTES).removeprefix(codecs.BOM_UTF8)):
-            raise TokenizerFileError(f"{path}: this is {what}")
+        head = handle.read(mistakes.N_FIRST_BYTES)
+        if head.startswith(GGUF):
+            return head + handle.read(MAX_GGUF_BYTES)  # weights come after the tokenizer, and may be of any size
+        check_kind(head, path)
         if handle.seek(0, os.SEEK_END) > MAX_FILE_BYTES:
             raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
         handle.seek(0)
         return handle.read(MAX_FILE_BYTES).removeprefix(codecs.BOM_UTF8)
+
+
+def check_kind(head: bytes, path: Path | str) -> None:
+    """Checks that a file that begins with these bytes may be a tokenizer.
+
+    Raises:
+      TokenizerFileError: if it is of another kind; the message says of which.
+    """
+    if what := mistakes.from_first_bytes(head[: mistakes.N_FIRST_BYTES].removeprefix(codecs.BOM_UTF8)):
+        raise TokenizerFileError(f"{path}: this is {what}")
 
 
 def decode(data: bytes, path: Path | str) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognizes the kind of a tokenizer file by its content, and reads it."""
 
+import codecs
 import dataclasses
 import re
 from pathlib import Path
@@ -10,8 +11,11 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import (
     bpe_files,
     files,
+    gguf,
     mistakes,
+    rwkv,
     sentencepiece,
+    tekken,
     tiktoken_ranks,
     tokenizer_json,
     vocab_txt,
@@ -26,12 +30,16 @@ _VOCABULARY = re.compile(r'\{\s*"(?:[^"\\]|\\.){0,1000}"\s*:\s*-?\d')
 _JSON = re.compile(r'\{|\[\s*["{\[]')
 _RANK = re.compile(r"[A-Za-z0-9+/]*={0,2} \d+")
 _MERGE = re.compile(r"[^ \t]+ [^ \t]+")
+_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+"""Names under which a vocabulary and its merges stand beside each other; the second are OpenAI's own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
     pattern: str | None
-    as_class: str | None
+    as_class: str | None = None
+    is_buffer: bool = False
+    """Whether there is no file, so that none is beside it."""
 
     def only(self, path: Path, what: str, *names: str) -> None:
         """Raises an error for an option that is given but has no effect, because it is not among `names`."""
@@ -46,12 +54,12 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
     """Reads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
     The kind is recognized by the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, or
-    `NAME-vocab.json` and `NAME-merges.txt`; a SentencePiece model; CLIP's gzip of merges; tiktoken's ranks; any other
-    text is a `vocab.txt`.
+    `NAME-vocab.json` and `NAME-merges.txt`, or `encoder.json` and `vocab.bpe`; a SentencePiece model; CLIP's gzip of
+    merges; tiktoken's ranks; Mistral's `tekken.json`; RWKV's vocabulary; a GGUF file; any other text is a `vocab.txt`.
 
     Args:
       path: the file or directory.
-      pattern: for tiktoken's ranks, the name of the pattern that splits text.
+      pattern: for tiktoken's ranks, the pattern that splits text, or its name.
       as_class: the class of `transformers` that reads a `vocab.txt`, a `vocab.json` with `merges.txt` or a
         SentencePiece model, or a directory that holds one of them.
 
@@ -64,8 +72,22 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
         return _load_directory(path, options) if path.is_dir() else _load_file(path, options)
 
 
+def load_buffer(data: bytes, pattern: str | None = None) -> Parts:
+    """Reads the bytes of a single file of any kind; otherwise as `load`."""
+    path = Path("buffer")
+    with files.without_collecting():
+        files.check_kind(data, path)
+        return _load_bytes(data.removeprefix(codecs.BOM_UTF8), path, _Options(pattern, is_buffer=True))
+
+
 def _load_file(path: Path, options: _Options) -> Parts:
-    data = files.read_bytes(path)
+    return _load_bytes(files.read_bytes(path), path, options)
+
+
+def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
+    if data.startswith(files.GGUF):
+        options.only(path, "a GGUF file", "pattern")
+        return gguf.read(data, str(path), options.pattern)
     if data[:2] == b"\x1f\x8b":
         options.only(path, "a gzip of merges")
         return bpe_files.read_clip(data, str(path))
@@ -84,16 +106,17 @@ def _load_file(path: Path, options: _Options) -> Parts:
         # A whole tokenizer has a model; a vocabulary has only tokens and integers.
         is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
         if not is_whole and _VOCABULARY.match(start):
-            return _from_merges(
-                path, _beside(path, "a vocabulary of tokens and ids", "vocab.json", "merges.txt"), options
-            )
+            return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
         return _from_json(parse_tokenizer(data, str(path)), path, options)
     lines = start[: mistakes.N_FIRST_BYTES].splitlines()[: mistakes.N_LINES]
+    if len(lines) > 1 and all(map(rwkv.LINE.fullmatch, lines)):
+        options.only(path, "a vocabulary of RWKV")
+        return rwkv.read(text, str(path))
     if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
         options.only(path, "tiktoken's ranks", "pattern")
         return tiktoken_ranks.read(text, str(path), options.pattern)
     if start.startswith("#version") or (len(lines) > 1 and all(map(_MERGE.fullmatch, lines))):
-        return _from_merges(_beside(path, "a list of merges", "merges.txt", "vocab.json"), path, options)
+        return _from_merges(_beside(path, "a list of merges", 1, options), path, options)
     options.only(path, "a vocab.txt", "as_class")
     if options.as_class is not None:
         return _load_as(path, options)
@@ -103,7 +126,10 @@ def _load_file(path: Path, options: _Options) -> Parts:
 def _from_json(root: Node, path: Path, options: _Options) -> Parts:
     if what := mistakes.of_json(root.object()):
         raise TokenizerFileError(f"{path}: this is {what}")
-    options.only(path, "a tokenizer.json, which says all itself")
+    kind = "tekken.json" if tekken.looks_like(root) else "tokenizer.json"
+    options.only(path, f"a {kind}, which says all itself")
+    if kind == "tekken.json":
+        return tekken.read(root)
     return tokenizer_json.read_parsed(root)
 
 
@@ -114,14 +140,23 @@ def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:
     return bpe_files.load_vocab_and_merges(vocab, merges)
 
 
-def _beside(path: Path, what: str, name: str, other: str) -> Path:
-    """Returns the file that belongs to this one: with `other` instead of `name` in its name, or just named `other`."""
-    names = [path.name.replace(name, other), other] if name in path.name else [other]
-    for candidate in map(path.with_name, names):
-        if candidate.is_file():
+def _beside(path: Path, what: str, which: int, options: _Options) -> Path:
+    """Returns the file that belongs to this one, a vocabulary or merges: with the other name in place of its own.
+
+    Args:
+      path: the file.
+      what: what it is, for messages.
+      which: its place in the pairs of names.
+      options: whether there is a file at all.
+    """
+    pairs = [pair for pair in _PAIRS if pair[which] in path.name] or _PAIRS
+    names = [path.name.replace(pair[which], pair[1 - which]) for pair in pairs] + [pair[1 - which] for pair in pairs]
+    for candidate in () if options.is_buffer else map(path.with_name, names):
+        if candidate.is_file() and candidate != path:  # a name without either stays
             return candidate
-    wanted = " or ".join(dict.fromkeys(names))
-    raise TokenizerFileError(f"{path}: this is {what}, which needs {wanted} beside it; put it there")
+    wanted = " or ".join(name for name in dict.fromkeys(names) if name != path.name)
+    needs = "which needs another file; load both from files" if options.is_buffer else f"which needs {wanted} beside it"
+    raise TokenizerFileError(f"{path}: this is {what}, {needs}{'' if options.is_buffer else '; put it there'}")
 
 
 def _load_as(path: Path, options: _Options, merges: Path | None = None) -> Parts:
@@ -137,9 +172,10 @@ def _load_directory(path: Path, options: _Options) -> Parts:
     if (path / "tokenizer.json").is_file():
         options.only(path, "a folder with a tokenizer.json, which says all itself")
         return transformers_folder.load_json(path)
-    ranks = path / "tokenizer.model"
-    if ranks.is_file() and not sentencepiece.looks_like_model(files.read_bytes(ranks)):
-        return _load_file(ranks, options)  # Llama 3's own, which are tiktoken's
+    if (ranks := transformers_folder.ranks_in(path)) is not None:
+        return transformers_folder.load_ranks(path, ranks, options.pattern, options.as_class)
+    if (path / "tekken.json").is_file():
+        return _load_file(path / "tekken.json", options)
     options.only(path, "a folder as transformers saves it", "as_class")
     return transformers_folder.load_slow(path, options.as_class)
 

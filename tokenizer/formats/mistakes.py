@@ -9,7 +9,6 @@ _WEIGHTS = "weights of a model; the tokenizer is in another file, tokenizer.json
 _PACKED = "unpack it and name the tokenizer file in it"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs.github.com/", "a pointer of git-lfs, not the file; get it with `git lfs pull`"),
-    (b"GGUF", "a GGUF file, " + _WEIGHTS + " of the model that it was made from"),
     (b"PK\x03\x04", "a zip archive, as PyTorch's weights are; " + _PACKED),
     (b"\x89HDF", "an HDF5 file, " + _WEIGHTS),
     (b"PAR1", "a Parquet file, which is data"),
@@ -23,7 +22,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|\?xml)\b", re.IGNORECASE)
-_RWKV = re.compile(r"\d+ b?(?P<quote>['\"]).*(?P=quote) \d+")
 _SENTENCEPIECE_VOCAB = re.compile(r"[^\t]+\t-?\d+(?:\.\d+)?(?:e-?\d+)?")
 N_FIRST_BYTES = 4096
 """The most bytes to look at, or this many lines of them:"""
@@ -48,8 +46,6 @@ def from_first_bytes(head: bytes) -> str | None:
     if not head.strip(b"\0"):
         return "zeros; a download that broke off, perhaps: get it again"
     lines = head.decode("utf-8", "replace").splitlines()[:-1][:N_LINES]
-    if len(lines) > 1 and all(map(_RWKV.fullmatch, lines)):
-        return "a vocabulary of RWKV, which is not supported: its longest match is no model here"
     if len(lines) > 1 and all(map(_SENTENCEPIECE_VOCAB.fullmatch, lines)):
         return "the list of pieces that sentencepiece writes for people; use the .model beside it"
     return None
@@ -57,9 +53,6 @@ def from_first_bytes(head: bytes) -> str | None:
 
 def of_json(fields: dict[str, Any]) -> str | None:
     """Returns a description of a JSON object, None if it may be a tokenizer."""
-    vocab = fields.get("vocab")
-    if isinstance(vocab, list) and vocab and isinstance(vocab[0], dict) and "token_bytes" in vocab[0]:
-        return "Mistral's tekken.json, which is not supported; use the tokenizer.json of the same model"
     if "model" in fields:
         return None
     if "tokenizer_class" in fields or "added_tokens_decoder" in fields:

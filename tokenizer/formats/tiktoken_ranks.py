@@ -3,6 +3,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,12 +12,17 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import decoders, pre_tokenizers
 from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.formats.base64_rank_kernels import read_lines
 from tokenmill.tokenizer.models import BPE
 from tokenmill.tokenizer.models.bpe_tables import padded_bytes
 from tokenmill.tokenizer.models.vocabulary import WORD_PADDING
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
+
+_NAME = re.compile(r"[\w.-]*")
+_OF_TIKTOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}\+|[$^]|\(\?[a-zA-Z]*[msUx]", re.DOTALL)
+"""What means something else, or nothing, to HF; escapes and sets of characters come first, to be passed over."""
 
 
 class Ranks(NamedTuple):
@@ -35,24 +41,64 @@ def read(text: str, source: str, pattern: str | None) -> Parts:
     Args:
       text: the content of the file.
       source: its name in messages.
-      pattern: one of the names of `TIKTOKEN_PATTERNS`; the file does not say.
+      pattern: as for `parts_of`; the file does not say.
 
     Raises:
       TokenizerFileError: if there is no pattern, a line is something else, or the ranks are no vocabulary.
     """
-    if pattern not in TIKTOKEN_PATTERNS:
+    if pattern is None or (pattern not in TIKTOKEN_PATTERNS and _NAME.fullmatch(pattern)):
         raise TokenizerFileError(
-            f"{source}: tiktoken's ranks do not say how text is split; pass pattern=, one of "
-            f"{', '.join(TIKTOKEN_PATTERNS)}, got {pattern!r}"
+            f"{source}: tiktoken's ranks do not say how text is split; pass pattern= (tokenizer.pattern in a config), "
+            f"the regular expression, called pat_str in programs, or one of {', '.join(TIKTOKEN_PATTERNS)}, got "
+            f"{pattern!r}"
         )
-    ranks = read_plain_lines(text) or read_any_lines(text, source)
-    try:
+    return parts_of(read_plain_lines(text) or read_any_lines(text, source), pattern, source)
+
+
+def parts_of(ranks: Ranks, pattern: str, source: str) -> Parts:
+    """Returns the parts of a tokenizer that has these tokens.
+
+    Args:
+      ranks: the tokens; their ids are also their ranks.
+      pattern: what splits text: one of the names of `TIKTOKEN_PATTERNS`, or a regular expression as tiktoken has it.
+        Text that it does not match becomes words of its own; tiktoken loses it.
+      source: what messages call the file.
+
+    Raises:
+      TokenizerFileError: if the ranks are no vocabulary, or the pattern is no regular expression.
+    """
+    with files.named_in_errors(source):
         model = BPE.from_ranked_tokens(*ranks)
-    except ValueError as error:
-        raise TokenizerFileError(f"{source}: {error}") from error
-    split = pre_tokenizers.Split(TIKTOKEN_PATTERNS[pattern], "isolated", is_regex=True)
+        split = pre_tokenizers.Split(_in_hf(pattern), "isolated", is_regex=True)
     words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)))
     return Parts(model=model, pre_tokenizer=words, decoder=decoders.ByteLevel())
+
+
+def _in_hf(pattern: str) -> str:
+    r"""Returns a pattern of tiktoken's in the spelling that means the same to HF.
+
+    `{1,3}+` is possessive in tiktoken, which makes no difference at the end of an alternative; `$` is the end of the
+    text there, and of a line in HF.
+
+    >>> _in_hf(r"\p{N}{1,3}+|\s++$")
+    '\\p{N}{1,3}|\\s++\\z'
+    """
+    if pattern in TIKTOKEN_PATTERNS:
+        return TIKTOKEN_PATTERNS[pattern]
+    scanner = scanner_name(pattern, "tiktoken")
+    for named in TIKTOKEN_PATTERNS.values():
+        if scanner is not None and scanner_name(named) == scanner:
+            return named
+
+    def spelled(found: re.Match[str]) -> str:
+        text = found[0]
+        if text.endswith("}+") and found.end() < len(pattern) and pattern[found.end()] != "|":
+            raise ValueError(f"pattern {pattern[:200]!r}: {text} is possessive; write (?>...) around what it is of")
+        if text.startswith("(?"):
+            raise ValueError(f"pattern {pattern[:200]!r}: of the flags in {text!r} only i means the same to HF")
+        return text[:-1] if text.endswith("}+") else {"$": r"\z", "^": r"\A"}.get(text, text)
+
+    return _OF_TIKTOKEN.sub(spelled, pattern)
 
 
 def read_plain_lines(text: str) -> Ranks | None:

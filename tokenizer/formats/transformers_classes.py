@@ -12,15 +12,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Kind = Literal["wordpiece", "bpe", "sentencepiece"]
+Kind = Literal["wordpiece", "bpe", "sentencepiece", "ranks", "marian"]
 FILES: dict[Kind, tuple[str, ...]] = {
     "wordpiece": ("vocab.txt",),
     "bpe": ("vocab.json", "merges.txt"),
     "sentencepiece": (
         "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "sentencepiece.model",
     ),
+    "marian": ("source.spm", "vocab.json"),
+    "ranks": ("tokenizer.model", "tiktoken.model", "qwen.tiktoken"),
 }  # fmt: skip
-"""The files of each kind: all of them are read, or, for SentencePiece models, the first one that exists."""
+"""The files of each kind: all of them are read, or, for SentencePiece models and ranks, the first one that exists."""
 
 
 NO_LAYOUT = ("A", "A B:1")
@@ -28,7 +30,7 @@ NO_LAYOUT = ("A", "A B:1")
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What a class adds to a `vocab.txt`, to a `vocab.json` with `merges.txt`, or to a SentencePiece model."""
+    """What a class adds to a `vocab.txt`, a `vocab.json` with `merges.txt`, a SentencePiece model, or to ranks."""
 
     kind: Kind
     roles: Mapping[str, str]
@@ -37,8 +39,9 @@ class Family:
     """Templates: roles, A and B in order, `:1` for type 1; None: what `add_bos_token` and `add_eos_token` say."""
     begins: bool = False
     """The default of `add_bos_token`."""
-    steps: Literal["gpt2", "qwen2", "clip", "gpt1", "herbert", "cleaned", ""] = ""
-    """How text becomes words, if the kind does not say; "cleaned": quotes and accents are removed, as in ALBERT."""
+    steps: Literal["gpt2", "qwen2", "clip", "gpt1", "herbert", "cleaned", "esm", "kimi_k2", "llama3", "qwen", ""] = ""
+    """How text becomes words, if the kind does not say; "cleaned": quotes and accents are removed, as in ALBERT. For
+    ranks, the name of the pattern."""
     lowercases: bool = False
     """The default of `do_lower_case` for "cleaned" text."""
     strips_mask: bool = False
@@ -49,7 +52,7 @@ class Family:
     """For fairseq's vocabularies: the pieces that replace the first `n_replaced` of the model."""
     n_replaced: int = 0
     last: tuple[str, ...] = ()
-    """Pieces after those of the model."""
+    """Pieces after those of the model; behind ranks, special tokens, with `{id}` in place of their ids."""
     has_extra_ids: bool = False
     """Whether the option `extra_ids` says how many tokens `<extra_id_0>`, `<extra_id_1>`, ... come after those."""
     language: str = ""
@@ -89,6 +92,10 @@ CLASSES: dict[str, Family] = {
             "Lxmert", "MobileBert", "SqueezeBert",
         ),
         _BERT_FAMILY,
+    ),
+    "Esm": Family(
+        "wordpiece", {"unk": "<unk>", "cls": "<cls>", "pad": "<pad>", "mask": "<mask>", "eos": "<eos>"},
+        ("cls A eos", "cls A eos B:1 eos:1"), steps="esm",
     ),
     "Funnel": Family("wordpiece", _FUNNEL, ("cls:2 A sep", "cls:2 A sep B:1 sep:1")),
     "MPNet": Family("wordpiece", _ROBERTA | {"unk": "[UNK]"}, _ROBERTA_LAYOUT, strips_mask=True),
@@ -133,6 +140,7 @@ CLASSES: dict[str, Family] = {
     "Gemma": Family(
         "sentencepiece", {"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"}, None, begins=True
     ),
+    "Marian": Family("marian", _ANGLES, ("A eos", "A B eos")),
     "MBart": Family(
         "sentencepiece", _ROBERTA, ("A eos lang", "A B eos lang"), first=_FAIRSEQ, n_replaced=3,
         last=(*_MBART_LANGUAGES, "<mask>"), language="en_XX", strips_mask=True,
@@ -158,6 +166,12 @@ CLASSES: dict[str, Family] = {
     "XLNet": Family(
         "sentencepiece", _FUNNEL, ("A sep cls:2", "A sep B:1 sep:1 cls:2"), steps="cleaned"
     ),
+    "ChatGLM4": Family("ranks", {}, ("[gMASK] <sop> A", "[gMASK] <sop> A B"), steps="llama3"),
+    "QWen": Family(
+        "ranks", {}, steps="qwen",
+        last=("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))),
+    ),
+    "TikToken": Family("ranks", {}, steps="kimi_k2", last=("<|reserved_token_{id}|>",) * 256),
 }  # fmt: skip
 """Name of a class, without "Tokenizer" -> its row."""
 

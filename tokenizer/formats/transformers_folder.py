@@ -11,7 +11,7 @@ import numpy as np
 from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
+from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tiktoken_ranks, tokenizer_json, vocab_txt
 from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile
 from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenmill.tokenizer.formats.transformers_classes import (
@@ -24,7 +24,7 @@ from tokenmill.tokenizer.formats.transformers_classes import (
     known_classes,
 )
 from tokenmill.tokenizer.formats.transformers_settings import Settings, read_settings
-from tokenmill.tokenizer.models import WordPiece
+from tokenmill.tokenizer.models import WordLevel, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.parts import Parts
@@ -63,12 +63,47 @@ def load_slow(folder: Path, as_class: str | None) -> Parts:
     family = _family(folder, settings)
     names = FILES[family.kind]
     found = [folder / name for name in names if (folder / name).is_file()]
-    if not found or (family.kind == "bpe" and len(found) < len(names)):
-        wanted = " and ".join(names) if family.kind == "bpe" else " or ".join(names)
+    needs_all = family.kind in ("bpe", "marian")
+    if not found or (needs_all and len(found) < len(names)):
+        wanted = (" and " if needs_all else " or ").join(names)
         raise TokenizerFileError(
             f"{folder}: {settings.class_name} is read from {wanted}, or a tokenizer.json; put it there"
         )
     return _load(found[0], found[-1], family, settings)
+
+
+def ranks_in(folder: Path) -> Path | None:
+    """Returns the file of tiktoken's ranks in a folder, as of Llama 3, Kimi, GLM, the first Qwen; None if none."""
+    for path in (*(folder / name for name in FILES["ranks"]), *sorted(folder.glob("*.tiktoken"))):
+        if path.is_file() and not sentencepiece.looks_like_model(files.read_bytes(path)):
+            return path
+    return None
+
+
+def load_ranks(folder: Path, path: Path, pattern: str | None, as_class: str | None) -> Parts:
+    """Reads tiktoken's ranks in a folder, and the special tokens of its class and of its JSON files.
+
+    Args:
+      folder: the folder.
+      path: the file of ranks.
+      pattern: as for `tiktoken_ranks.read`; None for that of the class, whose program is not run.
+      as_class: the class, for example "QWenTokenizer"; None for the one that the folder names.
+
+    Raises:
+      TokenizerFileError: if there is no pattern and the class is not known, or a file is broken.
+    """
+    settings = read_settings(folder, as_class)
+    family = family_of(settings.class_name)
+    if family is None or family.kind != "ranks":
+        family = Family("ranks", {})
+    parts = tiktoken_ranks.read(files.read_text(path), str(path), pattern or family.steps or None)
+    if family.steps == "qwen":
+        parts = dataclasses.replace(parts, normalizer=normalizers.NFC())
+    n, taken = len(parts.model.vocab), {token.id for token in settings.added}
+    own = [AddedToken(n + i, content.format(id=n + i)) for i, content in enumerate(family.last) if n + i not in taken]
+    with files.named_in_errors(path):
+        parts = _with_added(dataclasses.replace(parts, added_tokens=own), settings, settings.roles)
+        return _laid_out(parts, family, settings, settings.roles, str(path))
 
 
 def load_file(path: Path, as_class: str, merges: Path | None = None) -> Parts:
@@ -108,6 +143,8 @@ def _load(path: Path, merges: Path, family: Family, settings: Settings) -> Parts
             return _wordpiece(path, family, settings)
         if family.kind == "bpe":
             return _bpe(path, merges, family, settings)
+        if family.kind == "marian":
+            return _marian(path, merges, family, settings)
         return _sentencepiece(path, family, settings)
     except TokenizerFileError:
         raise
@@ -123,7 +160,10 @@ def _unnamed(folder: Path, settings: Settings) -> Parts:
         if not {"[CLS]", "[SEP]"} <= vocab_txt.read(files.read_text(path), str(path)).keys():
             bert = dataclasses.replace(bert, layout=NO_LAYOUT)
         return _load(path, path, bert, settings)
-    if (path := folder / "vocab.json").is_file() and (merges := folder / "merges.txt").is_file():
+    for names in (FILES["bpe"], ("encoder.json", "vocab.bpe")):
+        path, merges = (folder / name for name in names)
+        if not (path.is_file() and merges.is_file()):
+            continue
         model = bpe_files.load_vocab_and_merges(path, merges).model  # raises an error unless it is GPT-2's or CLIP's
         return _load(path, merges, CLASSES["CLIP" if model.suffix else "GPT2"], settings)
     models = [path for name in FILES["sentencepiece"] if (path := folder / name).is_file()]
@@ -212,6 +252,9 @@ def _ends(settings: Settings, family: Family) -> tuple[str, str]:
 def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
     vocab = vocab_txt.read(files.read_text(path), str(path))
     roles = _roles(settings, family)
+    if family.steps == "esm":
+        parts = _of_residues(vocab, roles)
+        return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
     is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
     if settings.config.child("do_lower_case", None).value is not None:
         is_lower, assumptions = settings.flag("do_lower_case", True), ()
@@ -232,6 +275,16 @@ def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
         assumptions=assumptions,
     )
     return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+
+
+def _of_residues(vocab: dict[str, int], roles: dict[str, AddedToken]) -> Parts:
+    """Returns ESM's tokenizer: every token is cut out of the text, whatever is around it."""
+    special = {token.content for token in roles.values()}
+    return Parts(
+        model=WordLevel(vocab, roles["unk"].content),
+        pre_tokenizer=pre_tokenizers.WhitespaceSplit(),
+        added_tokens=[AddedToken(i, t, normalized=False, special=t in special) for t, i in vocab.items() if t],
+    )
 
 
 def _bpe(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
@@ -262,6 +315,31 @@ def _sentencepiece(path: Path, family: Family, settings: Settings) -> Parts:
     parts = tokenizer_parts(model, str(path))
     if family.steps == "cleaned":
         parts = dataclasses.replace(parts, normalizer=_cleaning(settings, family, parts.normalizer))
+    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+
+
+def _marian(path: Path, vocab_path: Path, family: Family, settings: Settings) -> Parts:
+    """Returns the tokenizer of Marian's source language: the pieces of `source.spm` with the ids of `vocab.json`."""
+    model = sentencepiece.read(files.read_bytes(path), str(path))
+    vocab = bpe_files.read_vocab_json(files.read_text(vocab_path), str(vocab_path))
+    tokens = sorted(vocab, key=vocab.__getitem__)
+    if [vocab[token] for token in tokens] != list(range(len(tokens))):
+        raise TokenizerFileError(f"{vocab_path}: ids must be 0..{len(tokens) - 1}, each of one token")
+    places = {piece: i for i, piece in enumerate(model.pieces)}
+    if lost := [piece for _, piece in model.of_type(PieceType.NORMAL, PieceType.USER_DEFINED) if piece not in vocab]:
+        raise TokenizerFileError(
+            f"{path}: {len(lost)} pieces, {lost[0]!r} for example, have no id in {vocab_path.name}, so parts of a text "
+            "would be known and yet become the unknown token; this is not supported: use MarianTokenizer"
+        )
+    unused = int(PieceType.UNUSED)  # the pieces of the target language, which no source text becomes
+    types = [int(model.types[places[token]]) if token in places else unused for token in tokens]
+    scores = [float(model.scores[places[token]]) if token in places else 0.0 for token in tokens]
+    trainer = dataclasses.replace(model.trainer, unk_id=types.index(int(PieceType.UNKNOWN)))
+    ordered = SentencePieceFile.of(tokens, scores, types, trainer=trainer, normalizer=model.normalizer)
+    parts = tokenizer_parts(ordered, str(path))
+    codes = [AddedToken(i, token) for token, i in vocab.items() if token.startswith(">>") and token.endswith("<<")]
+    parts = dataclasses.replace(parts, added_tokens=(*parts.added_tokens, *codes))
+    roles = _roles(settings, family)
     return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
 
 

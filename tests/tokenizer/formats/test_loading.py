@@ -195,3 +195,30 @@ def test_padding_is_checked() -> None:
         Padding(pad_to_multiple_of=0)
     with pytest.raises(ValueError, match="direction must be 'right' or 'left', got 'up'"):
         Padding(direction="up")  # type: ignore[arg-type]
+
+
+def test_openais_names_of_two_files(tmp_path: Path) -> None:
+    from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
+
+    vocab = {token: i for i, token in enumerate([*BYTE_ALPHABET, "ab", "<|endoftext|>"])}
+    (tmp_path / "encoder.json").write_text(json.dumps(vocab), encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match=r"encoder\.json: .* which needs vocab\.bpe beside it"):
+        Tokenizer.from_file(tmp_path / "encoder.json")
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\na b\n", encoding="utf-8")
+    for path in (tmp_path, tmp_path / "encoder.json", tmp_path / "vocab.bpe"):
+        assert Tokenizer.from_file(path).encode("abc").tokens == ["ab", "c"]
+    with pytest.raises(TokenizerFileError, match="buffer: this is a list of merges, which needs another file"):
+        Tokenizer.from_buffer((tmp_path / "vocab.bpe").read_bytes())
+
+
+def test_a_buffer_may_hold_any_single_file(tmp_path: Path) -> None:
+    from tests.tokenizer.formats.test_hostile_files import bpe_model
+
+    model = bpe_model(["▁", "a", "aa"])
+    assert Tokenizer.from_buffer(model).encode("aaa").tokens == ["▁", "aa", "a"]
+    assert Tokenizer.from_buffer(b"\xef\xbb\xbf[UNK]\na\n").encode("a").ids == [1]
+    assert Tokenizer.from_buffer(Tokenizer.for_bert(VOCAB).to_str().encode()).encode("a").ids == [2, 5, 3]
+    with pytest.raises(TokenizerFileError, match="buffer: this is an empty file"):
+        Tokenizer.from_buffer(b"")
+    with pytest.raises(TokenizerFileError, match="line 1: expected base64 and a rank"):
+        Tokenizer.from_buffer(b"[UNK]\na\n", pattern="gpt2")
