@@ -265,6 +265,12 @@ class Tokenizer(Encoder, Decoder):
 
         saving.save(self.parts, Path(path), format, pretty)
 
+    def left_out(self, path: str | os.PathLike[str], *, format: str | None = None) -> list[str]:
+        """Returns what the file that `save` would write leaves out, a phrase each: the special tokens of ranks, ..."""
+        from tokenmill.tokenizer.formats import saving
+
+        return saving.left_out(self.parts, Path(path), format)
+
     def files(self, name: str) -> dict[str, bytes]:
         """Returns the files that `save` writes to the path `name`, which goes by its end: what is in each, by name.
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tokenmill.pipeline.commands.arguments import add_output, file_path
-from tokenmill.pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, say
 
 
 def add_parsers(commands: Any) -> None:
@@ -15,13 +15,18 @@ def add_parsers(commands: Any) -> None:
         "convert",
         help="write a tokenizer in another format",
         description="Reads a tokenizer of any kind and writes it as the name of the new file says: vocab.txt, "
-        "vocab.json (merges.txt beside it), *.model, *.tiktoken, *.gz (CLIP), else tokenizer.json. A format that "
-        "cannot hold the tokenizer is refused.",
+        "vocab.json (merges.txt beside it), *.model, *.tiktoken, *.gz (CLIP), else tokenizer.json; or as --to says. A "
+        "format that cannot hold the tokenizer is refused; what else a file leaves out is said before it is written.",
     )
     convert.add_argument(
         "source", type=file_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
     )
     convert.add_argument("target", type=file_path, metavar="FILE", help="the file to write")
+    convert.add_argument(
+        "--to", metavar="FORMAT", help="tokenizer.json, vocab.txt, vocab.json, sentencepiece, tiktoken or clip"
+    )
+    convert.add_argument("--pattern", help="for tiktoken's ranks: the pattern that splits text, or its name")
+    convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")
     add_output(convert, "which tokenizer was written where")
     convert.set_defaults(command=_convert)
 
@@ -30,9 +35,12 @@ def _convert(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import Tokenizer
 
     with mistakes():
-        tokenizer = Tokenizer.from_file(options.source)
-        tokenizer.save(options.target)
+        tokenizer = Tokenizer.from_file(options.source, pattern=options.pattern, as_class=options.as_class)
+        left_out = tokenizer.left_out(options.target, format=options.to)
+        for what in left_out:
+            say(f"{options.target} does not hold {what}")
+        tokenizer.save(options.target, format=options.to)
     if options.json:
-        said = {"source": options.source, "target": options.target}
+        said = {"source": options.source, "target": options.target, "left_out": left_out}
         print(json.dumps(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids}, indent=1))
     return DONE

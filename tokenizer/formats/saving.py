@@ -11,11 +11,12 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from tokenmill.tokenizer.compositions import bert_parts
 from tokenmill.tokenizer.encoder import Encoder
 from tokenmill.tokenizer.formats import bpe_files, files, sentencepiece, tokenizer_json, vocab_txt
 from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
@@ -25,7 +26,7 @@ from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens
-from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
+from tokenmill.tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers import Split
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
@@ -46,8 +47,26 @@ def contents(parts: Parts, path: Path, file_format: str | None = None, pretty: b
     if file_format == "tokenizer.json":
         return {path.name: tokenizer_json.write(parts, pretty).encode()}
     if file_format not in _WRITERS:
-        raise ValueError(f"format must be one of tokenizer.json, {', '.join(_WRITERS)}, got {file_format!r}")
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {file_format!r}")
     return {name or path.name: data for name, data in _WRITERS[file_format](parts, str(path)).items()}
+
+
+def left_out(parts: Parts, path: Path, file_format: str | None = None) -> list[str]:
+    """Returns what `save` leaves out of a file, as readers of the format have it from elsewhere; a phrase each."""
+    file_format = file_format or format_of(path)
+    if file_format == "tiktoken":
+        found = [f"how text is split, which is pattern={tiktoken_pattern(parts)!r}"]
+        if parts.added_tokens:
+            found.append(f"{len(parts.added_tokens)} special tokens, such as {parts.added_tokens[0].content!r}")
+        return found + (["what is put around texts"] if parts.post_processor is not None else [])
+    if file_format == "vocab.txt" and isinstance(parts.model, WordPiece):
+        is_lower, _ = vocab_txt.assume_case(parts.model.vocab, str(path))
+        try:
+            again = bert_parts(parts.model.vocab, BertNormalizer(lowercase=is_lower))
+        except ValueError as error:
+            return [f"anything but the vocabulary, which is not BERT's: {error}"]
+        return [f"this {name.replace('_', ' ')}: {had}" for name, had in _differing(parts, again)]
+    return []
 
 
 def save(parts: Parts, path: Path, file_format: str | None, pretty: bool) -> None:
@@ -62,11 +81,16 @@ def _fail(source: str, file_format: str, problem: str) -> ValueError:
 
 def _same_again(source: str, file_format: str, parts: Parts, again: Parts) -> None:
     """Raises an error if the parts that are read back differ from those that were written."""
+    for name, had in _differing(parts, again):
+        raise _fail(source, file_format, f"this {name.replace('_', '-')}: {had}")
+
+
+def _differing(parts: Parts, again: Parts) -> Iterator[tuple[str, str]]:
+    """Yields the fields of a `tokenizer.json` that differ from those of other parts, and the beginning of each."""
     ours, theirs = (json.loads(tokenizer_json.write(each, pretty=False)) for each in (parts, again))
     for name in ours:
         if ours[name] != theirs[name]:
-            had = json.dumps(ours[name], ensure_ascii=False)[:120]
-            raise _fail(source, file_format, f"this {name.replace('_', '-')}: {had}")
+            yield name, json.dumps(ours[name], ensure_ascii=False)[:120]
 
 
 def _vocab_txt(parts: Parts, source: str) -> dict[str, bytes]:
@@ -264,3 +288,6 @@ _WRITERS: dict[str, Callable[[Parts, str], dict[str, bytes]]] = {
     "clip": _clip,
 }
 """Format -> function that makes its files: file name next to the path, or empty for the path itself -> content."""
+
+FORMATS = ("tokenizer.json", *_WRITERS)
+"""The formats that can be written."""

@@ -406,6 +406,9 @@ def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vo
     converted = tmp_path / "new" / "tokenizer.json"
     assert cli.main(["convert", str(tiny_vocab_file), str(converted)]) == 0
     assert cli.main(["convert", str(converted), str(tmp_path / "again.txt")]) == 0
+    assert cli.main(["convert", str(converted), str(tmp_path / "other"), "--to", "vocab.txt"]) == 0
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "again.txt").read_bytes()
+    assert cli.main(["convert", str(converted), str(tmp_path / "other"), "--to", "nothing"]) == 2
     assert (tmp_path / "again.txt").read_bytes() == tiny_vocab_file.read_bytes()
     assert cli.main(["convert", str(converted), str(tmp_path / "ranks.tiktoken")]) == 2
     assert "ranks.tiktoken: tiktoken cannot hold WordPiece" in capsys.readouterr().err

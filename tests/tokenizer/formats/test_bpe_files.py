@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import bpe_files, tiktoken_ranks
+from tokenmill.tokenizer.trainers import BPETrainer
 
 rank_lines = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 10**9)).map(
     lambda line: f"{base64.b64encode(line[0]).decode()} {line[1]}"
@@ -96,3 +97,17 @@ def test_merges_are_read_as_line_by_line(lines: list[str], has_version: bool, is
     seen = text.removesuffix("\n").split("\n")[has_version:]
     are_usual = all(len(line.split(" ")) == 2 and "\r" not in line and line.strip(" ") == line for line in seen)
     assert bool(quick) == (bool(seen) and are_usual)
+
+
+def test_what_a_file_leaves_out_is_told(tmp_path: Path) -> None:
+    bert = Tokenizer.for_bert(["[UNK]", "[CLS]", "[SEP]", "a"])
+    assert bert.left_out(tmp_path / "vocab.txt") == bert.left_out("tokenizer.json") == []
+    changed = bert.replace(normalizer=None)
+    assert changed.left_out("vocab.txt") == ["this normalizer: null"]
+    assert changed.left_out("x", format="vocab.txt") == ["this normalizer: null"]
+    trainer = BPETrainer(vocab_size=260, byte_level=True, special_tokens=["<s>"])
+    gpt2 = Tokenizer.untrained("none", "gpt2", byte_level=True).train_from_iterator(["the the"], trainer)
+    told = gpt2.left_out("x.tiktoken")
+    assert told == ["how text is split, which is pattern='gpt2'", "1 special tokens, such as '<s>'"]
+    gpt2.save(tmp_path / "x.tiktoken")
+    assert Tokenizer.from_file(tmp_path / "x.tiktoken", pattern="gpt2").added_tokens == ()
