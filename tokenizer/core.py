@@ -517,6 +517,18 @@ class Tokenizer(Encoder, Decoder):
     def __bool__(self) -> bool:
         return True  # even if it has no vocabulary yet
 
+    if not TYPE_CHECKING:  # else any name would be one
+
+        def __getattr__(self, name: str) -> Any:
+            """Says what to type instead of a name of another library."""
+            from tokenmill.tokenizer.habits import missing
+
+            raise AttributeError(missing(name), name=name, obj=self)
+
+    def __iter__(self) -> Any:
+        """Raises a TypeError that says what to go through."""
+        raise TypeError("a Tokenizer is not gone through: get_vocab() is a dict of its tokens, token -> id")
+
     def __call__(self, *texts: Any, **options: Any) -> Any:
         """Raises a TypeError that says what to call."""
         raise TypeError(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user of `Tokenizer` sees beside ids: vocabulary, rows of fixed length, decoding, explanations."""
 
+import copy
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -139,3 +141,19 @@ def test_a_notebook_shows_what_a_tokenizer_is_made_of(tiny_vocab: list[str]) -> 
         assert text in page
     assert "<b>" not in page
     assert len(page) < 5000
+
+
+def test_names_of_other_libraries_are_answered_by_what_to_type() -> None:
+    tokenizer = Tokenizer.for_bert(["[UNK]", "a"])
+    for name, answer in [
+        ("tokenize", r"type encode\(text\)\.tokens"), ("vocab_size", r"type get_vocab_size\(\)"),
+        ("PieceToId", r"type token_to_id\(token\)"), ("eos_token_id", r"type as_hf\(\)\.eos_token_id"),
+        ("apply_chat_template", r"type as_hf\(\)\.apply_chat_template"), ("nothing", "has no attribute 'nothing'$"),
+    ]:  # fmt: skip
+        with pytest.raises(AttributeError, match=answer):
+            getattr(tokenizer, name)
+        assert not hasattr(tokenizer, name)
+    with pytest.raises(TypeError, match=r"get_vocab\(\) is a dict of its tokens"):
+        list(tokenizer)
+    assert copy.deepcopy(tokenizer).get_vocab() == tokenizer.get_vocab() == {"[UNK]": 0, "a": 1}
+    assert tokenizer.decode_batch([[1], [1, 1]]) == ["a", "a a"]

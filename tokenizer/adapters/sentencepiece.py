@@ -15,9 +15,10 @@ import numpy as np
 from tokenmill.tokenizer.formats import sentencepiece
 from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.models.unigram import SPACE, PieceType
+from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.sampling import Sampling
 
-_TYPES = (int, str, "numpy")
+_TYPES = (int, str, bytes, "numpy")
 
 
 class SentencePieceProcessor:
@@ -39,13 +40,15 @@ class SentencePieceProcessor:
             raise TypeError(f"unknown option {min(unknown)!r}; there are {', '.join(_DEFAULTS)}")
         model = sentencepiece.read(tokenizer.files("m.model")["m.model"], "as_sentencepiece")
         self._pieces, self._scores, self._types = model.pieces.texts, model.scores, model.types
+        apart = {int(kind) for kind in (PieceType.BYTE, PieceType.UNKNOWN, PieceType.CONTROL)}
+        self._kinds = [kind if kind in apart else 0 for kind in model.types.tolist()]
         self._trainer, self._normalizer = model.trainer, model.normalizer
         self._tokenizer = tokenizer.replace(special="plain", post_processor=None, truncation=None, padding=None)
         self._options, self._seed, self._n_drawn = _DEFAULTS | _renamed(options), seed, 0
 
     def __getattr__(self, name: str) -> Any:
         """Finds methods under their other names: `EncodeAsIds`, `PieceToId`."""
-        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower().replace("n_best", "nbest")
         if snake == name or snake.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self, snake)
@@ -57,7 +60,8 @@ class SentencePieceProcessor:
 
         Args:
           input: str, bytes in UTF-8, or a list of those.
-          **options: `out_type` (or `return_type`): int, str for pieces, or "numpy" for int32; `add_bos`, `add_eos`;
+          **options: `out_type` (or `return_type`): int, str or bytes for pieces, or "numpy" for int32 that cannot be
+            changed; `add_bos`, `add_eos`;
             `reverse`; `emit_unk_piece`, whether the unknown piece stands for what is unknown, else its text does;
             `enable_sampling` with `alpha` and `nbest_size`, Unigram only; `num_threads` has no effect.
 
@@ -120,6 +124,10 @@ class SentencePieceProcessor:
         """Returns the best ways to encode a text, as pieces."""
         return self.nbest_encode(input, nbest_size=nbest_size, out_type=str, **options)
 
+    def parallel_encode(self, input: Any, chunk_len: int = 0, **options: Any) -> Any:
+        """Does what `encode` does; `chunk_len` is taken and has no effect."""
+        return self.encode(input, **options)
+
     tokenize = encode
 
     def _chosen(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +136,7 @@ class SentencePieceProcessor:
             raise TypeError(f"unknown option {min(unknown)!r}; there are {', '.join(_DEFAULTS)}")
         chosen = self._options | given
         if chosen["out_type"] not in _TYPES:
-            raise ValueError(f"out_type must be int, str or 'numpy', got {chosen['out_type']!r}")
+            raise ValueError(f"out_type must be int, str, bytes or 'numpy', got {chosen['out_type']!r}")
         return chosen
 
     def _texts(self, input: Any) -> list[str]:
@@ -140,6 +148,8 @@ class SentencePieceProcessor:
 
     def _as_chosen(self, ids: list[int], text: str, chosen: dict[str, Any]) -> Any:
         found: list[Any] = ids
+        if chosen["out_type"] is bytes:
+            return [piece.encode() for piece in self._as_chosen(ids, text, chosen | {"out_type": str})]
         if chosen["out_type"] is str:
             found = [self._pieces[i] for i in ids]
             if not chosen["emit_unk_piece"] and self.unk_id() in ids:
@@ -150,7 +160,7 @@ class SentencePieceProcessor:
         if chosen["out_type"] is str:
             before, after = ([self._pieces[i] for i in each] for each in (before, after))
         found = [*before, *(reversed(found) if chosen["reverse"] else found), *after]
-        return np.array(found, np.int32) if chosen["out_type"] == "numpy" else found
+        return read_only(np.array(found, np.int32)) if chosen["out_type"] == "numpy" else found
 
     def _with_unknown(self, ids: list[int], text: str) -> list[str]:
         """Returns pieces, with the text of those that are unknown: what is between their neighbours."""
@@ -175,16 +185,23 @@ class SentencePieceProcessor:
         """Returns the text of ids, of pieces, or of lists of those.
 
         Raises:
-          IndexError: if there is no such id. ValueError: for options other than `num_threads`, and `out_type` str.
+          IndexError: if there is no such id. TypeError: for anything else. ValueError: for options other than
+          `num_threads`, and `out_type` (or `return_type`) str or bytes.
         """
-        if options.keys() - {"num_threads", "out_type", "return_type"} or {*_renamed(options).values()} - {str, None}:
-            raise ValueError(f"decode gives str, and has no other options, got {options!r}")
-        found = [input] if isinstance(input, int | np.integer | str) else list(input)
+        given = _renamed(options)
+        if given.keys() - {"out_type"} or {*given.values()} - {str, bytes, None}:
+            raise ValueError(f"decode gives str or bytes, and has no other options, got {options!r}")
+        if isinstance(input, np.ndarray) and (input.ndim > 2 or input.dtype.kind not in "iu"):
+            raise TypeError(f"ids must be integers in one dimension or two, got {input.dtype} in {input.ndim}")
+        found = [input] if isinstance(input, int | np.integer | str | bytes) else list(input)
+        found = [each.decode() if isinstance(each, bytes) else each for each in found]
         if any(not isinstance(each, int | np.integer | str) for each in found):
-            return [self.decode(each) for each in found]
-        return self._text(
-            [(self.piece_to_id(p), p) if isinstance(p, str) else (int(p), self.id_to_piece(p)) for p in found]
-        )
+            return [self.decode(each, **given) for each in found]
+        if any(isinstance(each, str) for each in found):
+            text = self._text([(self.piece_to_id(p), p) if isinstance(p, str) else (int(p), "") for p in found])
+        else:
+            text = self._text(list(zip(map(int, found), self.id_to_piece(found), strict=True)))
+        return text.encode() if given.get("out_type") is bytes else text
 
     decode_ids = decode_pieces = detokenize = decode
 
@@ -192,21 +209,21 @@ class SentencePieceProcessor:
         """Joins pieces as sentencepiece does: in front, one "▁" is dropped, or all of them if it removes spaces."""
         drops = self._normalizer.add_dummy_prefix or self._normalizer.remove_extra_whitespaces
         text, is_start = "", True
-        for is_byte, run in itertools.groupby(pieces, lambda each: self._types[each[0]] == PieceType.BYTE):
-            if is_byte:
+        for kind, run in itertools.groupby(pieces, lambda each: self._kinds[each[0]]):
+            if kind == PieceType.BYTE:
                 text += _decoded(bytes(int(piece[3:5], 16) for _, piece in run))
-                continue
-            for i, piece in run:
-                is_start = is_start and not text
-                if self._types[i] == PieceType.CONTROL:
-                    continue
-                if self._types[i] == PieceType.UNKNOWN:
-                    text += self._trainer.unk_surface if piece == self._pieces[i] else piece
-                    continue
-                if is_start and drops and piece.startswith(SPACE):
-                    piece = piece[1:]
-                    is_start = self._normalizer.remove_extra_whitespaces
-                text += piece.replace(SPACE, " ")
+            elif kind == PieceType.UNKNOWN:
+                surface = self._trainer.unk_surface
+                text += "".join(surface if piece == self._pieces[i] else piece for i, piece in run)
+            elif kind != PieceType.CONTROL:
+                plain = [piece for _, piece in run]
+                k = 0
+                while is_start and not text and k < len(plain):
+                    is_dropped = drops and plain[k].startswith(SPACE)
+                    text += plain[k][is_dropped:].replace(SPACE, " ")
+                    is_start = not is_dropped or self._normalizer.remove_extra_whitespaces
+                    k += 1
+                text += "".join(plain[k:]).replace(SPACE, " ")
         return text
 
     def normalize(self, input: Any) -> Any:
@@ -252,6 +269,8 @@ class SentencePieceProcessor:
         return self._of(id, lambda i: bool(self._types[i] == kind))
 
     def _of(self, id: int | Sequence[int], look: Callable[[int], Any]) -> Any:
+        if isinstance(id, str | bytes):
+            raise TypeError(f"an id must be an integer, got {id!r:.80}")
         if not isinstance(id, int | np.integer):
             return [self._of(each, look) for each in id]
         if not 0 <= id < len(self._pieces):
@@ -293,7 +312,9 @@ def _renamed(options: dict[str, Any]) -> dict[str, Any]:
     """Returns options under one name each, without those that have no effect."""
     options = {name: value for name, value in options.items() if name not in ("num_threads", "thread_pool")}
     given = options.pop("return_type", None)
-    return options if given is None else {"out_type": given} | options
+    if given is not None and options.get("out_type") is not None:
+        raise ValueError(f"out_type is the other name of return_type, got both: {options['out_type']!r}, {given!r}")
+    return options if given is None else options | {"out_type": given}
 
 
 def _decoded(data: bytes) -> str:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python tests of tokenizers, tiktoken and sentencepiece, run against TokenMill's adapters.
+
+./run.sh bench foreign-suites [tokenizers|tiktoken|sentencepiece ...]
+
+The source distributions of the installed versions are fetched with pip into build/foreign; for that of tokenizers pip
+wants Rust. Each suite runs twice, in a process of its own: with the library, and with the adapters in the place of its
+classes (`foreign_shims`). Tests that fail with the library itself, because they want the network, say nothing; all
+others must pass with the adapters, or be in `KNOWN` with the reason.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from xml.etree import ElementTree
+
+_FOLDER = Path("build/foreign")
+SUITES = {
+    "tokenizers": ("bindings/python/", "tests"),
+    "tiktoken": ("", "tests"),
+    "sentencepiece": ("", "test/sentencepiece_test.py test/numpy_test.py"),
+}
+"""Library -> folder in its source distribution, and the tests in it, which are all that is unpacked."""
+KNOWN: Mapping[str, Mapping[str, str]] = {"tokenizers": {}, "tiktoken": {}, "sentencepiece": {}}
+"""Library -> pattern of names of tests -> why they fail."""
+
+
+def fetched(library: str) -> Path:
+    """Returns the folder with the tests of the installed version of a library."""
+    version = metadata.version(library)
+    folder = _FOLDER / f"{library}-{version}"
+    if not folder.is_dir():
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--no-binary",
+            library,
+            "--no-deps",
+            f"{library}=={version}",
+        ]
+        subprocess.run([*command, "--quiet", "--dest", str(_FOLDER)], check=True)
+        inner = f"{folder.name}/{SUITES[library][0]}"
+        with tarfile.open(_FOLDER / f"{library}-{version}.tar.gz") as archive:
+            members = [each for each in archive if each.name.startswith((f"{inner}test", f"{inner}conftest"))]
+            archive.extractall(_FOLDER, members, filter="data")
+    return folder / SUITES[library][0]
+
+
+def outcomes(library: str, who: str) -> dict[str, str]:
+    """Runs the tests of a library; returns test -> "passed", "failed" or "skipped". Args: who: "theirs" or "ours"."""
+    folder, results = fetched(library), (_FOLDER / f"{library}-{who}.xml").resolve()
+    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"TOKENMILL_FOREIGN": f"{library} {who}", "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    settings = (_FOLDER / "pytest.ini").resolve()
+    settings.write_text("[pytest]\n", encoding="utf-8")  # else those of this repository apply
+    command = [sys.executable, "-m", "pytest", *SUITES[library][1].split(), "-p", "benchmarks.foreign_shims"]
+    options = ["-q", "-c", str(settings), "--rootdir", ".", "--junitxml", str(results), "-p", "no:cacheprovider"]
+    subprocess.run([*command, *options], cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
+    found = {}
+    for case in ElementTree.parse(results).iter("testcase"):
+        kinds = {child.tag for child in case}
+        kind = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        found[f"{case.get('classname')}::{case.get('name')}"] = kind
+    return found
+
+
+def main() -> int:
+    """Prints counts and the tests that fail; returns 1 if one of them has no reason."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("libraries", nargs="*", default=list(SUITES), metavar="LIBRARY")
+    is_unknown = False
+    for library in parser.parse_args().libraries:
+        theirs, ours = outcomes(library, "theirs"), outcomes(library, "ours")
+        usable = [name for name, kind in theirs.items() if kind == "passed"]
+        failing = [name for name in usable if ours.get(name) != "passed"]
+        passed = f"{len(usable) - len(failing)} of {len(usable)} pass with the adapters"
+        print(f"{library} {metadata.version(library)}: {len(theirs)} tests; {passed}; the others want the network")
+        for name in failing:
+            reason = next((why for pattern, why in KNOWN[library].items() if re.search(pattern, name)), "")
+            is_unknown |= not reason
+            print(f"  {name}: {reason or 'FAILS'}")
+    return int(is_unknown)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
