@@ -18,7 +18,22 @@ from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 
 _VOCAB = Path(os.environ.get("TOKENMILL_SHARED", "nowhere"), "data", "vocab")
 _FILES = {"bert-base-uncased-vocab.txt": "bert-base-uncased.txt"}
-_OFFLINE = ("gpt2", "r50k_base", "p50k_base")
+_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|"
+    r"\s*[\r\n]|\s+(?!\S)|\s"
+)
+_ENCODINGS = {
+    **dict.fromkeys(("gpt2", "r50k_base", "p50k_base"), (_GPT2, {"<|endoftext|>": 50256})),
+    "cl100k_base": (
+        _CL100K,
+        {
+            "<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+}  # fmt: skip
+"""What stands in for encodings that cannot be fetched: these patterns and special tokens, with GPT-2's ranks."""
 
 
 def _shim_tiktoken(is_ours: bool) -> None:
@@ -31,15 +46,12 @@ def _shim_tiktoken(is_ours: bool) -> None:
         try:
             found = original(name)
         except Exception:
-            if name not in _OFFLINE:
+            if name not in _ENCODINGS:
                 raise
+            pattern, special = _ENCODINGS[name]
             vocab = bpe_files.read_vocab_json((_VOCAB / "gpt2-vocab.json").read_text(encoding="utf-8"), "gpt2")
-            bytes_of = {token: bytes(map(BYTE_ALPHABET.index, token)) for token in vocab if token != "<|endoftext|>"}
-            pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-            ranks = {data: vocab[token] for token, data in bytes_of.items()}
-            found = tiktoken.Encoding(
-                name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256}
-            )
+            ranks = {bytes(map(BYTE_ALPHABET.index, t)): i for t, i in vocab.items() if t != "<|endoftext|>"}
+            found = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
         return _as_tiktoken(found) if is_ours else found
 
     tiktoken.get_encoding = get_encoding
@@ -49,7 +61,10 @@ def _as_tiktoken(theirs: Any) -> Any:
     lines = (f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in theirs._mergeable_ranks.items())
     tokenizer = Tokenizer.from_buffer("".join(lines).encode(), pattern=theirs._pat_str)
     tokenizer.added_tokens = tuple(AddedToken(i, content) for content, i in theirs._special_tokens.items())
-    return tokenizer.as_tiktoken(theirs.name)
+    ours = tokenizer.as_tiktoken(theirs.name)
+    for name in ("_pat_str", "_mergeable_ranks", "_special_tokens"):  # which tests read
+        setattr(ours, name, getattr(theirs, name))
+    return ours
 
 
 def _shim_sentencepiece() -> None:
@@ -64,6 +79,8 @@ class Processor:
 
     def __init__(self, model_file: Any = None, model_proto: bytes | None = None, **options: Any) -> None:
         self._options = options
+        if model_file is not None and model_proto is not None:
+            raise ValueError("model_file and model_proto are both given")
         if model_file is not None or model_proto is not None:
             self.load(model_file, model_proto)
 
@@ -85,12 +102,12 @@ class Processor:
     @classmethod
     def from_file(cls, model_file: Any, **options: Any) -> "Processor":
         """Makes one of a file."""
-        return cls(model_file=model_file, **options)
+        return cls(**({"model_file": model_file} | options))
 
     @classmethod
-    def from_serialized_proto(cls, data: bytes, **options: Any) -> "Processor":
+    def from_proto(cls, model_proto: bytes, **options: Any) -> "Processor":
         """Makes one of bytes."""
-        return cls(model_proto=data, **options)
+        return cls(**({"model_proto": model_proto} | options))
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in self.__dict__.items() if name != "_ours"}

@@ -136,3 +136,12 @@ def test_the_workflow_runs_what_ci_runs_on_every_python_and_system(repository: P
         "os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.12", "3.13"],
     }  # fmt: skip
     assert job["steps"][-1]["run"] == ".ci/run"
+
+
+def test_the_docs_say_why_tests_of_other_libraries_fail() -> None:
+    from benchmarks import foreign_suites
+
+    text = (Path(__file__).parents[1] / "docs/explanation/tokenizers.md").read_text(encoding="utf-8")
+    for reasons in foreign_suites.KNOWN.values():
+        for reason in reasons.values():
+            assert f"| {reason} |" in text

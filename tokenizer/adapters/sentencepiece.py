@@ -193,7 +193,7 @@ class SentencePieceProcessor:
             raise ValueError(f"decode gives str or bytes, and has no other options, got {options!r}")
         if isinstance(input, np.ndarray) and (input.ndim > 2 or input.dtype.kind not in "iu"):
             raise TypeError(f"ids must be integers in one dimension or two, got {input.dtype} in {input.ndim}")
-        found = [input] if isinstance(input, int | np.integer | str | bytes) else list(input)
+        found = [input] if isinstance(input, int | np.integer | str | bytes) else [] if input is None else list(input)
         found = [each.decode() if isinstance(each, bytes) else each for each in found]
         if any(not isinstance(each, int | np.integer | str) for each in found):
             return [self.decode(each, **given) for each in found]

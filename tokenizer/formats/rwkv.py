@@ -37,8 +37,10 @@ def read(text: str, source: str) -> Parts:
             raise TokenizerFileError(f"{source}, line {number}: expected an id, a token, a length, got {line[:80]!r}")
         try:
             literal = ast.literal_eval(match[2])  # a literal is data: nothing is called or looked up
-        except (ValueError, SyntaxError) as error:
-            raise TokenizerFileError(f"{source}, line {number}: {match[2][:80]} is no literal of Python") from error
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the latter if it nests deeply
+            literal = None
+        if not isinstance(literal, str | bytes):
+            raise TokenizerFileError(f"{source}, line {number}: {match[2][:80]} is no string of Python")
         token = literal.encode("utf-8", "surrogatepass") if isinstance(literal, str) else literal
         spelled = "".join(BYTE_ALPHABET[byte] for byte in token)
         if not token or len(token) != int(match[4]) or spelled in vocab:

@@ -59,8 +59,11 @@ def test_the_longest_token_again_and_again(tmp_path: Path) -> None:
         (lines(TOKENS) + "999 'ab' 3\n", "line 267: a token is empty, not of its length"),
         (lines(TOKENS) + "999 '' 0\n", "line 267: a token is empty"),
         (lines(TOKENS) + "5 'zzz' 3\n", "id 5 "),
-        (lines(TOKENS) + "999 'a' + 'b' 2\n", "line 267: .* is no literal|line 267: a token"),
-        (lines(TOKENS) + "999 '\\' 1\n", "line 267: .* is no literal of Python"),
+        (lines(TOKENS) + "999 'a' + 'b' 2\n", "line 267: 'a' . 'b' is no string of Python"),
+        (lines(TOKENS) + "999 'a', 'b' 2\n", "line 267: 'a', 'b' is no string of Python"),
+        (lines(TOKENS) + "999 'a'" + "+(" * 9000 + "'b' 2\n", "line 267: .* is no string of Python"),
+        (lines(TOKENS) + "999 'a'" + "+-" * 90000 + "'b' 2\n", "line 267: .* is no string of Python"),
+        (lines(TOKENS) + "999 '\\' 1\n", "line 267: .* is no string of Python"),
         (lines(TOKENS) + "nothing\n", "line 267: expected an id, a token, a length, got 'nothing'"),
     ],
 )  # fmt: skip
