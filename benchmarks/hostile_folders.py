@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "languages": {
         "languages": {},
         "counts": {"by": ["lang"], "languages": ["fr"]},
-        "tokenizer": {"by": "lang"},
+        "output": {"parts": {"by": "lang", "train": True}},
     },
     "steps": {"normalize": ["nfc"], "output": {"format": ["parquet"]}},
 }

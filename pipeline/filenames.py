@@ -10,8 +10,8 @@ DOCUMENTS = "documents"
 JOB = f"{LEDGER}/job.json"
 """The record of the job that writes the folder."""
 MANIFEST = "manifest.json"
-PARTITIONS = "partitions.json"
-"""The manifest of a folder whose results lie in folders, one for each tokenizer, language or part."""
+PARTS = "parts.json"
+"""The manifest of an output in parts, each of which is a folder with a manifest of its own."""
 STATS = "stats.json"
 REPORT = "report.html"
 """The report, which `tokenmill report` makes from the other files; in no manifest, as it can be made again."""
@@ -45,7 +45,7 @@ LEDGER_FILE = re.compile(
     rf"{LEDGER}/([0-9a-f]{{16}}\.(json|arrow|keys)|(inputs|shards|companions|documents|rejects)\.parquet)"
 )
 _FOLDER_OF = {"tokens": "", "rejects": REJECTED, "documents": DOCUMENTS}
-_TOP = {MANIFEST, PARTITIONS, STATS, MDS_INDEX, HUB, PLAN, REPORT, CLOCK}
+_TOP = {MANIFEST, PARTS, STATS, MDS_INDEX, HUB, PLAN, REPORT, CLOCK}
 _COUNTS_FILE = re.compile(
     rf"{COUNTS}/(counts-\d{{5,20}}-of-\d{{5,20}}\.parquet|counts\.json|alphabet\.parquet)", re.ASCII
 )
@@ -56,8 +56,8 @@ _VOCABULARY_FILE = re.compile(
 )
 _OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.run|{COUNTING}/[\w-]+\.(arrow|json)", re.ASCII)
 _OTHERS = rf"(?!(?:{REJECTED}|{DOCUMENTS}|{VOCABULARY}|{COUNTS}|{REPLAY})(?![a-z0-9_]))"
-_PARTITION = re.compile(rf"(?:(?:tokenizer|lang)=[A-Za-z0-9_-]{{1,80}}|{_OTHERS}[a-z][a-z0-9_]{{0,39}})")
-_OF_A_PARTITION = re.compile(rf"{_PARTITION.pattern}/{re.escape(MANIFEST)}")
+_PART = re.compile(rf"(?:(?:tokenizer|lang)=[A-Za-z0-9_-]{{1,80}}|{_OTHERS}[a-z][a-z0-9_]{{0,39}})")
+_OF_A_PART = re.compile(rf"{_PART.pattern}/{re.escape(MANIFEST)}")
 
 
 def numbered(name: str) -> re.Match[str] | None:
@@ -78,14 +78,14 @@ def check_file(name: str) -> str:
     Raises:
       ValueError: if TokenMill gives no file this name.
     """
-    if not (is_result(name) or numbered(name) or _OF_A_JOB.fullmatch(name) or _OF_A_PARTITION.fullmatch(name)):
+    if not (is_result(name) or numbered(name) or _OF_A_JOB.fullmatch(name) or _OF_A_PART.fullmatch(name)):
         raise ValueError(f"{name!r} is no name that TokenMill gives to a file of an output folder")
     return name
 
 
-def check_partition(name: str) -> str:
-    """Returns the name of a folder of a job with several; raises ValueError if it is no such name."""
-    if not _PARTITION.fullmatch(name):
+def check_part(name: str) -> str:
+    """Returns the name of the folder of a part; raises ValueError if it is no such name."""
+    if not _PART.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a folder such as 'lang=zh', 'tokenizer=default' or 'train'")
     return name
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.books import json_files
-from tokenmill.pipeline.books.json_files import Count, PartitionName
+from tokenmill.pipeline.books.json_files import Count, PartName
 from tokenmill.pipeline.books.ledger import to_json
 from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
@@ -51,14 +51,17 @@ class Job:
         # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
             "input": {"paths", *LIMITS},
-            "tokenizer": {"file": True, "files": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
+            "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
             "output": {"path": True, "vocabulary": True, "report": True},
         }
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}
         if config.output.compression == "gzip":
             versions["zlib"] = zlib.ZLIB_RUNTIME_VERSION
+        settings = config.model_dump(mode="json", exclude=places)
+        if of_parts := settings["output"]["parts"]:  # not the paths, but which languages have a part
+            of_parts["tokenizers"] = {name: name for name in of_parts["tokenizers"]}
         parts: dict[str, Any] = {
-            "config": config.model_dump(mode="json", exclude=places),
+            "config": settings,
             "format_version": SHARD_FORMAT_VERSION,
             "job": name,
             "tokenizer": tokenizer,
@@ -108,7 +111,7 @@ class _Parts(BaseModel):
     tokenizer: str | None = None
     unicode: dict[str, str] = {}
     versions: dict[str, str] = {}
-    partitions: dict[PartitionName, str | None] = {}
+    folders: dict[PartName, str | None] = {}
 
 
 class _Plan(BaseModel):

@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(strict=True, ge=0, le=1e15)]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 """64 bits: the id of a split or a shard, or a sum of hashes."""
 FileName = Annotated[str, AfterValidator(filenames.check_file)]
-PartitionName = Annotated[str, AfterValidator(filenames.check_partition)]
+PartName = Annotated[str, AfterValidator(filenames.check_part)]
 
 Shape = TypeVar("Shape")
 

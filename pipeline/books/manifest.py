@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import json_files, partitions, shapes
+from tokenmill.pipeline.books import json_files, parts, shapes
 from tokenmill.pipeline.books.job_books import JobBooks, identities
 from tokenmill.pipeline.books.job_record import Job, read_job
 from tokenmill.pipeline.books.ledger import FileRecord
@@ -106,8 +106,8 @@ def read(output: str) -> dict[str, Any]:
     """
     path = storage.join(output, MANIFEST)
     if not storage.exists(path):
-        if partitions.is_partitioned(output):
-            folders = ", ".join(partitions.folders_of(output))
+        if parts.is_in_parts(output):
+            folders = ", ".join(parts.folders_of(output))
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")

@@ -2,13 +2,13 @@
 """Why a record that could be used is left out: the closed list of rules under which the ledger counts such records."""
 
 SAMPLE, OTHER_LANGUAGE, MIXED_LANGUAGES = "sample", "language", "mixed_languages"
-OTHER_PARTITION, COMMITTED = "other_partition", "committed"
+OTHER_PART, COMMITTED = "other_part", "committed"
 
 RULES = {
     SAMPLE: "the document is not in the sample",
     OTHER_LANGUAGE: "its language is not one to keep",
     MIXED_LANGUAGES: "it is in several languages",
-    OTHER_PARTITION: "another folder of the same job has it, be it a document or a reject",
+    OTHER_PART: "another part of the output has it, be it a document or a reject",
     COMMITTED: "it was tokenized by the job; its file had to be read whole",
 }
 """Every rule, and what it means. Records that cannot be used are rejected: see `input.rejects.REASONS`."""

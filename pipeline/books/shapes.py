@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of the manifest, of `partitions.json`, and of their records: what readers rely on, and no more names.
+"""The shapes of the manifest, of `parts.json`, and of their records: what readers rely on, and no more names.
 
 `json_files` checks files by them. What `verify` compares number by number need not be here.
 """
@@ -15,7 +15,7 @@ from tokenmill.pipeline.books.json_files import (
     Count,
     FileName,
     Hash,
-    PartitionName,
+    PartName,
     TokenId,
     VocabularySize,
     shallow,
@@ -228,8 +228,7 @@ class Manifest(_Open):
 
 
 class _Part(_Open):
-    folder: PartitionName
-    languages: list[str] | None = None
+    folder: PartName
     tokenizer: "_PartTokenizer"
     job_digest: str
     manifest: File
@@ -241,13 +240,13 @@ class _PartTokenizer(_Open):
     vocab_size: VocabularySize
 
 
-class Partitions(_Open):
-    """What readers of `partitions.json` rely on."""
+class Parts(_Open):
+    """What readers of `parts.json` rely on."""
 
     job: str
     job_digest: str
     versions: dict[str, str]
-    partitions: Annotated[list[_Part], Field(min_length=1)]
+    parts: Annotated[list[_Part], Field(min_length=1)]
     files: list[File]
     totals: Annotated[Counts, _has(_ALWAYS)]
     balance: AnyJson

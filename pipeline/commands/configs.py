@@ -7,7 +7,6 @@ from typing import Any
 
 from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, positive
 from tokenmill.pipeline.commands.reporting import DONE, mistakes
-from tokenmill.pipeline.commands.results import refuse_by_language
 
 
 def add_parsers(commands: Any) -> None:
@@ -32,7 +31,8 @@ def _fidelity(options: argparse.Namespace) -> int:
 
     with mistakes():
         config = load_config(options.config, options.overrides, "tokenize")
-        refuse_by_language(config, "fidelity")
+        if config.tokenizer.file is None:
+            raise ValueError("output.parts.tokenizers: fidelity takes one tokenizer; choose it by output.parts.only")
         if config.input.messages_field is not None:
             raise ValueError(
                 "input.messages_field: fidelity compares texts; `tokenmill chat check` looks at conversations"

@@ -100,11 +100,11 @@ def _run_job(options: argparse.Namespace) -> int:
 
 def record(output: str, seconds: float) -> dict[str, Any]:
     """Returns what `--json` prints of a finished job: its folder and its counts."""
-    from tokenmill.pipeline.books import manifest, partitions
+    from tokenmill.pipeline.books import manifest, parts
 
-    is_one = not partitions.is_partitioned(output)
-    found = manifest.read(output) if is_one else partitions.read(output)
-    names = ("job", "job_digest", "tokenizer" if is_one else "partitions", "totals", "balance", "versions")
+    is_one = not parts.is_in_parts(output)
+    found = manifest.read(output) if is_one else parts.read(output)
+    names = ("job", "job_digest", "tokenizer" if is_one else "parts", "totals", "balance", "versions")
     return {"output": output, "seconds": seconds, **{name: found[name] for name in names}}
 
 
@@ -205,7 +205,7 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
     try:
         clock.gather(output, len(plan.splits), began, stages, time.time() - began, plan.config.given())
         if plan.config.output.report:
-            from tokenmill.pipeline.books.partitions import folders_of
+            from tokenmill.pipeline.books.parts import folders_of
             from tokenmill.pipeline.reporting import page
 
             name = filenames.REPORT

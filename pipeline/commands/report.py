@@ -30,7 +30,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.books.partitions import folders_of
+    from tokenmill.pipeline.books.parts import folders_of
     from tokenmill.pipeline.reporting import card, facts, page
 
     with mistakes():

@@ -12,7 +12,6 @@ from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 if TYPE_CHECKING:
-    from tokenmill.pipeline.config.job import Config
     from tokenmill.pipeline.proving.report import VerifyReport
 
 
@@ -41,15 +40,6 @@ def add_parsers(commands: Any) -> None:
     add_set(replay)
     add_output(replay, "its books")
     replay.set_defaults(command=_replay)
-
-
-def refuse_by_language(config: "Config", command: str) -> None:
-    """Raises a ValueError if a config has several tokenizers, for a command that takes one only."""
-    if config.tokenizer.by is not None:
-        raise ValueError(
-            f"tokenizer.by: {command} takes one tokenizer; give it a config with tokenizer.file for one language, and "
-            "languages.partition for the documents of that one, as in {of: zh}, or {of: default, others: [zh]}"
-        )
 
 
 def find_output(options: argparse.Namespace) -> str:
@@ -98,13 +88,13 @@ def prove(
     Raises:
       OSError, ValueError: if it is no folder of a job, or cannot be read.
     """
-    from tokenmill.pipeline.books.partitions import folders_of, is_partitioned
+    from tokenmill.pipeline.books.parts import folders_of, is_in_parts
     from tokenmill.pipeline.proving import replay, verify
-    from tokenmill.pipeline.proving.partitions import verify_partitions
+    from tokenmill.pipeline.proving.parts import verify_parts
     from tokenmill.pipeline.proving.report import VerifyReport
 
-    if is_partitioned(output):
-        report = verify_partitions(output)
+    if is_in_parts(output):
+        report = verify_parts(output)
     else:
         report = verify.verify(output)
         replay.verify_replay(output, report)
@@ -169,13 +159,10 @@ def _replay(options: argparse.Namespace) -> int:
 
     with mistakes():
         config = load_config(options.config, options.overrides)
-        refuse_by_language(config, "replay")
-        output = config.output
-        if output.partition_by or (output.splits and output.part is None):
-            key = "partition_by" if output.partition_by else "splits"
+        if config.output.parts is not None and config.output.parts.only is None:
             raise ValueError(
-                f"output.{key}: replay takes a job with one folder, because what is a document after a fix "
-                "may belong in any; run the job again with --overwrite"
+                "output.parts: replay takes a job with one folder, because what is a document after a fix may belong "
+                "in any part; run the job again with --overwrite"
             )
         manifest.read(config.output.path)  # without a manifest, there is nothing to own
         try:

@@ -43,7 +43,8 @@ def _warm(options: argparse.Namespace) -> int:
     started = time.monotonic()
     problems: list[str] = []
     for config in configs:
-        can_run = any((config.tokenizer.train, config.tokenizer.file, config.tokenizer.by))
+        parts = config.output.parts
+        can_run = any((config.tokenizer.train, config.tokenizer.file, parts and parts.tokenizers))
         job: JobName = options.job or ("run" if can_run else "count")
         try:
             rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1))

@@ -70,6 +70,8 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
         )
     if problems:
         raise ConfigError(problems)
+    if (parts := config.output.parts) is not None and parts.only is not None:
+        config = config.for_part(parts.only, config.output.path)
     return config if config.input.messages_field is None else _with_template(config)
 
 
@@ -117,11 +119,11 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
     """Returns what is wrong with `tokenizer.file` and `tokenizer.train` for `job`; `tree` is not checked otherwise."""
     section = tree.get("tokenizer")
     keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
-    if "by" in keys:
-        made = "makes several tokenizers with tokenizer.train.by" if job == "train" else "makes no tokens"
-        if job == "tokenize" and "train" in keys:
-            return ["tokenizer.files: required by the job tokenize; to train and tokenize in one go use the job run"]
-        return [] if job in ("run", "tokenize") else [f"tokenizer.by: is for the jobs run and tokenize; {job} {made}"]
+    output, counts = tree.get("output"), tree.get("counts")
+    parts = output.get("parts") if isinstance(output, dict) else None
+    parts = parts if isinstance(parts, dict) else {}
+    if parts.get("tokenizers"):
+        keys.add("file")
     if keys >= {"file", "train"}:
         return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
     if job == "run" and not keys & {"file", "train"}:
@@ -130,12 +132,12 @@ def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
         return ["tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"]
     train = section.get("train") if isinstance(section, dict) else None
     if job == "run" and isinstance(train, dict):
-        for key, is_several in (("vocab_size", isinstance(train.get("vocab_size"), list)), ("by", train.get("by"))):
-            if is_several:
-                why = "makes several vocabularies, but the job run tokenizes with one; use train"
-                if train.get(key) == "lang":
-                    why += ", or tokenizer.by: lang instead of it"
-                return [f"tokenizer.train.{key}: {why}"]
+        if isinstance(train.get("vocab_size"), list):
+            return ["tokenizer.train.vocab_size: the job run tokenizes with one size; for several use the job train"]
+        languages = counts.get("languages") if isinstance(counts, dict) else None
+        if parts.get("train") and not (parts.get("by") == "lang" and languages):
+            instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
+            return [f"output.parts.train: with `by: lang`, run trains one for each of counts.languages; {instead}"]
     if job == "tokenize" and "file" not in keys:
         instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
         return [f"tokenizer.file: required by the job tokenize{instead}"]
@@ -302,8 +304,23 @@ _EXPECTED = {
 }
 
 
+_INSTEAD = {
+    "tokenizer.by": "output.parts: {by: lang}",
+    "tokenizer.files": "output.parts.tokenizers",
+    "tokenizer.train.by": "output.parts: {by: lang, train: true}",
+    "output.partition_by": "output.parts: {by: lang}",
+    "output.splits": "output.parts.shares",
+    "output.split_by": "output.parts.by",
+    "output.part": "output.parts.only",
+    "languages.partition": "output.parts.only",
+}
+"""Keys that there were, and what to write now."""
+
+
 def _describe_unknown_key(location: list[str]) -> str:
     path, name = ".".join(location), location[-1]
+    if path in _INSTEAD:
+        return f"{path}: unknown key; write {_INSTEAD[path]} instead"
     siblings = _keys_of(location[:-1])
     if near := difflib.get_close_matches(name, siblings, n=1):
         return f"{path}: unknown key; did you mean {near[0]!r}? allowed: {_listed(siblings)}"

@@ -8,15 +8,15 @@ shell or given with `--set`, so a value means the same wherever it is written do
 `file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_MASK, MAX_FOLDERS, OWN_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_MASK, OWN_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.parts import MAX_PARTS
 from tokenmill.pipeline.config.sections import Section, attribute_docstrings, mistake
 from tokenmill.pipeline.config.text import Spans, Steps, TextOptions
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
@@ -60,51 +60,79 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_partitions(self) -> Self:
-        if self.output.partition_by:
-            self._check_partition_by()
-        field, fields = self.output.split_by, self.input.keep_fields
-        if field is not None and field not in fields:
-            allowed = f"must be one of input.keep_fields, which are {', '.join(map(repr, fields))}" if fields else ""
-            raise mistake("output.split_by", field, f"{allowed or 'input.keep_fields has no fields'}; add it there")
-        if self.output.splits and self.tokenizer.by is not None:
-            raise mistake("output.splits", [*self.output.splits], "tokenizer.by makes the folders; remove one")
-        if self.tokenizer.by is None:
+    def _check_parts(self) -> Self:
+        parts, fields = self.output.parts, self.input.keep_fields
+        for key in ("pattern", "as_class", "unicode"):
+            if (value := getattr(self.tokenizer, key)) and not (self.tokenizer.file or (parts and parts.tokenizers)):
+                raise mistake(f"tokenizer.{key}", value, "says how to read `file`, but no file is given")
+        if parts is None:
             return self
-        if self.languages is None:
-            raise mistake("tokenizer.by", "lang", "needs the section `languages`; `languages: {}` is enough")
-        if self.languages.partition is not None:
-            raise mistake(
-                "languages.partition", self.languages.partition.of, "tokenizer.by makes the folders; remove one"
-            )
-        key, names = "tokenizer.files", sorted({*self.tokenizer.files} - {DEFAULT})
-        if self.tokenizer.train is not None:
-            key, names = "counts.languages", self.counts.languages
-            if not names:
-                instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
-                raise mistake(key, names, f"tokenizer.by trains one for each of them; {instead}")
-        for code in names:
-            if code in self.languages.drop or (self.languages.keep and code not in self.languages.keep):
-                raise mistake(key, code, "languages.keep and drop leave out all documents in this language")
-        self._check_folders(key, names, "tokenizer.by")
+        for key in ("file", "train"):
+            if parts.tokenizers and getattr(self.tokenizer, key) is not None:
+                raise mistake(f"tokenizer.{key}", "given", "output.parts.tokenizers names the tokenizers; remove one")
+        if parts.train and self.tokenizer.train is None:
+            raise mistake("output.parts.train", True, "needs tokenizer.train, which says how")
+        if not parts.shares:
+            self._check_languages_of_parts()
+        elif parts.by is not None and parts.by not in fields:
+            allowed = f"must be one of input.keep_fields, which are {', '.join(map(repr, fields))}" if fields else ""
+            raise mistake("output.parts.by", parts.by, f"{allowed or 'input.keep_fields has no fields'}; add it there")
+        if parts.only is not None and parts.only not in self.part_names:
+            raise mistake("output.parts.only", parts.only, f"must be one of {', '.join(map(repr, self.part_names))}")
         return self
 
-    def _check_partition_by(self) -> None:
-        path, value = "output.partition_by", self.output.partition_by
-        if self.tokenizer.by is not None:
-            raise mistake(path, value, "is for one tokenizer; tokenizer.by makes folders by language anyway")
-        if self.languages is None or not self.languages.keep:
+    def _check_languages_of_parts(self) -> None:
+        parts, languages, names = self.output.parts, self.languages, self.part_names[1:]
+        assert parts is not None
+        key = "output.parts.tokenizers" if parts.tokenizers else "counts.languages" if parts.train else "languages.keep"
+        if languages is None and not parts.train:
+            raise mistake("output.parts.by", parts.by, "needs the section `languages`; with tokenizers, `{}` is enough")
+        if key == "languages.keep" and not (languages and languages.keep):
             needed = "needs languages.keep, the languages that have a folder, `und` among them if wanted"
-            raise mistake(path, value, f"{needed}; documents in others are left out")
-        self._check_folders("languages.keep", self.languages.keep, path)
-
-    def _check_folders(self, key: str, names: Sequence[str], why: str) -> None:
-        """Checks that a folder for each of some languages, which `key` names, can be written; `why` they are."""
-        if len(names) > MAX_FOLDERS:
-            allowed = f"at most {MAX_FOLDERS} languages have a folder of their own, whose files a worker has open at a "
-            raise mistake(key, len(names), f"{allowed}time, because of {why}; name fewer, or make several jobs of it")
+            raise mistake("output.parts.by", parts.by, f"{needed}; documents in others are left out")
+        for code in names:
+            if languages and (code in languages.drop or (languages.keep and code not in languages.keep)):
+                raise mistake(key, code, "languages.keep and drop leave out all documents in this language")
+        if len(names) > MAX_PARTS:
+            allowed = f"at most {MAX_PARTS} languages have a folder of their own, as a worker has the files of all open"
+            raise mistake(key, len(names), f"{allowed}; name fewer, or make several jobs of it")
         if self.output.shuffle is not None:
-            raise mistake("output.shuffle", "given", f"is for one folder; with {why}, shards are in the order read")
+            raise mistake("output.shuffle", "given", "is for one folder, or for parts with shares; remove one")
+
+    @property
+    def part_names(self) -> list[str]:
+        """The names of the parts, first the one which has what readers reject; of an output without parts, none."""
+        parts = self.output.parts
+        if parts is None:
+            return []
+        if parts.shares:
+            largest = min(parts.shares, key=lambda name: (-parts.shares[name], name))
+            return [largest, *sorted({*parts.shares} - {largest})]
+        if parts.tokenizers or parts.train:
+            return [DEFAULT, *sorted({*(parts.tokenizers or self.counts.languages)} - {DEFAULT})]
+        kept = self.languages.keep if self.languages is not None else []
+        return [UNKNOWN, *sorted({*kept} - {UNKNOWN})]
+
+    @property
+    def train_by(self) -> str | None:
+        """The label of the counts for each of which a vocabulary is trained; None: one for all."""
+        return self.output.parts.by if self.output.parts is not None and self.output.parts.train else None
+
+    @property
+    def trained_label(self) -> str:
+        """The label of the vocabulary that is trained for a folder; "" if there is one for all folders."""
+        parts = self.output.parts
+        return parts.only or "" if parts is not None and parts.train else ""
+
+    def for_part(self, name: str, path: str) -> Self:
+        """Returns the config of a job that writes one part alone, into `path`."""
+        parts = self.output.parts
+        assert parts is not None
+        output = self.output.model_copy(update={"parts": parts.model_copy(update={"only": name}), "path": path})
+        sections: dict[str, Section] = {"output": output}
+        if parts.tokenizers:
+            sections["tokenizer"] = self.tokenizer.model_copy(update={"file": parts.tokenizers[name]})
+        return self.model_copy(update=sections)
 
     @model_validator(mode="after")
     def _check_kept_fields(self) -> Self:

@@ -41,21 +41,6 @@ def _spell_out(rules: Any) -> Any:
     return {code: list(steps) for code, steps in RULES.items()}
 
 
-class PartitionConfig(Section):
-    """Only the documents of one folder of a job by language are tokenized. Such a job writes this section itself."""
-
-    of: NonEmpty
-    """A language, or `default`: all languages except `others`, and every record that a reader rejects."""
-    others: list[NonEmpty] = []
-    """For `default`: the languages that have their own folder."""
-
-    @model_validator(mode="after")
-    def _check_codes(self) -> Self:
-        check_codes("of", [self.of], or_default=True)
-        check_codes("others", self.others)
-        return self
-
-
 class LanguagesConfig(Section):
     """Identifies the language of every document; `{}` is enough. Only `rules` changes text."""
 
@@ -74,9 +59,6 @@ class LanguagesConfig(Section):
     """Steps by language, applied after `normalize`; `default` is for all others, which otherwise stay as they are.
     `builtin`: the rules in docs/explanation/languages.md."""
 
-    partition: PartitionConfig | None = None
-    """One folder of a job by language; null: all documents."""
-
     @model_validator(mode="after")
     def _check_codes(self) -> Self:
         for name in ("keep", "drop", "rules"):
@@ -89,5 +71,4 @@ class LanguagesConfig(Section):
     def options(self) -> LanguageOptions:
         """This section as plain data for workers."""
         rules = {code: tuple(steps) for code, steps in sorted(self.rules.items())}
-        part = (self.partition.of, tuple(self.partition.others)) if self.partition is not None else ()
-        return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules, *part)
+        return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `output` of a config: what is written, in which formats, and how documents become rows."""
 
-import math
-import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tokenmill.pipeline.config.parts import PartsConfig
 from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
@@ -24,10 +22,6 @@ KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 KEEPS_MASK: tuple[Format, ...] = (*KEEPS_COLUMNS, "mds")
 """Formats that can store which tokens of conversations are trained."""
 
-MAX_FOLDERS = 32
-"""Most languages, or parts, with a folder of their own: a worker has a shard and a table of documents of each open at a
-time."""
-
 KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
 """Formats that can store the fields of `input.keep_fields`, where rows are documents."""
 
@@ -38,10 +32,6 @@ OWN_COLUMNS = (
 )
 """Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
 schemas, which a config does not import."""
-
-TAKEN_NAMES = ("all", "counts", "documents", "rejected", "replay", "vocab")
-"""Names that parts cannot have: readers of data sets take the first for all parts, and a job has folders of the others,
-which a config does not import; a test compares them."""
 
 ONE, SEVERAL = "<one>", "<several>"
 """pydantic adds these to the path of a mistake in a value that may be one format or a list; messages drop them."""
@@ -96,7 +86,7 @@ class ShuffleConfig(Section):
     seed: Natural = 0
     """Another seed gives another order."""
     shards: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    """How many shards are written; null: one for every 32 MiB of the stored input files. Each part of `splits` has its
+    """How many shards are written; null: one for every 32 MiB of the stored input files. Each of `parts` has its
     share of them, at least one."""
     run_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 32 << 20
     """How many bytes a worker sorts at a time; it holds two to three times as many in memory. Shards do not depend on
@@ -115,11 +105,6 @@ _COMPRESSIONS = {
 
 def _count_formats(value: Any) -> str:
     return SEVERAL if isinstance(value, list) else ONE
-
-
-def largest(splits: Mapping[str, float]) -> str | None:
-    """Returns the part of `output.splits` that has what readers reject, of several the first by name; None of none."""
-    return max(sorted(splits), key=splits.__getitem__, default=None)
 
 
 class OutputConfig(Section):
@@ -145,16 +130,8 @@ class OutputConfig(Section):
     none for a tokenizer from a file."""
     report: bool = True
     """Write `report.html`, one page about the whole job; `tokenmill report` can write it later, too."""
-    partition_by: Annotated[list[Literal["lang"]], Field(max_length=1)] = []
-    """`[lang]`: a folder for each of `languages.keep`, `lang=<language>/`, as readers of hive take it; its shards have
-    documents in that language alone. `lang=und/` is always there, and has all rejects."""
-    splits: Annotated[dict[str, Annotated[float, Field(gt=0, lt=1)]], Field(max_length=MAX_FOLDERS)] = {}
-    """`{train: 0.98, validation: 0.01, test: 0.01}`: a folder for each part, such as `train/`, with this share of the
-    documents, chosen by a hash of their ids. The largest part has all rejects."""
-    split_by: NonEmpty | None = None
-    """One of `input.keep_fields`: all documents with one value of it are in one part; null: each goes by its id."""
-    part: NonEmpty | None = None
-    """The one part of `splits` to write; null: all. A job with `splits` writes this key for each folder itself."""
+    parts: PartsConfig | None = None
+    """Several folders, by language or by shares of the documents; null: one."""
     packing: PackingConfig | None = None
     """Rows are sequences of one length; null: rows are documents."""
     fim: FimConfig | None = None
@@ -167,29 +144,6 @@ class OutputConfig(Section):
     def formats(self) -> tuple[Format, ...]:
         """The formats, in the order given."""
         return tuple(self.format) if isinstance(self.format, list) else (self.format,)
-
-    @property
-    def share(self) -> float:
-        """The share of all documents that the folder is for."""
-        return self.splits[self.part] if self.part is not None else 1.0
-
-    @model_validator(mode="after")
-    def _check_splits(self) -> Self:
-        for name in self.splits:
-            if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name) or name in TAKEN_NAMES:
-                allowed = "a name of at most 40 characters of a-z, 0-9 and _, the first a letter, as it names a folder"
-                raise mistake("splits", name, f"must be {allowed}, and not {', '.join(TAKEN_NAMES)}")
-        total = math.fsum(self.splits.values())
-        if self.splits and not math.isclose(total, 1, abs_tol=1e-9):
-            raise mistake("splits", self.splits, f"the shares must add up to 1, but their sum is {total:.10g}")
-        if self.splits and self.partition_by:
-            raise mistake("partition_by", self.partition_by, "splits makes the folders already; remove one")
-        for key in ("split_by", "part"):
-            if not self.splits and getattr(self, key) is not None:
-                raise mistake(key, getattr(self, key), "goes with splits, which is missing")
-        if self.part is not None and self.part not in self.splits:
-            raise mistake("part", self.part, f"must be one of splits, which are {', '.join(map(repr, self.splits))}")
-        return self
 
     @model_validator(mode="after")
     def _check_compression(self) -> Self:

@@ -100,10 +100,6 @@ class LanguageOptions:
     drop: tuple[str, ...] = ()
     drop_mixed: bool = False
     rules: Mapping[str, tuple[str | dict[str, Any], ...]] = field(default_factory=dict)
-    partition: str | None = None
-    """Keep only documents of this language, or of `default`; None: keep all."""
-    others: tuple[str, ...] = ()
-    """For `default`: languages that have their own partition."""
 
 
 @dataclass(frozen=True)

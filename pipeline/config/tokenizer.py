@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tokenmill.pipeline.config.languages import DEFAULT, check_codes
-from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.sections import Natural, PathText, Positive, Section, mistake
 from tokenmill.pipeline.config.training import TrainConfig
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -54,11 +53,6 @@ class TokenizerConfig(Section):
 
     file: PathText | None = None
     """A tokenizer file of any supported format, such as `tokenizer.json` or `vocab.txt`, or a folder with one."""
-    by: Literal["lang"] | None = None
-    """`lang`: documents are tokenized by the tokenizers in `files`, or those that `train` makes, one for each of
-    `counts.languages`, each by that of its language, and written into a folder for each, `tokenizer=<language>/`."""
-    files: dict[NonEmpty, PathText] = {}
-    """Instead of `file`: a tokenizer for each language; `default` is for all others. Several may have the same file."""
     pattern: str | None = None
     """For rank files of tiktoken, which do not contain it: the pattern that splits text, or its name."""
     as_class: str | None = None
@@ -85,38 +79,6 @@ class TokenizerConfig(Section):
     def has_windows(self) -> bool:
         """Whether rows are windows of documents."""
         return self.truncation is not None and self.truncation.overflow == "rows"
-
-    @model_validator(mode="after")
-    def _check_file(self) -> Self:
-        for name in ("pattern", "as_class", "unicode"):
-            if self.file is None and not self.files and getattr(self, name) is not None:
-                raise mistake(name, getattr(self, name), "says how to read `file`, but no file is given")
-        return self
-
-    @model_validator(mode="after")
-    def _check_files(self) -> Self:
-        if self.by is None:
-            if self.files:
-                raise mistake("files", self.files, "is by language: give `by: lang` too")
-            return self
-        if self.file is not None:
-            raise mistake("file", self.file, "`by: lang` takes its tokenizers from `files`, or trains them; remove one")
-        if self.train is None:
-            check_codes("files", self.files, or_default=True)
-            if DEFAULT not in self.files:
-                allowed = f"must have one for {DEFAULT!r}: other languages, and what is rejected"
-                raise mistake("files", self.files, f"{allowed}; or give train instead")
-            return self
-        if self.files:
-            raise mistake("files", self.files, "`train` makes the tokenizers; remove one")
-        if isinstance(self.train.vocab_size, list):
-            raise mistake("train.vocab_size", self.train.vocab_size, "`by: lang` trains one size for all languages")
-        if self.train.by is not None:
-            raise mistake("train.by", self.train.by, "is for the job train; `by: lang` trains by language anyway")
-        if self.train.counts is not None:
-            instead = "to use others, run the job train with train.by: lang, and name its vocabularies in `files`"
-            raise mistake("train.counts", self.train.counts, f"with `by: lang`, the job counts words itself; {instead}")
-        return self
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:

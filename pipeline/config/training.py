@@ -120,8 +120,6 @@ class TrainConfig(Section):
     """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
     counts: PathText | None = None
     """For the job `train`: a folder with word counts to train on, instead of the input."""
-    by: Label | None = None
-    """`source` or `lang`: one vocabulary for each source, or language, of the counts, instead of one for all."""
     normalizer: NormalizerName | None = None
     """How text is normalized; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
     pre_tokenizer: PreTokenizerName | None = None
@@ -225,15 +223,10 @@ class TrainConfig(Section):
         """The options of the model's trainer, except the vocabulary size."""
         return {key: getattr(self, key) for key in OPTIONS[self.model] if key not in ("normalizer", "pre_tokenizer")}
 
-    @property
-    def is_one(self) -> bool:
-        """Whether this trains a single vocabulary: one size, for all sources and languages together."""
-        return self.by is None and not isinstance(self.vocab_size, list)
-
 
 _OF_SENTENCEPIECE = ("bpe", "unigram", "char")
 """Models that can train on the output of normalizer sentencepiece, where a whole text is one word."""
 _WITHOUT_SPACES = ("whitespace_metaspace", "metaspace", "whitespace", "whitespace_split", "bert")
 """Pre-tokenizers that leave no space in a word."""
-_OF_EVERY_MODEL = {"model", "vocab_size", "counts", "by", "normalizer", "pre_tokenizer", "special_tokens"}
+_OF_EVERY_MODEL = {"model", "vocab_size", "counts", "normalizer", "pre_tokenizer", "special_tokens"}
 assert set(get_args(Model)) == set(OPTIONS)

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Mapping
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import manifest, partitions
+from tokenmill.pipeline.books import manifest, parts
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
 from tokenmill.pipeline.jobs.planning import JobPlan
@@ -21,8 +21,8 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
       OSError, ValueError: if a file of the folder cannot be read.
     """
     output = plan.config.output.path
-    if partitions.is_partitioned(output):
-        told = partitions.read(output)
+    if parts.is_in_parts(output):
+        told = parts.read(output)
     elif storage.exists(storage.join(output, filenames.MANIFEST)):
         told = manifest.read(output)
     else:
@@ -35,11 +35,10 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
-    for part in told.get("partitions", ()):
+    for part in told.get("parts", ()):
         actual |= {of_folder(name, part["folder"]): part["totals"][name] for name in OF_FOLDERS}
     written = (
-        itertools.chain(books["shards"], books["companions"])
-        for books in map(manifest.read, partitions.folders_of(output))
+        itertools.chain(books["shards"], books["companions"]) for books in map(manifest.read, parts.folders_of(output))
     )
     files = ((record["file"], record["n_bytes"]) for record in itertools.chain(*written))
     for format_, n in bytes_of(plan.config.output, files).items():

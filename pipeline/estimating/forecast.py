@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import partitions, quantities
+from tokenmill.pipeline.books import parts, quantities
 from tokenmill.pipeline.books.job_books import add_up
 from tokenmill.pipeline.books.ledger import Written
-from tokenmill.pipeline.books.partitions import language_of, partition_configs
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import excerpts, places, trial
 from tokenmill.pipeline.estimating.costs import CONTENTION, Work, peak_memory
@@ -219,11 +218,11 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
 
     Of a language that the sample lacks nothing is known, but that it is rare; a tokenizer of another one stands in.
     """
-    parts = plan.parts or {"": plan}
+    folders = plan.folders
     if plan.config.tokenizer.train is None:
-        texts = {folder: part.tokenizer.to_str() for folder, part in parts.items() if part.tokenizer is not None}
+        texts = {folder: part.tokenizer.to_str() for folder, part in folders.items() if part.tokenizer is not None}
     else:
-        labels = {folder: language_of(folder) if plan.config.tokenizer.by is not None else "" for folder in parts}
+        labels = {folder: part.config.trained_label for folder, part in folders.items()}
         trained = trial.train(plan, config, list(labels.values()) if is_whole and all(labels.values()) else ())
         if not trained:
             raise ValueError("the sample has no words to train on")
@@ -235,7 +234,7 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
 
 def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, tuple[Config, Tokenizer]]:
     """Returns config and tokenizer of each folder of a trial."""
-    configs = partition_configs(config) or {"": config}
+    configs = parts.configs(config)
     return {folder: (each, tokenizers[folder]) for folder, each in configs.items()}
 
 
@@ -254,7 +253,7 @@ def _with_shards(
         output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
         config, splits = config.model_copy(update={"output": output}), [sample.split for sample in samples]
     n_bytes, salt = sum(split.n_bytes for split in splits), plan.job.digest
-    configs = partition_configs(config) or {"": config}
+    configs = parts.configs(config)
     return config, {name: plan_shards(each.output, len(splits), n_bytes, salt) for name, each in configs.items()}
 
 
@@ -292,7 +291,7 @@ def _totals(tried: Trial) -> dict[str, Any]:
         if len(of_folders) == 1:
             return of_folders[""]
         each = {trial.of_folder(name, key): n[name] for key, n in of_folders.items() for name in trial.OF_FOLDERS}
-        return partitions.add_up(of_folders) | each
+        return parts.add_up(of_folders) | each
     totals: dict[str, Any] = {}
     for split in tried.counted:
         for name, value in dataclasses.asdict(split.totals).items():

@@ -6,15 +6,13 @@ is run, with its own config, in a folder that is then removed.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from tokenmill.pipeline.books.partitions import folders_of, partition_configs
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.config.output import largest
 from tokenmill.pipeline.input.readers import READERS
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running.runners import RunnerSettings, open_runner
@@ -52,27 +50,22 @@ def rehearse(name: JobName, config: Config, settings: RunnerSettings) -> None:
             jobs.build(pipeline, plan)
             pipeline.run().wait_until_finish()
         if plan.tokenizes and small.output.report:
-            for output in folders_of(small.output.path):
+            for output in parts.folders_of(small.output.path):
                 page.draw(output)
 
 
-def tokenizers_of(config: Config) -> Iterator[Config]:
-    """Yields the config, or one for each of `tokenizer.files`, for any language, as the sample is in none."""
-    if config.tokenizer.by is None or config.tokenizer.train is not None:
-        yield config
-        return
-    for part in partition_configs(config).values():
-        assert part.languages is not None
-        yield part.model_copy(update={"languages": part.languages.model_copy(update={"partition": None})})
+def tokenizers_of(config: Config) -> Iterable[Config]:
+    """Returns the config, or one for each of `output.parts.tokenizers`."""
+    of = config.output.parts
+    return parts.configs(config).values() if of is not None and of.tokenizers else [config]
 
 
 def on_sample(config: Config, folder: Path) -> Config:
     """Returns the config with the sample for its input, written as its files are.
 
-    The sample is in no language that a config would name, so all of it is kept, and one vocabulary trained on it.
+    The sample is in no language that a config would name, so all of it is kept, in one folder, with one vocabulary.
     """
-    if config.tokenizer.train is not None:
-        config = next(iter(partition_configs(config).values()), config)
+    config = next(iter(parts.configs(config).values()))
     format_ = _guess_format(config.input.paths) if config.input.format == "auto" else config.input.format
     section = config.input.model_copy(
         update={
@@ -85,11 +78,12 @@ def on_sample(config: Config, folder: Path) -> Config:
     if tokenizer.train is not None:
         size = _VOCAB_SIZE + len(tokenizer.train.tokens)
         tokenizer = tokenizer.model_copy(update={"train": tokenizer.train.model_copy(update={"vocab_size": size})})
-    one: dict[str, Any] = {"partition_by": [], "split_by": None, "part": largest(config.output.splits)}
-    output = config.output.model_copy(update={"path": str(folder / "out"), **one})
+    of = config.output.parts
+    one = of.model_copy(update={"by": None}) if of is not None and of.shares else None
+    output = config.output.model_copy(update={"path": str(folder / "out"), "parts": one})
     languages = config.languages
     if languages is not None:
-        languages = languages.model_copy(update={"keep": [], "drop": [], "partition": None})
+        languages = languages.model_copy(update={"keep": [], "drop": []})
     sections = {"input": section, "tokenizer": tokenizer, "output": output, "languages": languages, "chat": None}
     return config.model_copy(update=sections)
 

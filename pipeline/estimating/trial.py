@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import LedgerEntry, Written
-from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -149,7 +149,7 @@ def tokenize(
 
 
 def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Returns the counts of a batch in all folders together, as `partitions.add_up` has them; see `of_folder`."""
+    """Returns the counts of a batch in all folders together, as `parts.add_up` has them; see `of_folder`."""
     found: Counter[str] = Counter()
     for folder, counts in folders.items():
         found.update(counts)
@@ -158,7 +158,7 @@ def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     for name, n in next(iter(folders.values())).items():
         if name in ("n_records", "n_bytes", "n_skipped_bytes") or name.startswith("filtered."):
             found[name] = n
-    found.pop(f"filtered.{OTHER_PARTITION}", None)
+    found.pop(f"filtered.{OTHER_PART}", None)
     found["filtered"] = sum(n for name, n in found.items() if name.startswith("filtered."))
     return found
 
@@ -259,7 +259,7 @@ def train(plan: JobPlan, config: Config, labels: Sequence[str] = ()) -> dict[str
       The tokenizers as text, by their folders below `vocab/`; `labels` are those that there must be.
     """
     artifact = open_counts(plan.counts_given or config.output.path)
-    vocabularies = train_vocabularies(artifact, config.tokenizer, config.text.tokens, labels=labels)
+    vocabularies = train_vocabularies(artifact, config.tokenizer, config.text.tokens, by=config.train_by, labels=labels)
     return {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
 
 

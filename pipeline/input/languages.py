@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE, OTHER_PARTITION
+from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE
 from tokenmill.pipeline.config.languages import DEFAULT
 from tokenmill.pipeline.config.text import LanguageOptions
 from tokenmill.pipeline.input.batches import ReadBatch
@@ -39,8 +39,6 @@ def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
 def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatch, "LanguageCounts"]:
     """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
 
-    Documents of other partitions are left out last, so that the other rules leave out the same in every partition.
-
     Returns:
       The batch, its documents with the columns of `schemas.LANGUAGES`, and the languages of those left out.
     """
@@ -51,11 +49,6 @@ def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatc
         is_wanted &= _is_in(documents, options.keep)
     is_mixed = is_wanted & documents.column("lang_mixed").to_numpy(zero_copy_only=False) & options.drop_mixed
     gone = {OTHER_LANGUAGE: ~is_wanted, MIXED_LANGUAGES: is_mixed}
-    if options.partition is not None:
-        is_rest = options.partition == DEFAULT
-        is_other = _is_in(documents, options.others) if is_rest else ~_is_in(documents, [options.partition])
-        gone[OTHER_PARTITION] = is_wanted & ~is_mixed & is_other
-        left = left if is_rest else left.leave_out_rejects(OTHER_PARTITION)
     filtered = documents.column("lang").filter(pa.array(np.logical_or.reduce([*gone.values()])))
     return left.leave_out(gone), LanguageCounts.of(filtered, filtered=np.ones(len(filtered), np.int64))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.books import ledger, lists, manifest, partitions, quantities
+from tokenmill.pipeline.books import ledger, lists, manifest, parts, quantities
 from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
@@ -142,40 +142,43 @@ def finish_output(
     return lists.opened(output, built), total
 
 
-def finish_partitions(
+def finish_job(
     config: Config,
     job: Job,
-    parts: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord]]],
+    folders: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord]]],
     lease: Lease | None,
     files: Sequence[FileRecord] = (),
-) -> Mapping[str, Any]:
-    """Finishes each folder of a job with several, then writes `partitions.json` above them; returns its contents.
+) -> None:
+    """Finishes each folder of a job; of an output in parts, writes `parts.json` above them last.
 
     Args:
       config: the config of the whole job.
       job: the whole job.
-      parts: by the name of the folder, what `finish_output` needs.
+      folders: what `finish_output` needs for each, by its name; "" if it is the only one.
       lease: the lease of the folder of the whole job.
-      files: beside the folders, which `partitions.json` is to list.
+      files: files in `output.path` besides those of folders, to be listed.
 
     Raises:
       BooksError, ValueError: as `finish_output`, or if the folders together do not balance, or all of them together
-        have more rejects than the config allows; there is no `partitions.json` then.
+        have more rejects than the config allows; there is no `parts.json` then.
     """
     output = config.output.path
-    found = {}
-    for name, (part, its_job, splits, tokenizer, its_files) in parts.items():
+    finished = {}
+    for name, (part, its_job, splits, tokenizer, its_files) in folders.items():
+        its_files = [*its_files, *files] if not name else its_files
         built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
-        found[name] = ledger.describe(output, f"{name}/{filenames.MANIFEST}"), built
-    told = partitions.build(job, found, [*files, *hub_config.write(output, config.output.formats, [*parts])])
+        finished[name] = built
+    if "" in finished:
+        return
+    manifests = {name: (ledger.describe(output, f"{name}/{filenames.MANIFEST}"), finished[name]) for name in finished}
+    told = parts.build(job, manifests, [*files, *hub_config.write(output, config.output.formats, [*folders])])
     totals = told["totals"]
     limits = RejectLimits.of(config.input)
     limits.check_all(totals["n_records"], totals["rejected"], totals["n_bytes"], totals["n_rejected_bytes"])
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()
-    write_file(output, filenames.PARTITIONS, ledger.to_json(told))
-    return told
+    write_file(output, filenames.PARTS, ledger.to_json(told))
 
 
 def _read_shards(config: Config, job: Job, planned: PlannedSplits, runs: str) -> Iterator[ShardEntry]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.partitions import language_of, partition_configs
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.counting import count, finishing
@@ -67,9 +67,14 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     """What the user should know before the job starts, a line each."""
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
-    """For a job with several folders, the job of each by its name; `splits` are those of the first."""
+    """Of an output in parts, the job of each folder by its name; `splits` are those of the first."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
+
+    @property
+    def folders(self) -> Mapping[str, "JobPlan"]:
+        """The job of each folder by its name; of one folder this one, by ""."""
+        return self.parts or {"": self}
 
     @property
     def tokenizer_path(self) -> str:
@@ -94,8 +99,8 @@ class JobPlan:
 
     @property
     def plan_path(self) -> str:
-        """Where `prepare` writes the splits; for a job with several folders, those of the first."""
-        first = next(iter(self.parts.values()), self)
+        """Where `prepare` writes the splits; of an output in parts, those of the first."""
+        first = next(iter(self.folders.values()))
         return storage.join(first.config.output.path, PLAN_NAME)
 
     @property
@@ -109,7 +114,7 @@ class JobPlan:
         if self.counts_words:
             stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
         if self.tokenizes:
-            name, first = next(iter(self.parts.items()), ("", self))
+            name, first = next(iter(self.folders.items()))
             folder = storage.join(name, filenames.LEDGER) if name else filenames.LEDGER
             stages.append(progress.Stage.of(TOKENIZING_STAGE, folder, self.splits))
             if shards := first.shards():  # of the largest part
@@ -140,32 +145,33 @@ def plan_job(name: JobName, config: Config) -> JobPlan:
       ValueError: naming all input files and tokenizers that cannot be used.
       OSError: when the only problem is that files cannot be read.
     """
-    configs = partition_configs(config) if name in ("run", "tokenize") else {}
-    return _plan_partitions(name, config, configs) if configs else _plan(name, config)
+    configs = parts.configs(config) if name in ("run", "tokenize") else {"": config}
+    return _plan(name, config) if "" in configs else _plan_parts(name, config, configs)
 
 
-def _plan_partitions(name: JobName, config: Config, configs: Mapping[str, Config]) -> JobPlan:
-    parts: dict[str, JobPlan] = {}
+def _plan_parts(name: JobName, config: Config, configs: Mapping[str, Config]) -> JobPlan:
+    plans: dict[str, JobPlan] = {}
     problems: list[Exception] = []
     for folder, each in configs.items():
         # The input is looked at once: all have the same splits, but for their ids.
-        first = next(iter(parts.values()), None)
+        first = next(iter(plans.values()), None)
+        of_parts = each.output.parts
         if first is not None and first.config.tokenizer == each.tokenizer:
-            parts[folder] = _plan_again(first, each)
+            plans[folder] = _plan_again(first, each)
             continue
-        key = f"tokenizer.files.{language_of(folder)}" if config.tokenizer.by is not None else "tokenizer.file"
+        key = f"output.parts.tokenizers.{of_parts.only}" if of_parts and of_parts.tokenizers else "tokenizer.file"
         try:
-            parts[folder] = _plan(name, each, key, first.splits if first is not None else None)
+            plans[folder] = _plan(name, each, key, first.splits if first is not None else None)
         except (OSError, ValueError) as error:
             problems.append(error)
     if problems:
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(dict.fromkeys(line for problem in problems for line in str(problem).splitlines())))
-    first = next(iter(parts.values()))
-    digests = {folder: plan.job.parts["tokenizer"] for folder, plan in parts.items()}
-    job = Job({**Job.of(first.name, config, None).parts, "partitions": digests})
-    warnings = tuple(dict.fromkeys(line for plan in parts.values() for line in plan.warnings))
-    return JobPlan(first.name, config, job, first.splits, None, first.counting_json, warnings, parts)
+    first = next(iter(plans.values()))
+    digests = {folder: plan.job.parts["tokenizer"] for folder, plan in plans.items()}
+    job = Job({**Job.of(first.name, config, None).parts, "folders": digests})
+    warnings = tuple(dict.fromkeys(line for plan in plans.values() for line in plan.warnings))
+    return JobPlan(first.name, config, job, first.splits, None, first.counting_json, warnings, plans)
 
 
 def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
@@ -195,7 +201,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     try:
         if train is not None and train.counts is not None:
             artifact = open_counts(train.counts)
-            check_counts(artifact, config.tokenizer)
+            check_counts(artifact, config.tokenizer, config.train_by)
             counts_digest = artifact.digest
         elif trains or not tokenizes:
             counting_json = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str()
@@ -221,8 +227,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
         elif tokenizes or counting_json is not None:
             splits = plan_splits(config.input, job.digest, said)
             _check_apart(splits, config.output.path)
-            if tokenizes and splits and config.output.split_by is not None:
-                check_field(decode_fields(splits[0].fields), config.output.split_by)
+            if tokenizes and splits and (of := config.output.parts) and of.shares and of.by is not None:
+                check_field(decode_fields(splits[0].fields), of.by)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
@@ -290,8 +296,8 @@ def _delete_half_written(output: str) -> None:
                 storage.delete(storage.join(path, name))
 
 
-def read_partitions(paths: Sequence[str]) -> Iterator[str]:
-    """Yields each split that `prepare` wrote for several jobs, as JSON: the split of the first, and its id in each."""
+def read_splits(paths: Sequence[str]) -> Iterator[str]:
+    """Yields each split that `prepare` wrote for some folders, as JSON: the split of the first, and its id in each."""
     for lines in zip(*map(read_plan, paths), strict=True):
         yield json.dumps([lines[0], [Split.from_json(line).id for line in lines]])
 

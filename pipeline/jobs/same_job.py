@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.job_record import Job, differences, read_job
-from tokenmill.pipeline.books.partitions import partition_configs
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.filenames import REPLAY
@@ -69,10 +69,10 @@ def _different(there: Mapping[str, Any], config: Config) -> list[str]:
             raise ValueError(f"tokenizer.train.counts: {error}; {_NOT_COMPARED}") from error
     here = Job.of(there["job"], config, None, digest).parts
     lines = [line for name in _DECIDES for line in differences(there.get(name), here.get(name), name)]
-    if "partitions" in there:
-        now = partition_configs(config)
-        names = differences(sorted(there["partitions"]), sorted(now), "folders")
-        each = ((digest, now[name]) for name, digest in there["partitions"].items() if name in now)
+    if "folders" in there:
+        now = parts.configs(config)
+        names = differences(sorted(there["folders"]), sorted(now), "folders")
+        each = ((digest, now[name]) for name, digest in there["folders"].items() if name in now)
         return [
             *lines,
             *names,

@@ -18,7 +18,7 @@ from tokenmill.pipeline.filenames import (
     JOB,
     MANIFEST,
     MDS_INDEX,
-    PARTITIONS,
+    PARTS,
     REPLAY,
     RUNS,
     STATS,
@@ -89,7 +89,7 @@ def prepare_output(
                     f"{'; '.join(different)}; replace them by --overwrite, or choose another output.path"
                 )
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
-            _remove(output, [MANIFEST, PARTITIONS, STATS, MDS_INDEX])
+            _remove(output, [MANIFEST, PARTS, STATS, MDS_INDEX])
         else:
             _clear(output, earlier, earlier_plans)
         storage.delete_tree(storage.join(output, filenames.TEMPORARY))
@@ -97,14 +97,14 @@ def prepare_output(
 
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
-    """Removes what a job left in a folder, in its replay, and in the folders in it if it is one by language."""
-    partitions = [storage.join(output, filenames.check_partition(name)) for name in job.parts.get("partitions", ())]
-    outputs = [folder for each in (output, *partitions) for folder in (each, storage.join(each, REPLAY))]
+    """Removes what a job left in a folder, in its replay, and in the folders of its parts."""
+    parts = [storage.join(output, filenames.check_part(name)) for name in job.parts.get("folders", ())]
+    outputs = [folder for each in (output, *parts) for folder in (each, storage.join(each, REPLAY))]
     # All records are read before anything is removed: if one is not as TokenMill writes it, all files stay.
     found = [(folder, *record) for folder in outputs if (record := read_job(folder)) is not None]
     own = {folder: _own_files(folder, its_plans) for folder, _, its_plans in found}
     # A manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
-    _remove(output, [MANIFEST, PARTITIONS])
+    _remove(output, [MANIFEST, PARTS])
     for folder, names in reversed(own.items()):
         _remove(folder, [MANIFEST, *names, JOB])
         for name in (COUNTING, RUNS, filenames.CLOCKS, filenames.TEMPORARY):

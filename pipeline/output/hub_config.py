@@ -16,35 +16,35 @@ _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""
 
 
-def configs(formats: Iterable[str], partitions: Sequence[str] = ()) -> list[dict[str, Any]]:
+def configs(formats: Iterable[str], folders: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Returns the value of `configs` in the metadata of a data set; none if `datasets` reads none of the formats.
 
     Args:
       formats: the formats of the shards.
-      partitions: the folders of a job with several: of one tokenizer they are one data set, of several one each.
+      folders: those of parts: with one tokenizer they are one data set, with several one each.
     """
     format_ = next((each for each in _READABLE if each in {*formats}), None)
     if format_ is None:
         return []
-    paths = {"default": {"train": [f"{name}/" for name in partitions] or [""]}}
-    if any(name.startswith("tokenizer=") for name in partitions):
-        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in partitions}
-    elif partitions and "=" not in partitions[0]:  # parts of `output.splits`
-        paths = {"default": {name: [f"{name}/"] for name in partitions}}
+    paths = {"default": {"train": [f"{name}/" for name in folders] or [""]}}
+    if any(name.startswith("tokenizer=") for name in folders):
+        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in folders}
+    elif folders and "=" not in folders[0]:  # shares
+        paths = {"default": {name: [f"{name}/"] for name in folders}}
     return [
         {
             "config_name": name,
             "data_files": [
-                {"split": split, "path": [f"{folder}tokens-*-of-*.{format_}" for folder in folders]}
-                for split, folders in splits.items()
+                {"split": split, "path": [f"{place}tokens-*-of-*.{format_}" for place in places]}
+                for split, places in splits.items()
             ],
         }
         for name, splits in paths.items()
     ]
 
 
-def write(output: str, formats: Iterable[str], partitions: Sequence[str] = ()) -> list[FileRecord]:
+def write(output: str, formats: Iterable[str], folders: Sequence[str] = ()) -> list[FileRecord]:
     """Writes the file, if `datasets` reads one of the formats; returns its record. Arguments as for `configs`."""
-    found = configs(formats, partitions)
+    found = configs(formats, folders)
     # JSON is YAML, and the same bytes whatever the version of a library.
     return [write_file(output, filenames.HUB, to_json({"configs": found}))] if found else []

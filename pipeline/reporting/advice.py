@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from tokenmill.pipeline.books.reject_limits import DAMAGE
-from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.running.display import duration
 from tokenmill.tokenizer.languages import UNKNOWN
 
@@ -47,8 +47,8 @@ def _shares(facts: Mapping[str, Any]) -> Iterator[tuple[float, float, str]]:
     cut = "{} of the tokens of the texts were cut off by tokenizer.truncation: "
     cut += "a larger max_length, or a stride, which makes windows, keeps them."
     yield _share(made["cut"], made["text"]), LEAST_SHARE, cut
-    rules = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PARTITION}
-    n, n_here = sum(rules.values()), n_records - facts["filtered"].get(OTHER_PARTITION, 0)
+    rules = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PART}
+    n, n_here = sum(rules.values()), n_records - facts["filtered"].get(OTHER_PART, 0)
     by_rule = ", ".join(f"{n:,} by {rule}" for rule, n in rules.items())
     yield _share(n, n_here), MUCH, f"{{}} of the records were filtered, {n:,} of {n_here:,}: {by_rule}."
     pieces = "{} of the tokens are pieces of characters: the vocabulary lacks much of a script of this text. "

@@ -12,6 +12,7 @@ from tokenmill.pipeline.config.text import LanguageOptions
 from tokenmill.pipeline.input import languages
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.training.tokenizers import load_tokenizer
 from tokenmill.tokenizer import WordPiece, fidelity
 from tokenmill.tokenizer.languages import DEFAULT, LanguageTextTokenizer
@@ -63,7 +64,10 @@ def _sample(config: Config, n_documents: int) -> tuple[pa.RecordBatch, list[str]
             if wanted <= 0:
                 break
             batch = dataclasses.replace(batch, documents=batch.documents.slice(0, n_documents))
-            told = languages.tell_languages(batch, options)[0].documents.slice(0, wanted)
+            batch = languages.tell_languages(batch, options)[0]
+            if (of := config.output.parts) is not None and of.only is not None:
+                batch = parts.leave_out_others(batch, config)[0]
+            told = batch.documents.slice(0, wanted)
             wanted -= told.num_rows
             batches.append(told)
             sources += [split.pieces[piece].name for piece in told.column("piece").to_pylist()]

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenmill.pipeline.books import manifest, partitions, quantities
+from tokenmill.pipeline.books import manifest, parts, quantities
 
 _LABELS = {"rejected": "reason", "filtered": "rule"}
 
@@ -26,7 +26,7 @@ def render(output: str, seconds: float) -> str:
     Raises:
       ValueError: if the folder holds no finished job. OSError: if the manifest cannot be read.
     """
-    found = partitions.read(output) if partitions.is_partitioned(output) else manifest.read(output)
+    found = parts.read(output) if parts.is_in_parts(output) else manifest.read(output)
     lines = [
         *_lines(found["job"], found["totals"]),
         *_metric("seconds", "how long the job took", found["job"], seconds),

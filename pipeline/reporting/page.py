@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.reporting import html
 from tokenmill.pipeline.reporting.facts import gather
@@ -64,12 +64,12 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
     config = run or _without_defaults(facts["config"])
     place = output or (run["output"]["path"] if run else "")
     headline, languages = facts["headline"], facts["languages"]
-    filtered = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PARTITION}
+    filtered = {rule: n for rule, n in facts["filtered"].items() if rule != OTHER_PART}
     return html.render(
         "reporting/report.html.jinja",
         **{**facts, "filtered": filtered},
         n_lost=headline["rejected"] + sum(filtered.values()),
-        n_records=headline["records"] - facts["filtered"].get(OTHER_PARTITION, 0),
+        n_records=headline["records"] - facts["filtered"].get(OTHER_PART, 0),
         name=place.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or f"A job {facts['job']}",
         has_paths=bool(run),
         given=yaml.safe_dump(_shortened(config), allow_unicode=True, sort_keys=False),
@@ -109,7 +109,7 @@ def _picture(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     names = ("characters", "text_tokens")
     others = {name: total - sum(row[name] for row in rows) for name, total in zip(names, totals, strict=True)}
     groups = [row for row in (*rows, {"name": "others", **others}) if row["characters"] > 0]
-    gone = in_bytes["rejected bytes"] + (0 if OTHER_PARTITION in facts["filtered"] else in_bytes["filtered bytes"])
+    gone = in_bytes["rejected bytes"] + (0 if OTHER_PART in facts["filtered"] else in_bytes["filtered bytes"])
     lost = 100 * gone / (gone + in_bytes["bytes of documents"] or 1)
     n_chars, n_tokens = (sum(row[name] for row in groups) for name in names)
     if len(groups) + (lost > 0) < 2 or not n_tokens:

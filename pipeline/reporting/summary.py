@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import json_files, manifest, partitions
+from tokenmill.pipeline.books import json_files, manifest, parts
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.config.formats import formats_with
@@ -28,8 +28,8 @@ def summarize(output: str, seconds: float) -> RenderableType:
       output: the folder, with its manifest.
       seconds: how long the job took; for the screen only, no file contains it.
     """
-    if partitions.is_partitioned(output):
-        return _partitions(output, seconds)
+    if parts.is_in_parts(output):
+        return _parts(output, seconds)
     found = manifest.read(output)
     rows = _tokens(output, found) if found["shards"] else _counts(output, found)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -41,11 +41,11 @@ def summarize(output: str, seconds: float) -> RenderableType:
     return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
 
 
-def _partitions(output: str, seconds: float) -> RenderableType:
-    """Returns the summary of a job with several folders: a row for each, and one for all."""
-    found = partitions.read(output)
+def _parts(output: str, seconds: float) -> RenderableType:
+    """Returns the summary of an output in parts: a row for each, and one for all."""
+    found = parts.read(output)
     table = Table("", "documents", "rejected", "tokens", "vocabulary", "unknown tokens", box=None, padding=(0, 2, 0, 0))
-    for part in [*found["partitions"], found]:
+    for part in [*found["parts"], found]:
         totals, size = part["totals"], part["tokenizer"]["vocab_size"] if "tokenizer" in part else None
         rejected = sum(totals["rejected"].values())
         numbers = (totals["n_documents"], rejected, totals["n_tokens"], size, totals["n_oov_tokens"])
@@ -53,9 +53,9 @@ def _partitions(output: str, seconds: float) -> RenderableType:
     totals = found["totals"]
     filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
     read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
-    lines = [f"{read}; in {output}, with {filenames.PARTITIONS}"]
+    lines = [f"{read}; in {output}, with {filenames.PARTS}"]
     done = Text(f"{found['job']}: done", style="bold green")
-    for part in found["partitions"]:
+    for part in found["parts"]:
         for step, _, grown in _resized(stats_file.read(storage.join(output, part["folder"]))):
             lines.append(f"{part['folder']}: {step}: {grown}")
     return Group(done, table, *lines)
@@ -184,10 +184,10 @@ def warnings(output: str, config: Config) -> list[str]:
       output: the folder, with its manifest.
       config: the config of the job.
     """
-    if partitions.is_partitioned(output):
+    if parts.is_in_parts(output):
         return [
             f"{name}: {line}"
-            for name, part in partitions.partition_configs(config).items()
+            for name, part in parts.configs(config).items()
             for line in (
                 warnings(part.output.path, part)
                 if name != f"lang={UNKNOWN}" or (part.languages is not None and UNKNOWN in part.languages.keep)

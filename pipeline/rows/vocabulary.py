@@ -182,8 +182,8 @@ class TrainVocabulary(FallibleTransform):
         if train is not None and options:
             raise ValueError(f"TrainVocabulary: give train or its keys {', '.join(options)}, not both")
         train = TrainConfig(**options) if train is None else train
-        if isinstance(train.vocab_size, list) or train.by is not None or train.counts is not None:
-            raise ValueError("TrainVocabulary makes one vocabulary, of its input: no list of sizes, no by, no counts")
+        if isinstance(train.vocab_size, list) or train.counts is not None:
+            raise ValueError("TrainVocabulary makes one vocabulary, of its input: no list of sizes, no counts")
         self._config = TokenizerConfig(train=train)
         counting_tokenizer(self._config)  # raises here what a worker would raise later
 

@@ -58,9 +58,10 @@ def plan_shards(output: OutputConfig, n_splits: int, n_bytes: int, salt: str) ->
     """
     if output.shuffle is None or not n_splits:
         return []
-    n_bytes = round(n_bytes * output.share)
+    share = output.parts.share if output.parts is not None else 1.0
+    n_bytes = round(n_bytes * share)
     shards = output.shuffle.shards
-    n_shards = -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * output.share)
+    n_shards = -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * share)
     return name_shards(max(1, n_shards), n_bytes, salt)
 
 

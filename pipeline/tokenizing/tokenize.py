@@ -88,13 +88,13 @@ def tokenize_split(
         alone has more rejected records than the job may have.
       BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
     """
-    share = Share(split, config, tokenizer, are_merged)
-    (entry,) = tokenize_shares([share], n_splits, on_batch, wanted, on_tokens=on_tokens)
+    part = SplitOfPart(split, config, tokenizer, are_merged)
+    (entry,) = tokenize_parts([part], n_splits, on_batch, wanted, on_tokens=on_tokens)
     return entry
 
 
-class Share(NamedTuple):
-    """One folder's share of the work on a split: the split, the config with the folder, and the tokenizer."""
+class SplitOfPart(NamedTuple):
+    """What one folder takes of a split: the split, with its id in that folder, the config and the tokenizer."""
 
     split: Split
     config: Config
@@ -103,8 +103,8 @@ class Share(NamedTuple):
     """As for `tokenize_split`."""
 
 
-def tokenize_shares(
-    shares: Sequence[Share],
+def tokenize_parts(
+    folders: Sequence[SplitOfPart],
     n_splits: int,
     on_batch: OnBatch | None = None,
     wanted: Wanted | None = None,
@@ -113,21 +113,21 @@ def tokenize_shares(
 ) -> list[LedgerEntry]:
     """Reads a split once for several folders, and does for each of them what `tokenize_split` does.
 
-    Shares that are committed already are skipped; the split is read for the others only. Holds one batch
-    of text, and for each share its tokens and one row group.
+    Folders that have the split already are skipped; it is read for the others only. Holds one batch of text, and for
+    each folder its tokens and one row group.
 
     Args:
-      shares: the same split, under the id it has in each job; the configs differ in tokenizer, partition and output.
+      folders: the same split, under the id it has in each; the configs differ in tokenizer, part and path.
       n_splits: the number of splits of the plan.
-      on_batch: as for `tokenize_split`; each record counts once, although all shares account for it.
+      on_batch: as for `tokenize_split`; each record counts once, although all folders account for it.
       wanted: as for `tokenize_split`.
       on_tokens: as for `tokenize_split`.
 
     Returns:
-      The entry of each share, in order.
+      The entry of each folder, in order.
     """
-    committed = [_load_committed(share, n_splits) for share in shares]
-    todo = [share for share, entry in zip(shares, committed, strict=True) if entry is None]
+    committed = [_load_committed(part, n_splits) for part in folders]
+    todo = [part for part, entry in zip(folders, committed, strict=True) if entry is None]
     if not todo:
         return [entry for entry in committed if entry is not None]
     split, config, *_ = todo[0]
@@ -135,8 +135,8 @@ def tokenize_shares(
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
         attempts = [
-            Attempt(*share[:3], tokenizer_info(share.tokenizer), staging, n_splits, on_tokens)
-            for share, staging in zip(todo, stagings, strict=True)
+            Attempt(*part[:3], tokenizer_info(part.tokenizer), staging, n_splits, on_tokens)
+            for part, staging in zip(todo, stagings, strict=True)
         ]
         for batch in read_split(split, config.input, wanted=wanted):
             batch = parts.label(batch, config)
@@ -153,18 +153,18 @@ def tokenize_shares(
     return [next(new) if entry is None else entry for entry in committed]
 
 
-def _load_committed(share: Share, n_splits: int) -> LedgerEntry | None:
-    output = share.config.output
+def _load_committed(part: SplitOfPart, n_splits: int) -> LedgerEntry | None:
+    output = part.config.output
     suffix, *companions = formats.suffixes(output)
     return ledger.load_committed(
         output.path,
-        share.split,
+        part.split,
         n_splits=n_splits,
         suffix=suffix,
-        tokenizer=tokenizer_info(share.tokenizer).digest,
+        tokenizer=tokenizer_info(part.tokenizer).digest,
         companions=companions,
-        runs=runs_name(share.split.id) if output.shuffle is not None else None,
-        are_merged=share.are_merged,
+        runs=runs_name(part.split.id) if output.shuffle is not None else None,
+        are_merged=part.are_merged,
     )
 
 
@@ -236,8 +236,8 @@ class Attempt:
         if self._config.text.languages is not None:
             batch, left_out = languages.tell_languages(batch, self._config.text.languages)
             self._statistics.languages += left_out
-        if self._config.output.part is not None:
-            batch, left_out = parts.leave_out_others(parts.label(batch, self._config), self._config.output)
+        if self._config.output.parts is not None:
+            batch, left_out = parts.leave_out_others(batch, self._config)
             self._statistics.languages += left_out
         before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
         self._accounts.add(batch.pieces)

@@ -43,12 +43,12 @@ class Vocabulary:
         return cls(**json.loads(text))
 
 
-def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
+def check_counts(artifact: CountsArtifact, config: TokenizerConfig, by: str | None = None) -> None:
     """Checks that an artifact can be trained on as a config says.
 
     Raises:
-      ValueError: if its words are not those of the config's normalizer and pre-tokenizer, it lacks the labels of
-        `train.by`, or its files are not as recorded.
+      ValueError: if its words are not those of the config's normalizer and pre-tokenizer, it lacks the labels
+        `by`, or its files are not as recorded.
     """
     assert config.train is not None
     asked = describe_words(counting_tokenizer(config).to_str())
@@ -62,11 +62,8 @@ def check_counts(artifact: CountsArtifact, config: TokenizerConfig) -> None:
             f"tokenizer.train.counts: {artifact.output!r} holds counts of other words ({'; '.join(differences)}); "
             "set tokenizer.train.normalizer and pre_tokenizer, lowercase and strip_accents as they were, or count again"
         )
-    by = config.by or config.train.by
     if by is not None and by not in artifact.labels:
-        raise ValueError(
-            f"tokenizer.train.by: {artifact.output!r} holds no counts by {by}; count with counts.by: [{by}]"
-        )
+        raise ValueError(f"output.parts.by: {artifact.output!r} holds no counts by {by}; count with counts.by: [{by}]")
     artifact.check_files()
 
 
@@ -75,6 +72,7 @@ def train_vocabularies(
     config: TokenizerConfig,
     span_tokens: Sequence[str] = (),
     tell: Tell | None = None,
+    by: str | None = None,
     labels: Sequence[str] = (),
 ) -> Iterator[Vocabulary]:
     """Yields every vocabulary that `config.train` asks for: by label, then by size, in the order of the config.
@@ -86,6 +84,7 @@ def train_vocabularies(
       config: the section.
       span_tokens: special tokens besides those of the config.
       tell: as trainers take it.
+      by: `source` or `lang`: one for each of these labels; None: one for all.
       labels: what must have a vocabulary; what the counts have is trained in any case.
 
     Raises:
@@ -93,8 +92,8 @@ def train_vocabularies(
     """
     train = config.train
     assert train is not None
-    check_counts(artifact, config)
-    grouped = _grouped(artifact, config.by or train.by)
+    check_counts(artifact, config, by)
+    grouped = _grouped(artifact, by)
     if missing := sorted({*labels} - {label for label, _ in grouped if label is not None}):
         raise ValueError(
             f"there is no text for {', '.join(missing)} to train on: counts.languages must name languages that the "

@@ -41,7 +41,7 @@ def compiled_tokenizers(texts: Sequence[str]) -> list[Tokenizer]:
 
 
 def for_each(tokenizers: Sequence[Tokenizer], n: int) -> Sequence[Tokenizer]:
-    """Returns the tokenizer of each of `n` partitions, which are as many, or have one for all."""
+    """Returns the tokenizer of each of `n` folders; there are as many, or one for all."""
     return tokenizers if len(tokenizers) > 1 else [*tokenizers] * n
 
 

@@ -13,7 +13,8 @@ manifest, reads the ledger.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -24,7 +25,6 @@ from tokenmill.pipeline.books import ledger, lists, manifest
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.partitions import language_of
 from tokenmill.pipeline.books.planned import PlannedSplits, sort_ids
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
@@ -39,12 +39,12 @@ from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, w
 from tokenmill.pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizer, compiled_tokenizers, for_each, keep_compiled
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizers, for_each, keep_compiled
 from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
 from tokenmill.pipeline.transforms.once import call_once
-from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards, SortSplits
+from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards
 from tokenmill.pipeline.transforms.stages import enter_stage
-from tokenmill.pipeline.transforms.tokenizing import TokenizePartitions, TokenizeSplits
+from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
 from tokenmill.pipeline.transforms.training import TrainVocabularies
 from tokenmill.tokenizer import Tokenizer
 
@@ -69,40 +69,38 @@ def train(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
 
 
 def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Tokenizes with an existing tokenizer: input -> shards."""
-    if plan.parts:
-        texts = [
-            call_once(pipeline, f"Tokenizer{label}", storage.read_text, part.tokenizer_path)
-            for label, part in zip(_labels(plan), plan.parts.values(), strict=False)  # one may be for all
-        ]
-        return _tokenize_partitions(pipeline, plan, texts)
-    assert plan.tokenizer is not None
-    keep_compiled(plan.tokenizer)  # for workers that live in this process
-    return _tokenize(pipeline, plan, call_once(pipeline, "Tokenizer", storage.read_text, plan.tokenizer_path))
+    """Tokenizes with existing tokenizers: input -> shards."""
+    texts = []
+    for name, part in _with_own_tokenizer(plan).items():
+        assert part.tokenizer is not None
+        keep_compiled(part.tokenizer)  # for workers that live in this process
+        texts.append(call_once(pipeline, f"Tokenizer{name}", storage.read_text, part.tokenizer_path))
+    return _tokenize(pipeline, plan, texts)
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
-    """Trains a vocabulary, or one by language, and tokenizes, in one graph: input -> counts/ -> vocab/ -> shards."""
+    """Trains a vocabulary, or one for each part, and tokenizes, in one graph: input -> counts/ -> vocab/ -> shards."""
     counted = _count(pipeline, plan)
     vocabularies = _train(counted, plan)
     texts = [
-        vocabularies | f"Tokenizer{label}" >> beam.Map(_tokenizer_of, label).with_output_types(str)
-        for label in _labels(plan)
+        vocabularies | f"Tokenizer{name}" >> beam.Map(_tokenizer_of, part.config.trained_label).with_output_types(str)
+        for name, part in _with_own_tokenizer(plan).items()
     ]
-    if plan.parts:
-        return _tokenize_partitions(pipeline, plan, texts, counted, vocabularies)
-    return _tokenize(pipeline, plan, texts[0], counted, vocabularies)
+    return _tokenize(pipeline, plan, texts, counted, vocabularies)
 
 
 def _train(counted: Any, plan: JobPlan) -> Any:
-    folder = plan.counts_given or plan.config.output.path
-    span_tokens, labels = plan.config.text.tokens, _labels(plan) if plan.config.tokenizer.by is not None else ()
-    return counted | "TrainVocabularies" >> TrainVocabularies(plan.config.tokenizer, folder, span_tokens, labels)
+    config, folder = plan.config, plan.counts_given or plan.config.output.path
+    labels = [part.config.trained_label for part in plan.folders.values()] if config.train_by and plan.tokenizes else ()
+    train = TrainVocabularies(config.tokenizer, folder, config.text.tokens, config.train_by, labels)
+    return counted | "TrainVocabularies" >> train
 
 
-def _labels(plan: JobPlan) -> list[str]:
-    """Returns the labels of the vocabularies that there are: those of all folders, or one that is empty."""
-    return [language_of(folder) for folder in plan.parts] if plan.config.tokenizer.by is not None else [""]
+def _with_own_tokenizer(plan: JobPlan) -> dict[str, JobPlan]:
+    """Returns the folders whose tokenizers are all that there are: all folders, or the first."""
+    parts = plan.config.output.parts
+    are_several = parts is not None and (parts.tokenizers or parts.train)
+    return dict(itertools.islice(plan.folders.items(), None if are_several else 1))
 
 
 def _tokenizer_of(vocabularies: Sequence[str], label: str) -> str:
@@ -110,18 +108,15 @@ def _tokenizer_of(vocabularies: Sequence[str], label: str) -> str:
     return text
 
 
-def _splits(pipeline: beam.Pipeline, plan: JobPlan, label: str) -> Any:
-    """Returns the splits of the plan as JSON, dealt out to all workers."""
-    return (
-        pipeline
-        | f"{label}Start" >> beam.Impulse()
-        | f"{label}ReadPlan" >> beam.FlatMap(_read_plan, plan.plan_path).with_output_types(str)
-        | f"{label}Spread" >> beam.Reshuffle()
-    )
+def _splits(pipeline: beam.Pipeline, label: str, read: Callable[[Any], Iterator[str]], paths: Any) -> Any:
+    """Returns the splits of a plan as JSON, dealt out to all workers."""
+    read_all = beam.FlatMap(_read, read, paths).with_output_types(str)
+    start = pipeline | f"{label}Start" >> beam.Impulse()
+    return start | f"{label}ReadPlan" >> read_all | f"{label}Spread" >> beam.Reshuffle()
 
 
-def _read_plan(_: bytes, path: str) -> Iterator[str]:
-    return planning.read_plan(path)
+def _read(_: bytes, read: Callable[[Any], Iterator[str]], paths: Any) -> Iterator[str]:
+    return read(paths)
 
 
 def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
@@ -137,67 +132,38 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
         return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
     config, output = plan.config, plan.config.output.path
     key = count_key(config.input, config.counts, plan.counting_json, config.text)
-    counted = _splits(pipeline, plan, "Count") | "CountSplits" >> CountSplits(
+    counted = _splits(pipeline, "Count", planning.read_plan, plan.plan_path) | "CountSplits" >> CountSplits(
         config.input, output, plan.counting_json, config.counts, text=config.text
     )
     merge = MergeCounts(output, key, plan.counting_json, config.counts, input=config.input)
     return counted | "MergeCounts" >> merge
 
 
-def _tokenize(pipeline: beam.Pipeline, plan: JobPlan, tokenizer: Any, counted: Any = None, trained: Any = None) -> Any:
-    splits, text = _splits(pipeline, plan, "Tokenize"), beam.pvalue.AsSingleton(tokenizer)
-    if plan.shards():
-        shuffle = _Shuffle(pipeline, plan, text)
-        sort = SortSplits(plan.config, len(plan.splits), text, beam.pvalue.AsList(shuffle.merged), shuffle.n_shards)
-        ids = shuffle.merge(splits | "SortSplits" >> sort)
-    else:
-        ids = splits | "TokenizeSplits" >> TokenizeSplits(plan.config, len(plan.splits), text)
-    side_inputs = beam.pvalue.AsList(ids), text, *_side_inputs(counted, trained)
-    return call_once(
-        pipeline, "Finish", _finish_tokenizing, plan.plan_path, *side_inputs, plan.config, plan.job, plan.lease
-    )
-
-
-def _tokenize_partitions(
+def _tokenize(
     pipeline: beam.Pipeline, plan: JobPlan, tokenizers: Sequence[Any], counted: Any = None, trained: Any = None
 ) -> Any:
-    """Tokenizes into the folders of all parts, reading each split once; `tokenizers` are theirs, or one for all."""
-    paths = [part.plan_path for part in plan.parts.values()]
-    splits = (
-        pipeline
-        | "TokenizeStart" >> beam.Impulse()
-        | "TokenizeReadPlans" >> beam.FlatMap(_read_partitions, paths).with_output_types(str)
-        | "TokenizeSpread" >> beam.Reshuffle()
-    )
+    """Tokenizes into all folders, reading each split once; `tokenizers` are theirs, or one for all."""
     texts = [beam.pvalue.AsSingleton(text) for text in tokenizers]
-    configs = [part.config for part in plan.parts.values()]
-    shuffled = [_Shuffle(pipeline, part, texts[0], name) for name, part in plan.parts.items() if part.shards()]
+    shuffled = [_Shuffle(pipeline, part, texts[0], name) for name, part in plan.folders.items() if part.shards()]
     merged = [(beam.pvalue.AsList(each.merged), each.n_shards) for each in shuffled]
-    transform = TokenizePartitions(plan.config.output.path, configs, len(plan.splits), texts, merged)
-    done = splits | "TokenizePartitions" >> transform
+    configs = [part.config for part in plan.folders.values()]
+    transform = TokenizeSplits(plan.config.output.path, configs, len(plan.splits), texts, merged)
+    splits = _splits(pipeline, "Tokenize", planning.read_splits, [part.plan_path for part in plan.folders.values()])
+    done = splits | "TokenizeSplits" >> transform
     ids = done | "Ids" >> beam.Values()
     if shuffled:
         ids = [each.merge(done | f"{each.name}Runs" >> beam.FlatMap(_of_folder, i)) for i, each in enumerate(shuffled)]
         ids = ids | "AllShards" >> beam.Flatten()
-    jobs = {name: (part.config, part.job) for name, part in plan.parts.items()}
-    side_inputs = beam.pvalue.AsList(ids), *_side_inputs(counted, trained), jobs, plan.config, plan.job, plan.lease
-    return call_once(pipeline, "Finish", _finish_partitions, *side_inputs, *texts)
+    jobs = {name: (part.config, part.job) for name, part in plan.folders.items()}
+    # A job that does not train has no counts and vocabularies, which empty lists say.
+    made: list[Any] = [beam.pvalue.AsSingleton(each) if each is not None else [] for each in (counted, trained)]
+    side_inputs = beam.pvalue.AsList(ids), *made, jobs, plan.config, plan.job, plan.lease
+    return call_once(pipeline, "Finish", _finish_tokenizing, *side_inputs, *texts)
 
 
-def _side_inputs(counted: Any, trained: Any) -> tuple[Any, Any]:
-    """Returns counts and vocabularies as side inputs; a job that does not train has none, which empty lists say."""
-    partitions: Any = beam.pvalue.AsSingleton(counted) if counted is not None else []
-    vocabularies: Any = beam.pvalue.AsSingleton(trained) if trained is not None else []
-    return partitions, vocabularies
-
-
-def _read_partitions(_: bytes, paths: Sequence[str]) -> Iterator[str]:
-    return planning.read_partitions(paths)
-
-
-def _finish_partitions(
+def _finish_tokenizing(
     ids: Sequence[str],
-    partitions: Sequence[str],
+    counted: Sequence[str],
     vocabularies: Sequence[str],
     jobs: Mapping[str, tuple[Config, Job]],
     config: Config,
@@ -207,19 +173,20 @@ def _finish_partitions(
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
-    parts: dict[str, Any] = {}
+    folders: dict[str, Any] = {}
     planned: list[np.ndarray] = []
-    of_parts = for_each(compiled_tokenizers(tokenizers), len(jobs))
-    for (name, (part, its_job)), tokenizer in zip(jobs.items(), of_parts, strict=True):
-        lines = planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME))
-        splits = PlannedSplits(map(Split.from_json, lines))
-        vocabulary = trained.get(language_of(name), trained.get(""))
-        files = [_write_record(part.output.path, vocabulary)] if vocabulary is not None else []
-        parts[name] = part, its_job, splits, tokenizer, files
+    for (name, (part, its_job)), tokenizer in zip(
+        jobs.items(), for_each(compiled_tokenizers(tokenizers), len(jobs)), strict=True
+    ):
+        splits = PlannedSplits(
+            map(Split.from_json, planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME)))
+        )
+        files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
+        folders[name] = part, its_job, splits, tokenizer, files
         planned.append(_planned_ids(part, its_job, splits))
     _check_done(ids, np.concatenate(planned), config)
     output = config.output.path
-    finish.finish_partitions(config, job, parts, lease, _counts_files(partitions, output))
+    finish.finish_job(config, job, folders, lease, _counts_files(counted, output))
     delete_staged(output)
     return job.digest
 
@@ -266,33 +233,12 @@ def _check_done(ids: Sequence[str], planned: np.ndarray, config: Config) -> None
         raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
 
 
-def _finish_tokenizing(
-    plan_path: str,
-    ids: Sequence[str],
-    tokenizer_json: str,
-    partitions: Sequence[str],
-    vocabularies: Sequence[str],
-    config: Config,
-    job: Job,
-    lease: Lease | None = None,
-) -> str:
-    enter_stage(planning.FINISHING_STAGE)
-    splits = PlannedSplits(map(Split.from_json, planning.read_plan(plan_path)))
-    _check_done(ids, _planned_ids(config, job, splits), config)
-    output = config.output.path
-    files = _counts_files(partitions, output)
-    files += [_write_record(output, Vocabulary.from_json(text)) for text in vocabularies]
-    finish.finish_output(config, job, splits, compiled_tokenizer(tokenizer_json), files=files, lease=lease)
-    delete_staged(output)
-    return job.digest
-
-
 def _finish_counting(
-    partitions: Sequence[str], vocabularies: Sequence[str] | None, job: Job, config: Config, lease: Lease | None = None
+    counted: Sequence[str], vocabularies: Sequence[str] | None, job: Job, config: Config, lease: Lease | None = None
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
     output = config.output.path
-    files = _counts_files(partitions, output)
+    files = _counts_files(counted, output)
     tokenizer = None
     for vocabulary in map(Vocabulary.from_json, vocabularies or ()):
         trained = Tokenizer.from_str(vocabulary.tokenizer_json)
@@ -312,8 +258,8 @@ def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
     return write_file(output, f"{folder}/{filenames.TRAINING_NAME}", ledger.to_json(vocabulary.record))
 
 
-def _counts_files(partitions: Sequence[str], output: str) -> list[FileRecord]:
-    if not partitions:
+def _counts_files(counted: Sequence[str], output: str) -> list[FileRecord]:
+    if not counted:
         return []
-    files = [PartitionCounts.from_json(text).file for text in partitions]
+    files = [PartitionCounts.from_json(text).file for text in counted]
     return [*files, *(ledger.describe(output, name) for name in (counts.REPORT_NAME, counts.ALPHABET_NAME))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms from splits to the shards of a shuffle: sorted runs first, then each shard merged from all runs."""
+"""Transforms from the sorted runs of all splits to the shards of a shuffle; `TokenizeSplits` makes the runs."""
 
 import dataclasses
 import json
@@ -8,53 +8,16 @@ from typing import Any
 
 import apache_beam as beam
 
-from tokenmill.pipeline.books.shard_entry import recorded_digest, runs_of
+from tokenmill.pipeline.books.shard_entry import recorded_digest
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, TOKENIZING_STAGE, read_plan
-from tokenmill.pipeline.running.clock import Stopwatch
+from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, read_plan
 from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.pipeline.tokenizing.tokenize import merge_planned
 from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from tokenmill.pipeline.transforms.once import call_once
 from tokenmill.pipeline.transforms.stages import StageReport
-
-
-@dataclasses.dataclass
-class SortSplits(beam.PTransform):
-    """Tokenizes splits into committed runs of sorted documents: the first step of a shuffle.
-
-    Input: splits as JSON. Output: `SplitRuns` of each as JSON. Memory: one batch, its tokens and a run two to three
-    times, per worker. Counters: those of `TokenizeSplits`.
-    """
-
-    config: Config
-    n_splits: int
-    tokenizer: TokenizerText
-    merged: Any
-    """Side input: the ids of shards that are merged already."""
-    n_shards: int
-
-    def expand(self, splits: Any) -> Any:  # noqa: D102
-        fn = _SortSplitsFn(self.config, self.n_splits, self.n_shards)
-        return splits | "SortSplit" >> beam.ParDo(fn, self.tokenizer, self.merged).with_output_types(str)
-
-
-class _SortSplitsFn(beam.DoFn):
-    def __init__(self, config: Config, n_splits: int, n_shards: int) -> None:
-        self._config = config
-        self._n_splits = n_splits
-        self._n_shards = n_shards
-        self._report = StageReport(SortSplits, TOKENIZING_STAGE)
-
-    def process(self, element: str, tokenizer_json: str, merged: Sequence[str]) -> Iterator[str]:
-        split = Split.from_json(element)
-        tokenizer = compiled_tokenizer(tokenizer_json)
-        are_merged = len(merged) == self._n_shards
-        with self._report.of(split.id, Stopwatch(self._config.output.path, split)) as on_batch:
-            entry = tokenize_split(split, self._config, tokenizer, self._n_splits, on_batch, are_merged=are_merged)
-        yield json.dumps(runs_of(entry).to_record())
 
 
 @dataclasses.dataclass
@@ -87,7 +50,7 @@ def _find_merged(shard: PlannedShard, config: Config, runs: str, tokenizer_json:
 
 @dataclasses.dataclass
 class MergeShards(beam.PTransform):
-    """Merges the runs of all splits into committed shards, each a range of hashes: the second step of a shuffle.
+    """Merges the runs of all splits into committed shards, each a range of hashes.
 
     Input: planned shards. Output: the id of each shard, once its files and its entry are on disk. Memory: bounded, see
     `shuffling.merging`, and what the writers hold. Counters: bytes-in, documents-in, tokens-out, splits-done.

@@ -30,8 +30,9 @@ class TrainVocabularies(beam.PTransform):
     """The folder of the artifact."""
     span_tokens: Sequence[str] = ()
     """Tokens of spans, special tokens like those of the config."""
+    by: str | None = None
     labels: Sequence[str] = ()
-    """As `train_vocabularies` takes them."""
+    """As `train_vocabularies` takes both."""
 
     def expand(self, finished: Any) -> Any:  # noqa: D102
         return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
@@ -41,5 +42,6 @@ def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
     enter_stage(TRAINING_STAGE)
     watcher, counts = progress.current(), open_counts(parameters.counts)
     tell = functools.partial(watcher.measure, TRAINING_STAGE) if watcher is not None else None
-    vocabularies = train_vocabularies(counts, parameters.config, tuple(parameters.span_tokens), tell, parameters.labels)
+    tokens, by, labels = tuple(parameters.span_tokens), parameters.by, parameters.labels
+    vocabularies = train_vocabularies(counts, parameters.config, tokens, tell, by, labels)
     return [vocabulary.to_json() for vocabulary in vocabularies]

@@ -62,7 +62,8 @@ class Job:
     def __init__(self, folder: Path, **sections) -> None:
         self.output = folder / "out"
         self.config = folder / "job.yaml"
-        self.config.write_text(json.dumps({"output": {"path": str(self.output)}} | sections))
+        output = {"path": str(self.output), **sections.get("output", {})}
+        self.config.write_text(json.dumps({**sections, "output": output}))
 
     def run(self, command: str, *arguments: str) -> int:
         return cli.main([command, str(self.config), *arguments])

@@ -55,7 +55,7 @@ def test_a_replay_and_a_report_change_nothing(job, tmp_path):
 
 
 def test_parts_are_the_splits_of_one_data_set(job, tmp_path):
-    output = job(output={"splits": {"train": 0.6, "validation": 0.2, "test": 0.2}})
+    output = job(output={"parts": {"shares": {"train": 0.6, "validation": 0.2, "test": 0.2}}})
     found = load(output, tmp_path)
     assert sorted(found) == ["test", "train", "validation"]
     assert {name: part.num_rows for name, part in found.items()} == {
@@ -65,7 +65,7 @@ def test_parts_are_the_splits_of_one_data_set(job, tmp_path):
 
 
 def test_folders_of_one_tokenizer_are_one_data_set(job, tmp_path):
-    output = job(languages={"keep": ["fr", "und"]}, output={"partition_by": ["lang"]})
+    output = job(languages={"keep": ["fr", "und"]}, output={"parts": {"by": "lang"}})
     assert load(output, tmp_path)["train"].num_rows == load(output / "lang=fr", tmp_path)["train"].num_rows + (
         load(output / "lang=und", tmp_path)["train"].num_rows
     )
@@ -73,7 +73,8 @@ def test_folders_of_one_tokenizer_are_one_data_set(job, tmp_path):
 
 
 def test_folders_of_several_tokenizers_are_one_data_set_each(job, tmp_path):
-    output = job(languages={}, counts={"by": ["lang"], "languages": ["fr"]}, tokenizer={"by": "lang"})
+    parts = {"by": "lang", "train": True}
+    output = job(languages={}, counts={"by": ["lang"], "languages": ["fr"]}, output={"parts": parts})
     assert datasets.get_dataset_config_names(str(output)) == ["default", "fr"]
     assert load(output, tmp_path, "fr")["train"].num_rows == 10
     assert load(output, tmp_path, "default")["train"].num_rows == 30

@@ -108,13 +108,14 @@ def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
 
 
 def test_a_vocabulary_for_each_source(corpus, make_job):
-    train = {"vocab_size": [180, 200], "by": "source"}
+    train = {"vocab_size": [180, 200]}
+    parts = {"by": "source", "train": True}
     labels = {"by": ["source"], "sources": {"first/1": "a*", "rest": "*"}}
-    job = make_job("by", **sections(corpus, train, counts=labels))
+    job = make_job("by", **sections(corpus, train, counts=labels), output={"parts": parts})
     assert job.run("train", "--mode", "inline") == 0
     assert job.run("verify") == 0
     for folder, name in (("first%2F1", "a"), ("rest", "d")):
-        single = {"input": {"paths": [str(corpus / f"{name}.jsonl")]}, "tokenizer": {"train": train | {"by": None}}}
+        single = {"input": {"paths": [str(corpus / f"{name}.jsonl")]}, "tokenizer": {"train": train}}
         alone = make_job(name, **single)
         assert alone.run("train", "--mode", "inline") == 0
         for size in (180, 200):
@@ -137,7 +138,8 @@ def test_a_vocabulary_for_each_language(make_job, tmp_path):
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts.values()] * 6))
     common = {"input": {"paths": [str(path)]}, "spans": [{"token": "[NUM]", "find": "number"}]}
     train = {"vocab_size": 90, "min_frequency": 1}
-    job = make_job("by", **common, tokenizer={"train": train | {"by": "lang"}}, counts={"by": ["lang"]}, languages={})
+    labels = {"counts": {"by": ["lang"]}, "languages": {}, "output": {"parts": {"by": "lang", "train": True}}}
+    job = make_job("by", **common, tokenizer={"train": train}, **labels)
     assert job.run("train", "--mode", "inline", "--set", "input.split_bytes=300") == 0
     assert job.run("verify", "--set", "input.split_bytes=300") == 0
     groups = json.loads(job.files()["counts/counts.json"])["groups"]
@@ -173,7 +175,8 @@ def test_counts_are_merged_shown_and_subtracted(corpus, make_job, capsys, tmp_pa
     n_words = sum(count_words(texts, Tokenizer.untrained_bert().normalizer).values())
     assert any(line.startswith(f"y: {n_words:,} words, ") for line in lines)
     assert lines[-2].endswith("'and'") or lines[-2].endswith("','")
-    train = make_job("train", tokenizer={"train": {"vocab_size": 200, "counts": str(tmp_path / "w"), "by": "source"}})
+    parts = {"parts": {"by": "source", "train": True}}
+    train = make_job("train", tokenizer={"train": {"vocab_size": 200, "counts": str(tmp_path / "w")}}, output=parts)
     assert train.run("train", "--mode", "inline") == 0
     assert {"vocab/x/tokenizer.json", "vocab/y/tokenizer.json"} < train.files().keys()
 
@@ -231,7 +234,7 @@ def test_one_single_character_is_a_vocabulary(make_job, tmp_path, model):
     [
         (["tokenizer.lowercase=false"], r"holds counts of other words \(normalizer: .*true.* there, .*false.* asked"),
         (["tokenizer.train.pre_tokenizer=whitespace"], r"holds counts of other words \(pre_tokenizer: "),
-        (["tokenizer.train.by=source"], r"tokenizer\.train\.by: .* holds no counts by source; count with counts\.by"),
+        (["output.parts={by: source, train: true}"], r"output\.parts\.by: .* holds no counts by source; count with"),
         (["tokenizer.train.counts=/no/such/folder"], "'/no/such/folder' holds no finished word counts"),
     ],
 )

@@ -90,8 +90,6 @@ EXAMPLES = {
     "counts.min_count": "counts: {min_count: 2}",
     "counts.max_words": "counts: {max_words: 50000000}",
     "tokenizer.file": "tokenizer: {file: vocab/tokenizer.json}",
-    "tokenizer.by": "{languages: {}, tokenizer: {by: lang, files: {zh: vocab/zh, default: vocab/en}}}",
-    "tokenizer.files": "{languages: {}, tokenizer: {by: lang, files: {zh: vocab/zh, default: vocab/en}}}",
     "tokenizer.pattern": "tokenizer: {file: ranks.tiktoken, pattern: cl100k_base}",
     "tokenizer.as_class": "tokenizer: {file: spiece.model, as_class: T5Tokenizer}",
     "tokenizer.unicode": 'tokenizer: {file: vocab.txt, unicode: "17"}',
@@ -99,7 +97,6 @@ EXAMPLES = {
     "tokenizer.train.model": "tokenizer: {train: {model: byte_level_bpe}}",
     "tokenizer.train.vocab_size": "tokenizer: {train: {vocab_size: [8000, 16000]}}",
     "tokenizer.train.counts": "tokenizer: {train: {counts: build/count}}",
-    "tokenizer.train.by": "tokenizer: {train: {by: source}}",
     "tokenizer.train.normalizer": "tokenizer: {train: {model: bpe, normalizer: nfc}}",
     "tokenizer.train.pre_tokenizer": "tokenizer: {train: {model: byte_level_bpe, pre_tokenizer: o200k_base}}",
     "tokenizer.train.special_tokens": (
@@ -149,10 +146,17 @@ EXAMPLES = {
     "output.fim.prefix": 'output: {fim: {prefix: "<PRE>"}}',
     "output.fim.suffix": 'output: {fim: {suffix: "<SUF>"}}',
     "output.fim.middle": 'output: {fim: {middle: "<MID>"}}',
-    "output.partition_by": "{languages: {keep: [en, zh]}, output: {partition_by: [lang]}}",
-    "output.splits": "output: {splits: {train: 0.98, validation: 0.01, test: 0.01}}",
-    "output.split_by": "{input: {keep_fields: [site]}, output: {splits: {train: 0.9, test: 0.1}, split_by: site}}",
-    "output.part": "output: {splits: {train: 0.98, validation: 0.01, test: 0.01}, part: test}",
+    "output.parts": "{languages: {keep: [en, zh]}, output: {parts: {by: lang}}}",
+    "output.parts.by": "{input: {keep_fields: [site]}, output: {parts: {by: site, shares: {train: 0.9, test: 0.1}}}}",
+    "output.parts.tokenizers": (
+        "{languages: {}, output: {parts: {by: lang, tokenizers: {zh: vocab/zh, default: vocab/en}}}}"
+    ),
+    "output.parts.train": (
+        "{languages: {}, counts: {by: [lang], languages: [zh]}, tokenizer: {train: {}}, "
+        "output: {parts: {by: lang, train: true}}}"
+    ),
+    "output.parts.shares": "output: {parts: {shares: {train: 0.98, validation: 0.01, test: 0.01}}}",
+    "output.parts.only": "output: {parts: {shares: {train: 0.98, validation: 0.01, test: 0.01}, only: test}}",
     "output.packing": "output: {packing: {length: 2048}}",
     "output.packing.length": "output: {packing: {length: 2048}}",
     "output.packing.strategy": "output: {packing: {length: 2048, strategy: best_fit}}",
@@ -181,9 +185,6 @@ EXAMPLES = {
     "languages.keep": "languages: {keep: [en, de, und]}",
     "languages.drop": "languages: {drop: [und]}",
     "languages.drop_mixed": "languages: {drop_mixed: true}",
-    "languages.partition": "languages: {partition: {of: zh}}",
-    "languages.partition.of": "languages: {partition: {of: zh}}",
-    "languages.partition.others": "languages: {partition: {of: default, others: [en, zh]}}",
     "languages.rules": "languages: {rules: {zh: [full_width, {segment: han}], default: [default]}}",
 }
 """A line of YAML for every key, from the root of a config."""

@@ -81,7 +81,7 @@ _SETTINGS = {
     rules.SAMPLE: "`input.sample`",
     rules.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
     rules.MIXED_LANGUAGES: "`languages.drop_mixed`",
-    rules.OTHER_PARTITION: "`tokenizer.by`, `output.partition_by`, `output.splits`",
+    rules.OTHER_PART: "`output.parts`",
     rules.COMMITTED: "`tokenmill replay`",
 }
 """What turns a rule on."""

@@ -86,7 +86,7 @@ def test_a_name_in_a_record_is_one_that_we_give(job, output, name, capsys):
 @pytest.mark.parametrize("name", [*NAMES, "Victim", "lang=../x", "tokenizer=/x", "vocab", "train/", "train\n"])
 def test_overwrite_deletes_in_no_folder_but_those_of_a_job_with_several(job, output, name):
     before = contents(output.parent)
-    set_json(output, "_ledger/job.json", lambda found: found["parts"].update(partitions={name: None}))
+    set_json(output, "_ledger/job.json", lambda found: found["parts"].update(folders={name: None}))
     changed = contents(output.parent)
     with pytest.raises(ValueError, match="is no name of a folder such as"):
         overwrite(job, output)
@@ -98,7 +98,7 @@ def test_overwrite_leaves_a_part_that_has_no_record_of_a_job(job, output):
     shutil.copytree(output, output / "train")
     (output / "train/_ledger/job.json").unlink()
     before = contents(output / "train")
-    set_json(output, "_ledger/job.json", lambda found: found["parts"].update(partitions={"train": None}))
+    set_json(output, "_ledger/job.json", lambda found: found["parts"].update(folders={"train": None}))
     overwrite(job, output)
     assert contents(output / "train") == before
 
@@ -106,16 +106,16 @@ def test_overwrite_leaves_a_part_that_has_no_record_of_a_job(job, output):
 @pytest.mark.parametrize("name", ["../victim", "..", "lang=zh/../../victim", "/tmp"])
 def test_report_and_verify_go_into_no_other_folder(output, name, capsys):
     before = contents(output.parent)
-    part = {"folder": name, "languages": None, "tokenizer": {"digest": "", "vocab_size": 1}, "job_digest": ""}
+    part = {"folder": name, "tokenizer": {"digest": "", "vocab_size": 1}, "job_digest": ""}
     totals = dict.fromkeys(["n_records", "n_documents", "n_bytes", "n_tokens", "n_oov_tokens"], 0)
     totals |= {"rejected": {}, "filtered": {}}
     part |= {"totals": totals, "manifest": {"file": "lang=zh/manifest.json", "n_bytes": 1, "sha256": ""}}
     found = {"format_version": 1, "job": "run", "job_digest": "", "versions": {}, "totals": totals, "balance": []}
-    (output / "partitions.json").write_text(json.dumps({**found, "partitions": [part], "files": []}))
+    (output / "parts.json").write_text(json.dumps({**found, "parts": [part], "files": []}))
     assert cli.main(["report", str(output)]) == 2
-    assert "partitions.0.folder" in capsys.readouterr().err
+    assert "parts.0.folder" in capsys.readouterr().err
     assert cli.main(["verify", str(output)]) == 1
-    (output / "partitions.json").unlink()
+    (output / "parts.json").unlink()
     assert contents(output.parent) == before
 
 

@@ -82,7 +82,7 @@ def test_what_is_a_default_is_not_given(write):
     assert given == {"input": {"paths": ["corpus/*.jsonl"]}, "tokenizer": {"train": {}}, "output": {"path": "out"}}
 
 
-PATH_KEYS = ("input.paths", "tokenizer.file", "tokenizer.files", "tokenizer.train.counts", "output.path")
+PATH_KEYS = ("input.paths", "tokenizer.file", "output.parts.tokenizers", "tokenizer.train.counts", "output.path")
 
 
 @pytest.mark.parametrize("key", PATH_KEYS)
@@ -111,16 +111,16 @@ def test_every_path_is_expanded(write, monkeypatch, key, written, expected):
     monkeypatch.setenv("LITERAL", "~/$DATA")
     expected = str(Path("~root/data").expanduser()) if expected is None else expected
     quoted = json.dumps(written)
-    value = {"input.paths": f"[{quoted}]", "tokenizer.files": f"{{default: {quoted}}}"}.get(key, quoted)
+    value = {"input.paths": f"[{quoted}]", "output.parts.tokenizers": f"{{default: {quoted}}}"}.get(key, quoted)
     settings = [f"{key}={value}"]
-    if key == "tokenizer.files":
-        settings += ["tokenizer.by=lang", "languages={}"]
+    if key == "output.parts.tokenizers":
+        settings += ["output.parts.by=lang", "languages={}"]
     if key != "tokenizer.file":
         settings += ["tokenizer.file=null"]
     found = config = load_config(write(MINIMAL), settings)
     for name in key.split("."):
         found = getattr(found, name)
-    found = found[0] if key == "input.paths" else found["default"] if key == "tokenizer.files" else found
+    found = found[0] if key == "input.paths" else found["default"] if key == "output.parts.tokenizers" else found
     assert found == expected
     # What a job has stored is not expanded again.
     assert Config.model_validate(config.model_dump(mode="json")) == config
@@ -479,11 +479,10 @@ def test_what_word_counts_keep(write, counts, expected):
     assert problems_of(path, job="count") == [expected]
 
 
-@pytest.mark.parametrize("key", ["vocab_size: [8000]", "by: source"])
-def test_the_job_run_tokenizes_with_one_vocabulary(write, key):
-    path = write(f"input: {{paths: [a]}}\ntokenizer: {{train: {{{key}}}}}\noutput: {{path: out}}")
+def test_the_job_run_tokenizes_with_one_size(write):
+    path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: [8000]}}\noutput: {path: out}")
     (problem,) = problems_of(path, job="run")
-    assert problem.endswith("makes several vocabularies, but the job run tokenizes with one; use train")
+    assert problem.endswith("the job run tokenizes with one size; for several use the job train")
 
 
 def test_a_training_on_counts_needs_no_input(write):

@@ -12,7 +12,7 @@ import yaml
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import cli, filenames
-from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import EXPAND
@@ -194,7 +194,7 @@ def test_the_picture_has_all_text_and_all_tokens(job):
 def test_what_another_folder_has_is_not_lost(job):
     found = facts.gather(str(job.output))
     found["headline"] |= {"records": found["headline"]["records"] + 1000, "filtered": 1000}
-    found["filtered"] = {OTHER_PARTITION: 1000}
+    found["filtered"] = {OTHER_PART: 1000}
     found["flow"][0]["parts"]["filtered bytes"] = 10**6
     assert page._picture(found)["lost"] < 50
     assert not [line for line in advise(found) if "filtered" in line]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of `output.splits`: the hash and its ranges against plain Python, a million ids, ten thousand sites."""
+"""Parts by shares: the hash and its ranges against plain Python, a million ids, ten thousand sites."""
 
 import hashlib
 from fractions import Fraction
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reference import shuffling as reference
 from tokenmill.pipeline.books.sums import hash_texts
-from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.config.parts import PartsConfig
 from tokenmill.pipeline.tokenizing.parts import part_of
 
 SPLITS = {"train": 0.98, "validation": 0.01, "test": 0.01}
@@ -40,7 +40,7 @@ def test_hashes_are_those_of_plain_python_and_of_nothing_but_the_text(texts, sta
 @given(TEXTS, st.lists(st.integers(1, 100), min_size=2, max_size=6))
 def test_parts_are_those_of_plain_python(texts, weights):
     splits = {f"p{i}": weight / sum(weights) for i, weight in enumerate(weights)}
-    assert OutputConfig.model_validate({"path": "x", "splits": splits}).splits == splits
+    assert PartsConfig.model_validate({"shares": splits}).shares == splits
     found = part_of(pa.array(texts, pa.string()), splits)
     # A share that is no binary fraction is a range whose end is rounded: to less than one hash.
     assert found.tolist() == [part_of_one(text, splits) for text in texts]

@@ -89,11 +89,11 @@ def test_tokenize_splits(mode, beam_args, corpus, tokenizer, tmp_path):
         text = pipeline | "Tokenizer" >> beam.Create([tokenizer.to_str()])
         ids = (
             pipeline
-            | "Splits" >> beam.Create(splits)
-            | TokenizeSplits(config, len(splits), beam.pvalue.AsSingleton(text))
+            | "Splits" >> beam.Create([json.dumps([split, [json.loads(split)[1]]]) for split in splits])
+            | TokenizeSplits(config.output.path, [config], len(splits), [beam.pvalue.AsSingleton(text)])
         )
         expected = sorted(json.loads(split)[1] for split in splits)
-        assert_that(ids, equal_to(expected))
+        assert_that(ids, equal_to([(0, split_id) for split_id in expected]))
     entries = [ledger.read_entry(config.output.path, split_id) for split_id in expected]
     assert sum(entry.n_tokens for entry in entries) == 28
     assert {entry.tokenizer for entry in entries} == {tokenizer_info(tokenizer).digest}
@@ -139,7 +139,9 @@ def test_workers_tell_who_watches_and_stop_when_told(corpus, tokenizer, tmp_path
 
     def tokenize():
         with running("threads") as pipeline:
-            _ = pipeline | beam.Create(splits) | TokenizeSplits(config, len(splits), tokenizer.to_str())
+            lines = [json.dumps([split, [json.loads(split)[1]]]) for split in splits]
+            transform = TokenizeSplits(config.output.path, [config], len(splits), [tokenizer.to_str()])
+            _ = pipeline | beam.Create(lines) | transform
 
     watched = progress.Progress([stage])
     watched.cancel()
@@ -175,5 +177,5 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
 
 def test_transforms_travel_small(corpus, tmp_path):
     config = make_config(corpus, tmp_path, file="v")
-    for transform in (TokenizeSplits(config, 3, "{}"), CountSplits(corpus, "out", "{}")):
+    for transform in (TokenizeSplits("out", [config], 3, ["{}"]), CountSplits(corpus, "out", "{}")):
         assert len(cloudpickle.dumps(transform)) < 3000

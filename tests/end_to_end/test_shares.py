@@ -10,7 +10,7 @@ import pytest
 
 from tests.killing import run_killed
 from tokenmill.pipeline import cli, filenames
-from tokenmill.pipeline.config.output import TAKEN_NAMES
+from tokenmill.pipeline.config.parts import TAKEN_NAMES
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.tokenizing.parts import part_of
 
@@ -37,15 +37,15 @@ def write(path, numbers):
 
 @pytest.fixture
 def make_split(make_job, corpus, tiny_vocab_file):
-    """Returns a function that makes a job with `splits`."""
+    """Returns a function that makes a job with shares."""
 
-    def make(name, output=None, **sections):
+    def make(name, output=None, parts=None, **sections):
         job = make_job(name)
         config = {
             "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 5000, "on_damage": "warn"},
             "tokenizer": {"file": str(tiny_vocab_file)},
             **sections,
-            "output": {"path": str(job.output), "splits": SPLITS, **(output or {})},
+            "output": {"path": str(job.output), "parts": {"shares": SPLITS, **(parts or {})}, **(output or {})},
         }
         config["input"] |= sections.get("input", {}) and {"paths": [str(corpus / "*.jsonl")], "on_damage": "warn"}
         job.config.write_text(json.dumps(config))
@@ -78,15 +78,15 @@ def test_every_document_is_in_one_part_and_the_books_balance(make_split):
     found = ids_of(job)
     assert {name: set(ids) for name, ids in found.items()} == expected([f"d{i}" for i in range(N_FILES * N)])
     assert sum(map(len, found.values())) == N_FILES * N
-    told = json.loads((job.output / "partitions.json").read_text())
-    assert told["by"] == "split"
-    parts = {part["folder"]: part for part in told["partitions"]}
-    assert list(parts) == ["train", "test", "validation"]  # that with the rejects first
+    told = json.loads((job.output / "parts.json").read_text())
+    assert told["by"] == "id"
+    parts = {part["folder"]: part for part in told["parts"]}
+    assert list(parts) == ["test", "train", "validation"]
     assert {name: part["share"] for name, part in parts.items()} == SPLITS
     assert {name: part["totals"]["n_documents"] for name, part in parts.items()} == {
         name: len(ids) for name, ids in found.items()
     }
-    assert [part["totals"]["rejected"] for part in parts.values()] == [{"not_json": N_FILES}, {}, {}]
+    assert [part["totals"]["rejected"] for part in parts.values()] == [{}, {"not_json": N_FILES}, {}]
     assert told["totals"]["filtered"] == {}
     assert told["totals"]["n_records"] == N_FILES * (N + 1)
     for name in SPLITS:
@@ -117,7 +117,7 @@ def test_parts_stay_what_they_are_when_files_are_added_reordered_and_cut_otherwi
 @pytest.mark.parametrize("keep", [["site"], {"n": "int32"}])
 def test_documents_of_one_site_are_in_one_part(make_split, keep):
     field = next(iter(keep))
-    job = make_split("job", input={"keep_fields": keep}, output={"split_by": field, "format": ["parquet", "memmap"]})
+    job = make_split("job", input={"keep_fields": keep}, parts={"by": field}, output={"format": ["parquet", "memmap"]})
     assert job.run("tokenize", "--mode", "inline") == 0
     assert job.run("verify", "--deep") == 0
     numbers = range(N_FILES * N)
@@ -168,7 +168,7 @@ def test_languages_are_told_and_left_out_documents_counted(make_split):
 
 
 def test_one_part_is_a_job(make_split):
-    job, one = make_split("job"), make_split("one", {"part": "test"})
+    job, one = make_split("job"), make_split("one", parts={"only": "test"})
     assert job.run("tokenize", "--mode", "inline") == one.run("tokenize", "--mode", "inline") == 0
     ours = {key.removeprefix("test/"): data for key, data in final(job).items() if key.startswith("test/")}
     assert ours == {key: data for key, data in one.files().items() if key != "report.html"}
@@ -177,7 +177,7 @@ def test_one_part_is_a_job(make_split):
 def test_a_folder_is_taken_over_by_another_job(make_split):
     job = make_split("job")
     assert job.run("tokenize", "--mode", "inline") == 0
-    assert job.run("tokenize", "--mode", "inline", "--overwrite", "--set", "output.splits={}") == 0
+    assert job.run("tokenize", "--mode", "inline", "--overwrite", "--set", "output.parts=null") == 0
     assert cli.main(["verify", str(job.output)]) == 0
     assert not [path for name in SPLITS for path in (job.output / name).rglob("*") if path.is_file()]
 
@@ -194,56 +194,36 @@ def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_split, outpu
     killed = make_split("killed", output)
     for n_renames in (20, 60, 90, 30):
         assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "partitions.json").exists()
+        assert not (killed.output / "parts.json").exists()
     assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
     assert final(killed) == final(inline)
     assert killed.run("verify") == 0
 
 
 @pytest.mark.parametrize(
-    ("output", "sections", "message"),
+    ("parts", "sections", "message"),
     [
-        ({"splits": {"a": 0.5, "b": 0.4}}, {}, "output.splits: {'a': 0.5, 'b': 0.4}: the shares must add up to 1, but"),
-        ({"splits": {"a": 1.0}}, {}, "output.splits.a: 1.0: "),
-        ({"splits": {"a": 0.0, "b": 1.0}}, {}, "output.splits.a: 0.0: "),
+        ({"shares": {"a": 0.5, "b": 0.4}}, {}, "output.parts.shares: {'a': 0.5, 'b': 0.4}: the shares must add up to"),
+        ({"shares": {"a": 1.0}}, {}, "output.parts.shares.a: 1.0: "),
+        ({"shares": {"a": 0.0, "b": 1.0}}, {}, "output.parts.shares.a: 0.0: "),
+        ({"shares": {"Train": 0.5, "b": 0.5}}, {}, "output.parts.shares: 'Train': must be a name of at most 40"),
+        ({"shares": {"../x": 0.5, "b": 0.5}}, {}, "output.parts.shares: '../x': must be a name of at most 40"),
+        ({"shares": {"rejected": 0.5, "b": 0.5}}, {}, "output.parts.shares: 'rejected': must be a name of at most 40"),
+        ({"shares": {f"p{i}": 1 / 40 for i in range(40)}}, {}, "output.parts.shares: "),
+        ({"by": "site"}, {}, "output.parts.by: 'site': input.keep_fields has no fields; add it there"),
+        ({"shares": {}, "by": "site"}, {}, "output.parts.by: 'site': must be lang, unless there are shares"),
+        ({"only": "dev"}, {}, "output.parts.only: 'dev': must be one of 'train', 'test', 'validation'"),
+        ({"train": True}, {}, "output.parts.train: True: parts with shares have one tokenizer; remove one"),
+        ({"tokenizers": {"default": "x"}}, {}, "output.parts.tokenizers: {'default': 'x'}: parts with shares have one"),
         (
-            {"splits": {"Train": 0.5, "b": 0.5}},
-            {},
-            "output.splits: 'Train': must be a name of at most 40 characters of a-z",
-        ),
-        (
-            {"splits": {"../x": 0.5, "b": 0.5}},
-            {},
-            "output.splits: '../x': must be a name of at most 40 characters of a-z",
-        ),
-        (
-            {"splits": {"rejected": 0.5, "b": 0.5}},
-            {},
-            "output.splits: 'rejected': must be a name of at most 40 characters",
-        ),
-        ({"splits": {f"p{i}": 1 / 40 for i in range(40)}}, {}, "output.splits: "),
-        ({"split_by": "site"}, {}, "output.split_by: 'site': input.keep_fields has no fields; add it there"),
-        ({"splits": {}, "split_by": "site"}, {}, "output.split_by: 'site': goes with splits, which is missing"),
-        ({"part": "dev"}, {}, "output.part: 'dev': must be one of splits, which are 'train', 'validation', 'test'"),
-        (
-            {"partition_by": ["lang"]},
-            {"languages": {"keep": ["de"]}},
-            "output.partition_by: ['lang']: splits makes the folders already",
-        ),
-        (
-            {},
-            {"languages": {}, "tokenizer": {"by": "lang", "files": {"default": "x"}}},
-            "output.splits: ['train', 'validation', 'test']: tokenizer.by makes the folders; remove one",
-        ),
-        (
-            {"split_by": "n"},
+            {"by": "n"},
             {"input": {"keep_fields": {"n": "double"}}},
-            "output.split_by: 'n' is double in the input; must be text or an integer",
+            "output.parts.by: 'n' is double in the input; must be text or an integer",
         ),
     ],
 )
-def test_mistakes_are_told_before_work(make_split, capsys, output, sections, message):
-    job = make_split("job", output, **sections)
+def test_mistakes_are_told_before_work(make_split, capsys, parts, sections, message):
+    job = make_split("job", parts=parts, **sections)
     assert job.run("tokenize") == 2
     assert message in capsys.readouterr().err
     assert not job.output.exists()
@@ -254,12 +234,12 @@ def test_names_of_folders_of_a_job_are_taken():
     assert {*TAKEN_NAMES} - {"all"} == own
     for name in own:
         with pytest.raises(ValueError, match="is no name of a folder"):
-            filenames.check_partition(name)
-    assert filenames.check_partition("counts_2") == "counts_2"
+            filenames.check_part(name)
+    assert filenames.check_part("counts_2") == "counts_2"
 
 
 def test_a_replay_is_refused(make_split, capsys):
     job = make_split("job")
     assert job.run("tokenize", "--mode", "inline") == 0
     assert job.run("replay") == 2
-    assert "output.splits: replay takes a job with one folder" in capsys.readouterr().err
+    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err

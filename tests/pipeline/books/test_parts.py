@@ -3,14 +3,14 @@
 
 import pytest
 
-from tokenmill.pipeline.books import partitions
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.quantities import OF_INPUT, BooksError, imbalances
-from tokenmill.pipeline.books.rules import OTHER_PARTITION
+from tokenmill.pipeline.books.rules import OTHER_PART
 
 
 def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):
     """Of one of two folders that have read 10 records and 100 bytes, 4 of them blank."""
-    names = (*partitions._EACH_HAS_ALL, *partitions._ADDED)
+    names = (*parts._EACH_HAS_ALL, *parts._ADDED)
     n_left = 10 - n_documents - rejected - sum((filtered or {}).values())
     return {
         **dict.fromkeys(names, 0),
@@ -21,13 +21,13 @@ def totals(n_documents, n_document_bytes, rejected=0, filtered=None, **other):
         "n_document_bytes": n_document_bytes,
         "rejected": {"not_json": rejected} if rejected else {},
         "n_rejected_bytes": 9 * rejected,
-        "filtered": {**(filtered or {}), OTHER_PARTITION: n_left},
+        "filtered": {**(filtered or {}), OTHER_PART: n_left},
         "n_filtered_bytes": 96 - n_document_bytes - 9 * rejected,
     } | other
 
 
 def test_what_is_a_document_somewhere_counts_once():
-    found = partitions.add_up({"tokenizer=default": totals(6, 57, rejected=1), "tokenizer=zh": totals(3, 30)})
+    found = parts.add_up({"tokenizer=default": totals(6, 57, rejected=1), "tokenizer=zh": totals(3, 30)})
     assert (found["n_documents"], found["rejected"], found["filtered"]) == (9, {"not_json": 1}, {})
     assert (found["n_document_bytes"], found["n_filtered_bytes"]) == (87, 0)
     assert imbalances(OF_INPUT, found) == []
@@ -35,7 +35,7 @@ def test_what_is_a_document_somewhere_counts_once():
 
 def test_what_all_filter_counts_once():
     filtered = {"sample": 2}
-    found = partitions.add_up(
+    found = parts.add_up(
         {"tokenizer=default": totals(5, 50, filtered=filtered), "tokenizer=zh": totals(3, 30, filtered=filtered)}
     )
     assert (found["filtered"], found["n_filtered_bytes"]) == ({"sample": 2}, 16)
@@ -43,7 +43,7 @@ def test_what_all_filter_counts_once():
 
 
 def test_a_record_that_no_folder_has_is_noticed():
-    found = partitions.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": totals(3, 30)})
+    found = parts.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": totals(3, 30)})
     assert imbalances(OF_INPUT, found) == ["records read 10 != documents + rejected + filtered 9"]
 
 
@@ -52,10 +52,10 @@ def test_a_record_that_no_folder_has_is_noticed():
     [
         (totals(3, 30, n_records=11), r"tokenizer=zh: n_records 11 != 10 of tokenizer=default"),
         (totals(3, 30, filtered={"sample": 1}), r"tokenizer=zh: filtered \{'sample': 1\} != \{\} of tokenizer=default"),
-        (totals(4, 31), r"tokenizer=default: 30 bytes are filtered, of which other partitions have 31"),
-        (totals(4, 29), r"tokenizer=default: 30 bytes are filtered, of which other partitions have 29"),
+        (totals(4, 31), r"tokenizer=default: 30 bytes are filtered, of which other parts have 31"),
+        (totals(4, 29), r"tokenizer=default: 30 bytes are filtered, of which other parts have 29"),
     ],
 )
 def test_folders_that_do_not_agree_are_named(other, message):
     with pytest.raises(BooksError, match=message):
-        partitions.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": other})
+        parts.add_up({"tokenizer=default": totals(6, 66), "tokenizer=zh": other})

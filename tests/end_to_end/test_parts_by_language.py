@@ -2,14 +2,12 @@
 """One tokenizer and a folder for each language: who reads it, books, proof, resume, refusals."""
 
 import json
-import signal
 
 import duckdb
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.killing import run_killed
 from tokenmill.pipeline import cli
 
 TEXTS = {
@@ -42,32 +40,24 @@ def sections(tmp_path):
 
 
 @pytest.fixture
-def make_partitioned(make_job, sections):
-    """Returns a function that makes a job, and writes `partition_by` into its config."""
+def make_parted(make_job, sections):
+    """Returns a function that makes a job with a part for each language."""
 
     def make(name, **more):
-        job = make_job(name, **sections | more)
-        config = json.loads(job.config.read_text())
-        config["output"] |= {"partition_by": ["lang"], **more.get("output", {}), "path": str(job.output)}
-        job.config.write_text(json.dumps(config))
-        return job
+        return make_job(name, **{**sections, **more, "output": {"parts": {"by": "lang"}, **more.get("output", {})}})
 
     return make
-
-
-def final(job):
-    return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
 
 
 def rows(tables):
     return sorted((row["doc_id"], row["input_ids"], row["lang"]) for table in tables for row in table.to_pylist())
 
 
-def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, make_partitioned, sections, capsys):
+def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, make_parted, sections, capsys):
     plain = make_job("plain", **sections)
     assert plain.run("run", "--mode", "inline") == 0
     expected = rows(pq.ParquetFile(path).read(COLUMNS) for path in plain.output.glob("tokens-*.parquet"))
-    job = make_partitioned("job")
+    job = make_parted("job")
     capsys.readouterr()
     assert job.run("run", "--mode", "inline") == 0
     assert "warning" not in capsys.readouterr().err
@@ -86,7 +76,7 @@ def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, m
     assert rows([only]) == [row for row in expected if row[2] == "zh"] != []
     query = "SELECT doc_id, input_ids, lang FROM read_parquet($paths, hive_partitioning = true)"
     assert rows([duckdb.sql(query, params={"paths": paths}).to_arrow_table()]) == expected
-    totals = json.loads((job.output / "partitions.json").read_text())["totals"]
+    totals = json.loads((job.output / "parts.json").read_text())["totals"]
     books = json.loads((plain.output / "manifest.json").read_text())["totals"]
     for name in ("n_records", "n_documents", "rejected", "filtered", "n_tokens", "n_bytes", "n_filtered_bytes"):
         assert totals[name] == books[name]
@@ -94,14 +84,13 @@ def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, m
     assert job.run("verify") == 0
 
 
-def test_an_existing_tokenizer_and_documents_in_no_language(make_partitioned, tiny_vocab_file, capsys):
+def test_an_existing_tokenizer_and_documents_in_no_language(make_parted, tiny_vocab_file, capsys):
     keep = {"keep": ["zh", "und"]}
-    job = make_partitioned("job", languages=keep, tokenizer={"file": str(tiny_vocab_file)})
+    job = make_parted("job", languages=keep, tokenizer={"file": str(tiny_vocab_file)})
     assert job.run("tokenize", "--mode", "inline") == 0
-    found = json.loads((job.output / "partitions.json").read_text())
-    parts = {part["folder"]: part for part in found["partitions"]}
+    found = json.loads((job.output / "parts.json").read_text())
+    parts = {part["folder"]: part for part in found["parts"]}
     assert list(parts) == ["lang=und", "lang=zh"]
-    assert parts["lang=und"]["languages"] == ["und"]
     assert (parts["lang=und"]["totals"]["n_documents"], parts["lang=und"]["totals"]["rejected"]) == (
         60,
         {"not_json": 3},
@@ -113,71 +102,22 @@ def test_an_existing_tokenizer_and_documents_in_no_language(make_partitioned, ti
     assert cli.main(["verify", str(job.output)]) == 1
     assert f"lang=zh/{shard.name}: " in capsys.readouterr().out
     assert job.run("replay") == 2
-    assert "output.partition_by: replay takes a job with one folder" in capsys.readouterr().err
-    assert job.run("tokenize", "--overwrite", "--mode", "inline", "--set", "output.partition_by=[]") == 0
+    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
+    assert job.run("tokenize", "--overwrite", "--mode", "inline", "--set", "output.parts=null") == 0
     assert not [path for path in job.output.glob("*=*/**/*") if path.is_file()]
 
 
-def test_the_config_of_one_folder_is_a_job(make_partitioned, tiny_vocab_file):
-    job = make_partitioned("job", tokenizer={"file": str(tiny_vocab_file)})
-    assert job.run("tokenize", "--mode", "inline") == 0
-    partition = {"of": "default", "others": ["de", "zh"]}
-    languages = {"keep": ["zh", "de"], "partition": partition}
-    one = make_partitioned("one", languages=languages, tokenizer={"file": str(tiny_vocab_file)})
-    assert one.run("tokenize", "--mode", "inline") == 0
-    ours = {key.partition("/")[2]: data for key, data in final(job).items() if key.startswith("lang=und/")}
-    assert ours == {key: data for key, data in one.files().items() if key != "report.html"}
-
-
-def test_jobs_without_tokens_have_no_folders(make_partitioned):
-    job = make_partitioned("job")
+def test_jobs_without_tokens_have_no_folders(make_parted):
+    job = make_parted("job")
     for name in ("count", "train"):
         assert job.run(name, "--mode", "inline", "--overwrite") == 0
         assert job.run("verify") == 0
         assert not list(job.output.glob("*=*"))
 
 
-@pytest.mark.slow
-def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_partitioned):
-    inline = make_partitioned("inline")
-    assert inline.run("run", "--mode", "inline") == 0
-    for mode in ("threads", "processes"):
-        other = make_partitioned(mode)
-        assert other.run("run", "--mode", mode, "--workers", "2") == 0
-        assert final(other) == final(inline)
-    killed = make_partitioned("killed")
-    for n_renames in (15, 60, 30, 66):  # while counting, tokenizing twice, and between two finished folders
-        assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "partitions.json").exists()
-    assert killed.run("run", "--resume", "--mode", "inline") == 0
-    assert final(killed) == final(inline)
-    assert killed.run("verify") == 0
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"languages": None}, "output.partition_by: ['lang']: needs languages.keep"),
-        ({"languages": {"drop": ["zh"]}}, "output.partition_by: ['lang']: needs languages.keep"),
-        ({"output": {"shuffle": {}}}, "output.shuffle: 'given': is for one folder; with output.partition_by, shards"),
-        ({"output": {"partition_by": ["source"]}}, "output.partition_by.0: 'source': allowed: lang"),
-        (
-            {"tokenizer": {"by": "lang", "files": {"default": "x"}}},
-            "output.partition_by: ['lang']: is for one tokenizer; tokenizer.by makes folders by language anyway",
-        ),
-        ({"tokenizer": {"file": "missing"}}, "tokenizer.file: "),
-    ],
-)
-def test_mistakes_are_told_before_work(make_partitioned, capsys, more, message):
-    job = make_partitioned("job", **more)
-    assert job.run("run") == 2
-    assert message in capsys.readouterr().err
-    assert not job.output.exists()
-
-
-def test_too_many_folders_are_refused(make_partitioned, capsys):
+def test_too_many_folders_are_refused(make_parted, capsys):
     from tokenmill.tokenizer.languages import language_codes
 
-    job = make_partitioned("job", languages={"keep": list(language_codes()[:33])})
+    job = make_parted("job", languages={"keep": list(language_codes()[:33])})
     assert job.run("run") == 2
     assert "languages.keep: 33: at most 32 languages have a folder of their own" in capsys.readouterr().err

@@ -43,13 +43,13 @@ def sections(tmp_path):
         files[name] = str(tmp_path / f"{name}.txt")
     return {
         "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 4000, "on_damage": "warn"},
-        "tokenizer": {"by": "lang", "files": files},
+        "output": {"parts": {"by": "lang", "tokenizers": files}},
         "languages": {},
     }
 
 
 def told(job):
-    return json.loads((job.output / "partitions.json").read_text())
+    return json.loads((job.output / "parts.json").read_text())
 
 
 def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, sections, capsys):
@@ -78,7 +78,7 @@ def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, section
     totals = found["totals"]
     assert (totals["n_documents"], totals["rejected"], totals["filtered"]) == (len(texts), {"not_json": 4}, {})
     assert (totals["n_records"], totals["n_filtered_bytes"]) == (len(texts) + 4, 0)
-    assert len({part["tokenizer"]["digest"] for part in found["partitions"]}) == 3
+    assert len({part["tokenizer"]["digest"] for part in found["parts"]}) == 3
     capsys.readouterr()
     assert cli.main(["verify", str(job.output), "--deep"]) == 0
     assert job.run("verify") == 0
@@ -90,10 +90,8 @@ def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, section
 def test_each_folder_is_what_a_job_of_its_own_leaves(make_job, sections):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--mode", "inline") == 0
-    files = sections["tokenizer"]["files"]
-    for name, partition in {"zh": {"of": "zh"}, "default": {"of": "default", "others": ["en", "zh"]}}.items():
-        own = {**sections, "tokenizer": {"file": files[name]}, "languages": {"partition": partition}}
-        alone = make_job(name, **own)
+    for name in ("zh", "default"):
+        alone = make_job(name, **sections | {"output": {"parts": {**sections["output"]["parts"], "only": name}}})
         assert alone.run("tokenize", "--mode", "inline") == 0
         ours = {key: data for key, data in job.files().items() if key.startswith(f"tokenizer={name}/")}
         ours = {key.partition("/")[2]: data for key, data in ours.items() if "/_" not in key}
@@ -129,7 +127,7 @@ def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_job, section
     # Between two folders of a split, and between two finished folders.
     for n_renames in (22, 30, 45):
         assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "partitions.json").exists()
+        assert not (killed.output / "parts.json").exists()
     assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
     assert final(killed) == final(inline)
     assert killed.run("verify") == 0
@@ -146,10 +144,10 @@ def test_damage_in_one_folder_or_in_the_sums_is_found(make_job, sections, capsys
     assert f"tokenizer=zh/{shard.name}: sha256" in capsys.readouterr().out
     shard.write_bytes(data)
     found = told(job)
-    found["partitions"][1]["totals"]["n_tokens"] += 1
-    (job.output / "partitions.json").write_text(json.dumps(found))
+    found["parts"][1]["totals"]["n_tokens"] += 1
+    (job.output / "parts.json").write_text(json.dumps(found))
     assert cli.main(["verify", str(job.output)]) == 1
-    assert "partitions.json: partitions" in capsys.readouterr().out
+    assert "parts.json: parts" in capsys.readouterr().out
 
 
 def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys):
@@ -158,17 +156,20 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys)
     capsys.readouterr()
     assert cli.main(["inspect", str(job.output)]) == 2
     assert "holds several folders with results; name one of them" in capsys.readouterr().err
-    for command in ("replay", "fidelity"):
-        assert job.run(command) == 2
-        assert f"tokenizer.by: {command} takes one tokenizer" in capsys.readouterr().err
+    assert job.run("replay") == 2
+    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
+    assert job.run("fidelity") == 2
+    assert "output.parts.tokenizers: fidelity takes one tokenizer; choose it by" in capsys.readouterr().err
+    assert job.run("fidelity", "--set", "output.parts.only=zh", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 60
 
 
 def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--mode", "inline") == 0
     assert job.run("tokenize", "--mode", "inline") == 2
-    del sections["tokenizer"]["files"]["en"]
-    job.config.write_text(json.dumps({"output": {"path": str(job.output)}} | sections))
+    del sections["output"]["parts"]["tokenizers"]["en"]
+    job.config.write_text(json.dumps(sections | {"output": {"path": str(job.output), **sections["output"]}}))
     assert job.run("tokenize", "--mode", "inline", "--resume") == 2
     assert job.run("tokenize", "--mode", "inline", "--overwrite") == 0
     assert not [path for path in (job.output / "tokenizer=en").rglob("*") if path.is_file()]
@@ -176,30 +177,49 @@ def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("parts", "languages", "message"),
     [
-        ({"languages": None}, "tokenizer.by: 'lang': needs the section `languages`"),
-        ({"languages": {"drop": ["zh"]}}, "tokenizer.files: 'zh': languages.keep and drop leave out"),
-        ({"tokenizer": {"by": "lang", "files": {"zh": "x"}}}, "must have one for 'default'"),
-        ({"tokenizer": {"files": {"zh": "x"}}}, "give `by: lang` too"),
-        ({"tokenizer": {"by": "lang", "files": {"xx": "x", "default": "x"}}}, "'xx': is not a supported language"),
-        ({"tokenizer": {"by": "lang", "files": {"default": "x"}, "file": "y"}}, "takes its tokenizers from `files`"),
-        ({"tokenizer": {"by": "lang", "files": {"default": "none"}}}, "tokenizer.files.default: "),
+        ({"tokenizers": {"default": "x"}}, None, "output.parts.by: 'lang': needs the section `languages`"),
+        ({}, {"drop": ["zh"]}, "output.parts.by: 'lang': needs languages.keep"),
+        (
+            {"tokenizers": {"default": "x", "zh": "x"}},
+            {"drop": ["zh"]},
+            "output.parts.tokenizers: 'zh': languages.keep",
+        ),
+        ({"tokenizers": {"zh": "x"}}, {}, "must have one for 'default'"),
+        ({"by": None}, {}, "output.parts.by: None: must be lang, unless there are shares"),
+        ({"by": "source"}, {}, "output.parts.by: 'source': must be lang, unless there are shares"),
+        ({"tokenizers": {"xx": "x", "default": "x"}}, {}, "'xx': is not a supported language"),
+        ({"tokenizers": {"default": "none"}}, {}, "output.parts.tokenizers.default: "),
+        ({"tokenizers": {"default": "x"}, "train": True}, {}, "`train` makes the tokenizers; remove one"),
+        ({"tokenizers": {"default": "x"}, "only": "zh"}, {}, "output.parts.only: 'zh': must be one of 'default'"),
+        ({"train": True}, {}, "output.parts.train: True: needs tokenizer.train, which says how"),
     ],
 )
-def test_mistakes_are_told_before_work(make_job, sections, capsys, change, message):
-    job = make_job("job", **sections | change)
+def test_mistakes_are_told_before_work(make_job, sections, capsys, parts, languages, message):
+    more = {"languages": languages, "output": {"parts": {"by": "lang", **parts}}}
+    job = make_job("job", **sections | more)
     assert job.run("tokenize") == 2
     assert message in capsys.readouterr().err
     assert not job.output.exists()
 
 
-def test_shuffling_and_counting_are_refused(make_job, sections, capsys):
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--set", "output.shuffle={}") == 2
-    assert "output.shuffle: 'given': is for one folder" in capsys.readouterr().err
-    assert job.run("count") == 2
-    assert "tokenizer.by: is for the jobs run and tokenize" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("tokenizer", "output", "message"),
+    [
+        ({"file": "y"}, {}, "tokenizer.file: 'given': output.parts.tokenizers names the tokenizers; remove one"),
+        ({}, {"shuffle": {}}, "output.shuffle: 'given': is for one folder, or for parts with shares"),
+        ({"by": "lang"}, {}, "tokenizer.by: unknown key; write output.parts: {by: lang} instead"),
+        ({"files": {}}, {}, "tokenizer.files: unknown key; write output.parts.tokenizers instead"),
+        ({"train": {"by": "lang"}}, {}, "tokenizer.train.by: unknown key; write output.parts: {by: lang, train: true}"),
+        ({}, {"partition_by": ["lang"]}, "output.partition_by: unknown key; write output.parts: {by: lang} instead"),
+        ({}, {"splits": {}, "split_by": "x"}, "output.split_by: unknown key; write output.parts.by instead"),
+    ],
+)
+def test_other_keys_are_refused(make_job, sections, capsys, tokenizer, output, message):
+    job = make_job("job", **sections | {"tokenizer": tokenizer, "output": {**sections["output"], **output}})
+    assert job.run("tokenize") == 2
+    assert message in capsys.readouterr().err
 
 
 def trained_sections(sections, **train):
@@ -207,7 +227,8 @@ def trained_sections(sections, **train):
     options = {"model": "wordpiece", "vocab_size": 120, "limit_alphabet": 60, "min_frequency": 1, **train}
     return sections | {
         "counts": {"by": ["lang"], "languages": ["zh", "en"], "min_count": 2},
-        "tokenizer": {"by": "lang", "train": options},
+        "tokenizer": {"train": options},
+        "output": {"parts": {"by": "lang", "train": True}},
     }
 
 
@@ -215,32 +236,27 @@ def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsy
     job = make_job("job", **trained_sections(sections))
     assert job.run("run", "--mode", "inline") == 0
     assert sorted(path.name for path in job.output.glob("tokenizer=*")) == sorted(FOLDERS)
-    partitions = {
-        "zh": {"of": "zh"},
-        "en": {"of": "en"},
-        "default": {"of": "default", "others": ["en", "zh"]},
-    }
-    for name, partition in partitions.items():
-        own = trained_sections(sections) | {"counts": {"min_count": 2}, "languages": {"partition": partition}}
-        del own["tokenizer"]["by"]
-        alone = make_job(name, **own)
+    for name in ("zh", "en", "default"):
+        only = {"output": {"parts": {"by": "lang", "train": True, "only": name}}}
+        alone = make_job(name, **trained_sections(sections) | only)
         assert alone.run("run", "--mode", "inline") == 0
         ours = {key: data for key, data in final(job).items() if key.startswith(f"tokenizer={name}/")}
         ours = {key.partition("/")[2]: data for key, data in ours.items()}
         theirs = {key: data for key, data in alone.files().items() if not key.startswith("counts/")}
         for files in (ours, theirs):
-            record = json.loads(files.pop("vocab/training.json"))
-            assert record["n_words"] > 0
             del files["manifest.json"]  # it names the counts, which are beside the folders
         assert ours == theirs
+    kept = make_job(
+        "kept", **trained_sections(sections) | {"languages": {"keep": ["zh"]}, "counts": {"min_count": 2}, "output": {}}
+    )
+    assert kept.run("train", "--mode", "inline") == 0
+    vocabulary = "vocab/tokenizer.json"
+    assert kept.files()[vocabulary] == (job.output / "tokenizer=zh" / vocabulary).read_bytes()
     assert {file["file"] for file in told(job)["files"]} >= {"counts/counts.json", "counts/alphabet.parquet"}
     # The job `train` makes the same of the same counts.
-    two_steps = trained_sections(sections)
-    del two_steps["tokenizer"]["by"]
-    two_steps["tokenizer"]["train"]["by"] = "lang"
-    vocabularies = make_job("vocabularies", **two_steps)
+    vocabularies = make_job("vocabularies", **trained_sections(sections))
     assert vocabularies.run("train", "--mode", "inline") == 0
-    for name in partitions:
+    for name in ("zh", "en", "default"):
         there = (vocabularies.output / f"vocab/{name}/tokenizer.json").read_bytes()
         assert (job.output / f"tokenizer={name}/vocab/tokenizer.json").read_bytes() == there
     totals = told(job)["totals"]
@@ -267,7 +283,7 @@ def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make
     # While counting, merging the counts, tokenizing, and between two finished folders.
     for n_renames in (12, 30, 45, 40, 88):
         assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "partitions.json").exists()
+        assert not (killed.output / "parts.json").exists()
     assert killed.run("run", "--resume", "--mode", "inline") == 0
     assert final(killed) == final(inline)
     assert not [*killed.output.rglob("_tmp")]
@@ -277,25 +293,18 @@ def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make
 
 
 @pytest.mark.parametrize(
-    ("counts", "tokenizer", "message"),
+    ("counts", "train", "message"),
     [
-        ({}, {}, "counts.languages: []: tokenizer.by trains one for each of them; name those"),
-        ({"by": ["lang"]}, {}, "counts.languages: []: tokenizer.by trains one for each of them; name those"),
+        ({}, {}, "output.parts.train: with `by: lang`, run trains one for each of counts.languages; name those"),
+        ({"by": ["lang"]}, {}, "output.parts.train: with `by: lang`, run trains one for each of counts.languages"),
         ({"languages": ["zh"]}, {}, "counts.languages: ['zh']: needs `by: [lang]`"),
         ({"by": ["lang"], "languages": ["default"]}, {}, "counts.languages: 'default': is not a supported language"),
         ({"by": ["lang"], "languages": ["th"]}, {}, "counts.languages: 'th': languages.keep and drop leave out"),
-        ({"by": ["lang"], "languages": ["zh"]}, {"files": {"default": "x"}}, "tokenizer.files: {'default': 'x'}: "),
-        ({"by": ["lang"], "languages": ["zh"]}, {"file": "x"}, "tokenizer.file: 'x': `by: lang` takes"),
-        ({"by": ["lang"], "languages": ["zh"]}, {"vocab_size": [80, 90]}, "tokenizer.train.vocab_size: [80, 90]: "),
-        ({"by": ["lang"], "languages": ["zh"]}, {"by": "lang"}, "tokenizer.train.by: 'lang': is for the job train"),
-        ({"by": ["lang"], "languages": ["zh"]}, {"counts": "x"}, "tokenizer.train.counts: 'x': with `by: lang`, the"),
+        ({"by": ["lang"], "languages": ["zh"]}, {"vocab_size": [80, 90]}, "tokenizer.train.vocab_size: the job run"),
     ],
 )
-def test_mistakes_in_training_are_told_before_work(make_job, sections, capsys, counts, tokenizer, message):
-    sections |= {"counts": counts, "languages": {"drop": ["th"]}}
-    of_section = {key: tokenizer[key] for key in ("file", "files") if key in tokenizer}
-    of_train = {key: value for key, value in tokenizer.items() if key not in of_section}
-    sections["tokenizer"] = {"by": "lang", "train": {"vocab_size": 100, **of_train}, **of_section}
+def test_mistakes_in_training_are_told_before_work(make_job, sections, capsys, counts, train, message):
+    sections = trained_sections(sections, **train) | {"counts": counts, "languages": {"drop": ["th"]}}
     job = make_job("job", **sections)
     assert job.run("run") == 2
     assert message in capsys.readouterr().err
@@ -309,28 +318,30 @@ def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job,
     assert job.run("run", "--mode", "inline") == 1
     assert "failed: there is no text for ja, th to train on: counts.languages must name" in capsys.readouterr().err
     assert job.run("tokenize") == 2
-    assert "tokenizer.files: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
-    assert job.run("train") == 2
-    assert "tokenizer.by: is for the jobs run and tokenize; train makes several tokenizers" in capsys.readouterr().err
+    assert "tokenizer.file: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["files", "trained", "partition_by"])
+@pytest.mark.parametrize("kind", ["tokenizers", "trained", "one"])
 def test_a_plan_of_all_of_the_input_is_what_the_job_does(make_job, sections, capsys, kind):
+    file = sections["output"]["parts"]["tokenizers"]["en"]
     if kind == "trained":
         sections = trained_sections(sections)
-    elif kind == "partition_by":
-        sections |= {"languages": {"keep": ["en", "zh"]}, "tokenizer": {"file": sections["tokenizer"]["files"]["en"]}}
+    elif kind == "one":
+        sections |= {
+            "languages": {"keep": ["en", "zh"]},
+            "output": {"parts": {"by": "lang"}},
+            "tokenizer": {"file": file},
+        }
     job = make_job("job", **sections)
-    more = ["--set", "output.partition_by=[lang]"] if kind == "partition_by" else []
     capsys.readouterr()
-    assert job.run("plan", "--json", "--mode", "inline", *more) == 0
+    assert job.run("plan", "--json", "--mode", "inline") == 0
     out = capsys.readouterr()
     assert "warning" not in out.err
     told = json.loads(out.out)
     assert (told["sample"]["is_whole"], told["actual"]) == (True, None)
-    assert job.run("run", "--mode", "inline", *more) == 0
+    assert job.run("run", "--mode", "inline") == 0
     capsys.readouterr()
-    assert job.run("plan", "--json", "--mode", "inline", *more) == 0
+    assert job.run("plan", "--json", "--mode", "inline") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["totals"] == told["totals"]
     assert {name: each["value"] for name, each in told["totals"].items()} == {

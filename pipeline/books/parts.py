@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of an output in parts: `parts.json`, which sums up the manifests of its folders.
+
+Every folder accounts for all records of the input. In each, the records that another part has count as filtered, by
+the rule `OTHER_PART`. So each folder balances by itself, and over all of them every record is a document, rejected, or
+filtered exactly once.
+
+The folders are called `tokenizer=zh` where each has its tokenizer, `lang=zh` where they have one, as readers of hive
+take it, and `train` where parts are shares. Rows have a column `lang`, which readers replace by the name of the folder,
+so the two must agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import json_files, quantities, shapes
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.filenames import PARTS
+
+FORMAT_VERSION = 1
+"""The version of the format of parts.json."""
+
+_SHAPE = TypeAdapter(shapes.Parts)
+
+_EACH_HAS_ALL = ("n_records", "n_bytes", "n_skipped_bytes")
+"""Counts that are of the whole input, and so the same in every folder."""
+
+_ADDED = (
+    *("n_documents", "rejected", "n_document_bytes", "n_rejected_bytes"),
+    *(each.name for each in quantities.TOKENIZED if each.name != "n_documents"),
+    *("shard_rows", "shard_tokens", "shard_bytes", "reject_rows", "reject_bytes"),
+)
+
+
+def configs(config: Config) -> dict[str, Config]:
+    """Returns the config of each folder by its name, first the one with all rejects; of one folder `config`, by ""."""
+    parts = config.output.parts
+    if parts is None or parts.only is not None:
+        return {"": config}
+    column = "" if parts.shares else "tokenizer=" if parts.tokenizers or parts.train else "lang="
+    folders = {f"{column}{name}": name for name in config.part_names}
+    return {folder: config.for_part(name, storage.join(config.output.path, folder)) for folder, name in folders.items()}
+
+
+def build(
+    job: Job, folders: Mapping[str, tuple[FileRecord, Mapping[str, Any]]], files: Sequence[FileRecord]
+) -> dict[str, Any]:
+    """Returns the contents of `parts.json` for finished folders.
+
+    Args:
+      job: the job of all of them.
+      folders: by the name of the folder, the record of its manifest, and the manifest.
+      files: files beside the folders, such as the word counts that tokenizers were trained on.
+
+    Raises:
+      BooksError: if the folders did not read the same, or together do not have every record exactly once.
+    """
+    totals = add_up({name: manifest["totals"] for name, (_, manifest) in sorted(folders.items())})
+    if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
+        raise BooksError("\n".join(f"all parts: {line}" for line in wrong))
+    section = job.parts["config"]["output"]["parts"]
+    return {
+        "format_version": FORMAT_VERSION,
+        **{name: job.parts[name] for name in ("job", "versions", "unicode")},
+        "job_digest": job.digest,
+        "by": section["by"] or "id",
+        "parts": [
+            {
+                "folder": name,
+                "share": section["shares"].get(name),
+                "tokenizer": {key: manifest["tokenizer"][key] for key in ("digest", "vocab_size", "token_dtype")},
+                "job_digest": manifest["job_digest"],
+                "manifest": record.to_record(),
+                "totals": {key: manifest["totals"][key] for key in (*_EACH_HAS_ALL, "filtered", *_ADDED)},
+            }
+            for name, (record, manifest) in sorted(folders.items())
+        ],
+        "files": [file.to_record() for file in files],
+        "totals": totals,
+        "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
+    }
+
+
+def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the totals of all folders together, from those of each by its name.
+
+    Raises:
+      BooksError: if two of them read or filtered different things.
+    """
+    shared = {name: _shared(totals) for name, totals in folders.items()}
+    (first, expected), *rest = shared.items()
+    for name, found in rest:
+        if wrong := [f"{key} {found[key]} != {n} of {first}" for key, n in expected.items() if found[key] != n]:
+            raise BooksError(f"{name}: {'; '.join(wrong)}")
+    sums: dict[str, Any] = {}
+    for name in _ADDED:
+        for totals in folders.values():
+            sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
+    # A folder filters what every folder filters, and what the others have. Subtracting the latter leaves the former.
+    elsewhere = sum(
+        totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in folders.items() if name != first
+    )
+    n_filtered_bytes = folders[first]["n_filtered_bytes"] - elsewhere
+    if n_filtered_bytes < 0 or (n_filtered_bytes and not expected["filtered"]):
+        found = folders[first]["n_filtered_bytes"]
+        raise BooksError(f"{first}: {found} bytes are filtered, of which other parts have {elsewhere}")
+    return expected | sums | {"n_filtered_bytes": n_filtered_bytes}
+
+
+def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the counts that are the same in every part."""
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule != OTHER_PART}
+    return {name: totals[name] for name in _EACH_HAS_ALL} | {"filtered": filtered}
+
+
+def is_in_parts(output: str) -> bool:
+    """Returns whether a folder holds a finished output in parts."""
+    return storage.exists(storage.join(output, PARTS))
+
+
+def read(output: str) -> dict[str, Any]:
+    """Returns `parts.json` of a folder.
+
+    Raises:
+      ValueError: if it cannot be read; OSError: if there is none.
+    """
+    found: dict[str, Any] = json_files.read(output, PARTS)
+    version = found.get("format_version") if isinstance(found, dict) else None
+    path = storage.join(output, PARTS)
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path!r} has format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
+    json_files.check(found, _SHAPE, f"{path!r} cannot be read as TokenMill writes it")
+    return found
+
+
+def folders_of(output: str) -> Sequence[str]:
+    """Returns the folders of an output in parts; of any other the folder itself.
+
+    Raises:
+      ValueError: if `parts.json` cannot be read.
+    """
+    if not is_in_parts(output):
+        return [output]
+    return [storage.join(output, each["folder"]) for each in read(output)["parts"]]
