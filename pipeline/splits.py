@@ -40,6 +40,8 @@ class Piece:
     """Number of the file in the plan, from 0: its place in `inputs` of the manifest."""
     encoding: str = "utf-8"
     """Python's codec of a text file that is not compressed; `input.encoding` if it is."""
+    source: str = ""
+    """The source of `input.sources` that the file is of; "" if there are none."""
 
     @property
     def n_planned(self) -> int:
@@ -81,6 +83,11 @@ class Split:
     def n_bytes(self) -> int:
         """Planned bytes; progress is measured against their sum over all splits."""
         return sum(piece.n_planned for piece in self.pieces)
+
+    @property
+    def source(self) -> str:
+        """The source of all pieces: no split reads several."""
+        return self.pieces[0].source if self.pieces else ""
 
     @property
     def n_work(self) -> int:

@@ -45,6 +45,8 @@ class JobBooks:
         """If the job shuffles: the id of each split, and the checksum of its runs."""
         self.sorted, self.merged = Sums(), Sums()
         """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
+        self.by_source: dict[str, dict[str, Any]] = {}
+        """What was read of each source of `input.sources`, as in the manifest."""
         self._file: tuple[Piece, int, PieceCounts] | None = None
 
     def add(self, entry: LedgerEntry) -> None:
@@ -111,7 +113,12 @@ class JobBooks:
         n_expected = piece.n_bytes if self._is_whole else n_planned
         if piece.is_read_as_stored and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(f"{piece.path!r}: {counts.n_bytes} bytes read of {n_expected}")
-        self._take("inputs", _input(piece, counts))
+        record = _input(piece, counts)
+        self._take("inputs", record)
+        if piece.source:
+            sums = self.by_source.setdefault(piece.source, {"n_files": 0})
+            for name, n in {"n_files": 1, **record["read"]}.items():
+                sums[name] = quantities.plus(sums.get(name, type(n)()), n)
 
 
 def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.books.json_files import Count, PartName
 from tokenmill.pipeline.books.ledger import to_json
-from tokenmill.pipeline.config.input import LIMITS
+from tokenmill.pipeline.config.input import PLACES
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import JOB
 from tokenmill.pipeline.schemas import SHARD_FORMAT_VERSION
@@ -50,7 +50,7 @@ class Job:
         """
         # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
-            "input": {"paths", *LIMITS},
+            "input": PLACES,
             "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
             "output": {"path": True, "vocabulary": True, "report": True},
         }

@@ -75,6 +75,7 @@ def build(
         "shuffle": shuffle,
         "files": [file.to_record() for file in sorted(files, key=lambda file: file.file)],
         "totals": books.totals,
+        **({"by_source": books.by_source} if books.by_source else {}),
         "balance": identities(books.totals),
     }
 

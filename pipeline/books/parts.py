@@ -66,6 +66,7 @@ def build(
     if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
         raise BooksError("\n".join(f"all parts: {line}" for line in wrong))
     section = job.parts["config"]["output"]["parts"]
+    sources = [manifest.get("by_source", {}) for _, manifest in folders.values()]
     return {
         "format_version": FORMAT_VERSION,
         **{name: job.parts[name] for name in ("job", "versions", "unicode")},
@@ -84,8 +85,23 @@ def build(
         ],
         "files": [file.to_record() for file in files],
         "totals": totals,
+        **(
+            {"by_source": {name: _add_source([each[name] for each in sources]) for name in sources[0]}}
+            if sources[0]
+            else {}
+        ),
         "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
     }
+
+
+def _add_source(reads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what all folders have of one source; they read the same, and reject different records."""
+    found: dict[str, Any] = {"n_rejected_bytes": sum(read.get("n_rejected_bytes", 0) for read in reads), "rejected": {}}
+    for read in reads:
+        found["rejected"] = quantities.plus(found["rejected"], read.get("rejected"))
+    for name in ("n_documents", "n_tokens"):
+        found[name] = sum(read.get(name, 0) for read in reads)
+    return {**{name: reads[0].get(name, 0) for name in ("n_files", "n_records", "n_bytes")}, **found}
 
 
 def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 If most of the input is rejected, the config is probably wrong. If most of one file is, that file is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,11 +28,20 @@ class RejectLimits:
 
     max_rejected: int | None = None
     max_fraction: float | None = None
+    where: str = "input"
+    """The section that has these keys."""
 
     @classmethod
     def of(cls, config: InputConfig) -> Self:
-        """Returns the limits of the `input` section."""
-        return cls(config.max_rejected, config.max_rejected_fraction)
+        """Returns the limits of the `input` section; of several sources, what all of them together may not exceed."""
+        numbers = [each.max_rejected for each in config.by_source.values()]
+        shares = [each.max_rejected_fraction for each in config.by_source.values()]
+        where = "input.sources.*" if config.sources else config.where
+        return cls(
+            None if None in numbers else sum(n for n in numbers if n is not None),
+            None if None in shares else max(share for share in shares if share is not None),
+            where,
+        )
 
     def check(self, n_records: int, n_rejected: int) -> None:
         """Raises if too many records were rejected so far.
@@ -44,9 +53,9 @@ class RejectLimits:
         Raises:
           ValueError: with the numbers, the limit, and what to do.
         """
-        found = f"{n_rejected:,} of {n_records:,} records read were rejected, more than "
+        found = f"{n_rejected:,} of {n_records:,} records read were rejected, more than {self.where}."
         if self.max_rejected is not None and n_rejected > self.max_rejected:
-            raise ValueError(f"{found}input.max_rejected {self.max_rejected:,}; {_ADVICE}")
+            raise ValueError(f"{found}max_rejected {self.max_rejected:,}; {_ADVICE}")
         if n_records >= ENOUGH_RECORDS:
             self._check_fraction("records", n_records, n_rejected)
 
@@ -69,9 +78,25 @@ class RejectLimits:
     def _check_fraction(self, unit: str, n: int, n_rejected: int) -> None:
         if self.max_fraction is not None and n_rejected > self.max_fraction * n:
             raise ValueError(
-                f"{n_rejected:,} of {n:,} {unit} read were rejected, more than input.max_rejected_fraction "
+                f"{n_rejected:,} of {n:,} {unit} read were rejected, more than {self.where}.max_rejected_fraction "
                 f"{self.max_fraction}; {_ADVICE}"
             )
+
+
+def by_limits(
+    config: InputConfig, totals: Mapping[str, Any], by_source: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[InputConfig, dict[str, Any]]]:
+    """Yields each section that has limits, and what was read by it: of each source, or of the job if there are none.
+
+    Args:
+      config: the section `input`.
+      totals: the totals of the manifest.
+      by_source: as in the manifest.
+    """
+    for name, section in config.by_source.items():
+        read = by_source.get(name, {}) if name else totals
+        numbers = {key: read.get(key, 0) for key in ("n_records", "n_bytes", "n_rejected_bytes")}
+        yield section, {**numbers, "rejected": read.get("rejected") or {}}
 
 
 class LossyFiles:
@@ -86,6 +111,7 @@ class LossyFiles:
         """
         self._config = config
         self._n = 0
+        self._fails: InputConfig | None = None
         self._lines: list[str] = []
         for record in records:
             self.add(record)
@@ -104,10 +130,13 @@ class LossyFiles:
             (sum(rejected.values()), read.get("n_records", 0), "records"),
             (read.get("n_rejected_bytes", 0), read.get("n_bytes", 0), "bytes"),
         )
+        section = self._config.of_file(record["name"])
         is_damaged = not DAMAGE.isdisjoint(rejected)
-        if not is_damaged and all(lost <= self._config.max_rejected_per_file * n for lost, n, _ in shares):
+        if not is_damaged and all(lost <= section.max_rejected_per_file * n for lost, n, _ in shares):
             return
         self._n += 1
+        if section.on_damage == "fail":
+            self._fails = section
         if len(self._lines) < _MOST_LISTED:
             reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(rejected.items()))
             lost = " and ".join(f"{lost:,} of {n:,} {unit}" for lost, n, unit in shares)
@@ -115,19 +144,19 @@ class LossyFiles:
             self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons})")
 
     def check(self) -> None:
-        """Raises ValueError if there are such files and `input.on_damage` is `fail`: which they are, and what to do."""
-        if not self._n or self._config.on_damage != "fail":
+        """Raises ValueError if there are such files and `on_damage` is `fail`: which they are, and what to do."""
+        if self._fails is None:
             return
-        are = "1 file is" if self._n == 1 else f"{self._n:,} files are"
-        fields = "input.text_fields" if self._config.text_fields else "input.text_field"
+        are, where = "1 file is" if self._n == 1 else f"{self._n:,} files are", self._fails.where
+        fields = f"{where}.text_fields" if self._fails.text_fields else f"{where}.text_field"
         raise ValueError(
             "\n".join(
                 [
-                    f"{are} damaged or lost more than {self._config.max_rejected_per_file:.3g} of the records or bytes "
-                    "(input.max_rejected_per_file):",
+                    f"{are} damaged or lost more than {self._fails.max_rejected_per_file:.3g} of the records or bytes "
+                    f"({where}.max_rejected_per_file):",
                     *self._listed(),
-                    "correct these files, or accept the loss with input.on_damage: warn, and go on with --resume; if "
-                    f"the text is in other fields than {fields} says, correct that, and start again with --overwrite",
+                    f"correct these files, or accept the loss with {where}.on_damage: warn, and go on with --resume; "
+                    f"if the text is not where {fields} says, correct that, and start again with --overwrite",
                 ]
             )
         )

@@ -206,6 +206,7 @@ class Manifest(_Open):
     shuffle: _Shuffled | None
     files: list[File]
     totals: Annotated[Counts, _has(_OF_A_FOLDER)]
+    by_source: dict[str, Counts] = {}
     balance: AnyJson
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ def _fidelity(options: argparse.Namespace) -> int:
         config = load_config(options.config, options.overrides, "tokenize")
         if config.tokenizer.file is None:
             raise ValueError("output.parts.tokenizers: fidelity takes one tokenizer; choose it by output.parts.only")
-        if config.input.messages_field is not None:
+        if config.input.is_chat:
             raise ValueError(
                 "input.messages_field: fidelity compares texts; `tokenmill chat check` looks at conversations"
             )

@@ -139,7 +139,7 @@ def verify(target: ConfigSource, *, deep: bool = False, share: float | None = No
 
     config = load_config(target if isinstance(target, Mapping) else os.fspath(target))
     check_same_job(config.output.path, config)
-    return prove(config.output.path, deep, share, config.input.paths)[0]
+    return prove(config.output.path, deep, share, config.input.all_paths)[0]
 
 
 def _prepared(config: ConfigSource, job: Any, workers: int | None, mode: Any, beam_args: Sequence[str]) -> Any:

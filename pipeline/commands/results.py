@@ -66,7 +66,7 @@ def find_inputs(options: argparse.Namespace) -> Sequence[str]:
         return ()
     from tokenmill.pipeline.config.file import load_config
 
-    return load_config(options.target, options.overrides).input.paths
+    return load_config(options.target, options.overrides).input.all_paths
 
 
 def say_owner(output: str) -> None:

@@ -13,7 +13,7 @@ import re
 import reprlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -64,7 +64,7 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
         config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
-    if job in ("count", "train") and isinstance(tree.get("input"), dict) and tree["input"].get("messages_field"):
+    if job in ("count", "train") and any(each.get("messages_field") for each in _input_sections(tree)):
         problems.append(
             "input.messages_field: is for the job tokenize; count and train read texts, from input.text_field"
         )
@@ -72,7 +72,7 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
         raise ConfigError(problems)
     if (parts := config.output.parts) is not None and parts.only is not None:
         config = config.for_part(parts.only, config.output.path)
-    return config if config.input.messages_field is None else _with_template(config)
+    return _with_template(config) if config.input.is_chat else config
 
 
 def _with_template(config: Config) -> Config:
@@ -112,7 +112,17 @@ def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
     if "input" not in tree:
         return ["input: required but missing"]
     found = tree["input"]
-    return ["input.paths: required but missing"] if isinstance(found, dict) and "paths" not in found else []
+    is_empty = isinstance(found, dict) and "paths" not in found and not found.get("sources")
+    return ["input.paths: required but missing"] if is_empty else []
+
+
+def _input_sections(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the section `input` and those of its sources, as far as they are sections."""
+    found: Any = tree.get("input")
+    sources = found.get("sources") if isinstance(found, dict) else None
+    return [
+        each for each in (found, *(sources.values() if isinstance(sources, dict) else ())) if isinstance(each, dict)
+    ]
 
 
 def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
@@ -335,19 +345,26 @@ def _model_of(annotation: Any) -> type[Section] | None:
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)
 
 
+def _is_mapping(annotation: Any) -> bool:
+    return get_origin(annotation) is dict
+
+
 def _keys_of(location: Sequence[str]) -> list[str]:
     """Returns the keys of the section at `location`; none when it is not a section."""
     model: type[Section] | None = Config
-    for name in location:
+    names = iter(location)
+    for name in names:
         field = model.model_fields.get(name) if model else None
         model = _model_of(field.annotation) if field else None
+        if field and _is_mapping(field.annotation):
+            next(names, None)  # the name of one section of several
     return list(model.model_fields) if model else []
 
 
 def _all_paths(model: type[Section], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         yield prefix + name
-        if section := _model_of(field.annotation):
+        if (section := _model_of(field.annotation)) and not _is_mapping(field.annotation):
             yield from _all_paths(section, f"{prefix}{name}.")
 
 

@@ -2,10 +2,11 @@
 """The section `input` of a config: which files are read, in which format, and how much of them."""
 
 import codecs
+from collections.abc import Iterable, Mapping
 from encodings import aliases
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
@@ -15,6 +16,8 @@ from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Posi
 MIB = 1 << 20
 LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")
 """Keys that stop a job or warn, but change no byte of a job that finishes: it may be resumed with other values."""
+PLACES: Any = {**dict.fromkeys(("paths", *LIMITS), True), "sources": {"__all__": {"paths", *LIMITS}}}
+"""For `exclude` of `InputConfig.model_dump`: the limits and the paths, with those of the sources."""
 NO_LIMITS = {"max_rejected": None, "max_rejected_fraction": None, "max_rejected_per_file": 1.0, "on_damage": "warn"}
 """Values of these keys with which rejects never stop a job."""
 FIELD_TYPES = (
@@ -78,8 +81,13 @@ def _check_delimiter(character: str) -> str:
     return character
 
 
-class InputConfig(Section):
-    """Where documents come from, and how they are found in a file."""
+SOURCE = "source"
+"""The field that the documents of a job with `sources` have."""
+_TEXT_KEYS = ("text_field", "text_fields", "messages_field")
+
+
+class SourceConfig(Section):
+    """Some files, and how documents are found in them."""
 
     paths: Annotated[list[PathText], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
@@ -109,11 +117,6 @@ class InputConfig(Section):
     """Instead of `text_field`: several fields whose texts are joined; absent and null ones are left out."""
     join: str = "\n\n"
     """The text put between the texts of `text_fields`, and between the parts of a nested field."""
-    keep_fields: KeptFields = []
-    """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
-    to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
-    split_bytes: Positive = 32 * MIB
-    """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     max_document_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 64 * MIB
     """Longer records are rejected with the reason `too_large`."""
     max_rejected: Natural | None = None
@@ -128,14 +131,12 @@ class InputConfig(Section):
     `fail` names them, and you can correct them, or set `warn`, and resume the job; `warn` names them and finishes."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
-    sample_seed: Natural = 0
-    """Another seed chooses another sample."""
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
-        if self.format == "auto":
+        if self.format == "auto" or getattr(self, "sources", None):  # then these are defaults, each where it applies
             return self
-        for key in sorted(frozenset().union(*(each.keys for each in FORMATS.values())) - FORMATS[self.format].keys):
+        for key in sorted(_not_of(self.format) & {*type(self).model_fields}):
             value = getattr(self, key)
             if value != type(self).model_fields[key].default:
                 raise mistake(key, value, f"applies to {', '.join(formats_with(key))}, but format is {self.format!r}")
@@ -143,10 +144,9 @@ class InputConfig(Section):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        for name in ("text_fields", "keep_fields"):
-            paths = list(getattr(self, name))
-            if len(set(paths)) < len(paths):
-                raise mistake(name, paths, "must name each field once")
+        if getattr(self, "sources", None):
+            return self
+        _check_names("text_fields", self.text_fields)
         if self.messages_field is not None and (self.text_fields or self.text_field != "text"):
             raise mistake("messages_field", self.messages_field, "text_field or text_fields is given too; remove one")
         # A key with its default value does not count as given: a config may have been written out with every key.
@@ -155,3 +155,118 @@ class InputConfig(Section):
         if not self.text_fields and "." not in self.text_field and self.join != "\n\n":
             raise mistake("join", self.join, "joins text_fields, or the parts of a nested text_field; there are none")
         return self
+
+
+class InputConfig(SourceConfig):
+    """Where documents come from, and how they are found in a file."""
+
+    keep_fields: KeptFields = []
+    """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
+    to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
+    split_bytes: Positive = 32 * MIB
+    """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
+    sample_seed: Natural = 0
+    """Another seed chooses another sample."""
+    sources: dict[Annotated[str, Field(pattern=r"^[\w-]{1,64}$")], SourceConfig] = {}
+    """Instead of `paths`: files that are read in different ways, by a name for each source. A source has `paths`, and
+    any of the keys above but `keep_fields`, `split_bytes` and `sample_seed`; those that it has not are taken from
+    `input`. Names of files and ids begin with that of their source, and each document has it as the field `source`."""
+    _source: str = PrivateAttr("")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_sources(cls, given: Any) -> Any:
+        sources = given.get("sources") if isinstance(given, dict) else None
+        if not isinstance(sources, dict):
+            return given
+        complete = {
+            name: {**_defaults(given, source), **source} if isinstance(source, dict) else source
+            for name, source in sources.items()
+        }
+        return {**given, "sources": complete}
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> Self:
+        _check_names("keep_fields", self.keep_fields)
+        if not self.sources:
+            return self
+        if self.paths:
+            raise mistake(
+                "paths", self.paths, "sources have paths of their own; make a source of these, or remove them"
+            )
+        if SOURCE in self.keep_fields:
+            raise mistake("keep_fields", SOURCE, "is the name of the source, which documents have with input.sources")
+        for name, source in self.sources.items():
+            if not source.paths:
+                raise mistake(f"sources.{name}.paths", [], "required but missing")
+        is_chat = {name: source.messages_field is not None for name, source in self.sources.items()}
+        if len({*is_chat.values()}) > 1:
+            other = next(name for name, is_one in is_chat.items() if not is_one)
+            needed = "is needed by all sources of a job, or by none; make a job of conversations, and one of texts"
+            raise mistake(f"sources.{other}.messages_field", None, needed)
+        return self
+
+    def of(self, source: str) -> "InputConfig":
+        """Returns the section for the files of one source; itself if there are none, or it is that of one already."""
+        if source not in self.sources:
+            return self
+        found = self.model_copy(update={**dict(self.sources[source]), "sources": {}})
+        found._source = source
+        return found
+
+    def of_file(self, name: str) -> "InputConfig":
+        """Returns the section for a file, by its name in document ids."""
+        return self.of(name.partition("/")[0])
+
+    @property
+    def by_source(self) -> "dict[str, InputConfig]":
+        """The section for each source, by its name, in order; for "" if there are no sources."""
+        return {name: self.of(name) for name in sorted(self.sources)} or {"": self}
+
+    @property
+    def source(self) -> str:
+        """The source that this is the section of, as `of` returns it; "" if it is of no one."""
+        return self._source
+
+    @property
+    def where(self) -> str:
+        """The path of this section in a config."""
+        return f"input.sources.{self._source}" if self._source else "input"
+
+    @property
+    def all_paths(self) -> list[str]:
+        """The paths of all sources."""
+        return [path for section in self.by_source.values() for path in section.paths]
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether documents are conversations."""
+        return any(section.messages_field is not None for section in self.by_source.values())
+
+    def with_all(self, **values: Any) -> "InputConfig":
+        """Returns the section with other values of keys, also in each source."""
+        sources = {name: source.model_copy(update=values) for name, source in self.sources.items()}
+        return self.model_copy(update={**values, "sources": sources})
+
+
+def _check_names(key: str, fields: Iterable[str]) -> None:
+    names = list(fields)
+    if len(set(names)) < len(names):
+        raise mistake(key, names, "must name each field once")
+
+
+def _not_of(format_: str) -> set[str]:
+    """Returns the keys that apply to other formats, but not to this one."""
+    return {key for each in FORMATS.values() for key in each.keys} - FORMATS[format_].keys
+
+
+def _defaults(section: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys beside `sources` that apply to a source, and that it has not."""
+    found = {key: section[key] for key in SourceConfig.model_fields if key in section and key not in (*source, "paths")}
+    if any(source.get(key) for key in _TEXT_KEYS):
+        found = {key: value for key, value in found.items() if key not in _TEXT_KEYS}
+    complete = {**found, **source}
+    if not complete.get("text_fields") and "." not in str(complete.get("text_field")):
+        found.pop("join", None)
+    other = _not_of(complete["format"]) if str(complete.get("format")) in FORMATS else ()
+    return {key: value for key, value in found.items() if key not in other}

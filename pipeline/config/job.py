@@ -155,15 +155,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
-        if self.input.messages_field is None:
+        if not self.input.is_chat:
             if self.chat is not None:
                 raise mistake(
                     "chat", "given", "is for conversations: set input.messages_field, for example to messages"
                 )
             return self
-        value = self.input.messages_field
         if self.tokenizer.train is not None:
-            raise mistake("input.messages_field", value, "tokenizes conversations, with an existing tokenizer.file")
+            raise mistake("input.messages_field", "given", "tokenizes conversations, with an existing tokenizer.file")
         for name, is_there in (
             ("normalize", self.normalize), ("spans", self.spans), ("languages", self.languages is not None),
             ("tokenizer.add_special_tokens", self.tokenizer.add_special_tokens),
@@ -185,7 +184,7 @@ class Config(Section):
             ("normalize", self.normalize),
             ("spans", self.spans),
             ("languages", self.languages is not None),
-            ("input.messages_field", self.input.messages_field),
+            ("input.messages_field", self.input.is_chat),
         ):
             if is_there:
                 raise mistake("output.fim", "given", f"cuts texts as they are read; with {name} there are others")
@@ -194,7 +193,7 @@ class Config(Section):
     @property
     def columns(self) -> list[str]:
         """Columns that the config adds to rows; see `schemas.rows`."""
-        return [*self.text.columns, *(["loss_mask"] if self.input.messages_field is not None else [])]
+        return [*self.text.columns, *(["loss_mask"] if self.input.is_chat else [])]
 
     @property
     def text(self) -> TextOptions:
@@ -249,7 +248,9 @@ class Config(Section):
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of a config file, for editors."""
     schema = Config.model_json_schema()
-    sections = {section.__name__: section for section in Section.__subclasses__()}
+    sections = {
+        section.__name__: section for kind in Section.__subclasses__() for section in (kind, *kind.__subclasses__())
+    }
     for name, described in {Config.__name__: schema, **schema["$defs"]}.items():
         for key, text in attribute_docstrings(sections[name]).items():
             described["properties"][key]["description"] = text

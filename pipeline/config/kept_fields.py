@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.input import SOURCE, InputConfig
 
 TEXT = b"text"
 """Metadata key of a field of JSON lines without a declared type: any value becomes text."""
@@ -132,4 +132,5 @@ def settle_fields(config: InputConfig, files: Iterable[tuple[str, pa.Schema | No
         elif not field.metadata and field.name in settled and settled[field.name][0].type != field.type:
             found, where = settled[field.name]
             problems.append(f"{where!r} has {field.name!r} as {found.type}, but input.keep_fields says {field.type}")
-    return pa.schema([settled.get(field.name, (field, ""))[0] for field in declared]), problems
+    own = [pa.field(SOURCE, pa.string())] if config.sources else []
+    return pa.schema([*(settled.get(field.name, (field, ""))[0] for field in declared), *own]), problems

@@ -51,7 +51,9 @@ def attribute_docstrings(section: type[Section]) -> dict[str, str]:
     """
     (definition,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(definition, ast.ClassDef)
-    return {
+    bases = (base for base in section.__bases__ if issubclass(base, Section) and base is not Section)
+    inherited = {name: text for base in bases for name, text in attribute_docstrings(base).items()}
+    return inherited | {
         statement.target.id: inspect.cleandoc(below.value.value)
         for statement, below in itertools.pairwise(definition.body)
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)

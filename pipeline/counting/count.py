@@ -31,7 +31,7 @@ from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.input_counts import Accounts, count_reasons
 from tokenmill.pipeline.books.reject_limits import RejectLimits
-from tokenmill.pipeline.config.input import LIMITS, InputConfig
+from tokenmill.pipeline.config.input import PLACES, InputConfig
 from tokenmill.pipeline.config.text import TextOptions
 from tokenmill.pipeline.config.training import CountsConfig
 from tokenmill.pipeline.counting.counts import Group
@@ -45,7 +45,7 @@ from tokenmill.pipeline.input.given_up import without_rejected
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.running.progress import OnBatch
-from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def count_key(
     words = describe_words(tokenizer_json)
     decides = {
         "format_version": FORMAT_VERSION,
-        "input": input_config.model_dump(exclude={"paths", "split_bytes", *LIMITS}),
+        "input": input_config.model_dump(exclude={**PLACES, "split_bytes": True}),
         "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # a list, as their order matters
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
@@ -77,19 +77,20 @@ def count_key(
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
-def source_of(name: str, counts: CountsConfig) -> str:
-    """Returns the source of a file: that of the first matching pattern in `counts.sources`; without any, its name.
+def source_of(piece: Piece, counts: CountsConfig) -> str:
+    """Returns the source of a file: that which `counts.sources` or `input.sources` gives it, or else its name.
 
     Raises:
       ValueError: if no pattern matches.
     """
     if not counts.sources:
-        return name
+        return piece.source or piece.name
     for label, pattern in counts.sources.items():
-        if fnmatch.fnmatchcase(name, pattern):
+        if fnmatch.fnmatchcase(piece.name, pattern):
             return label
     raise ValueError(
-        f'counts.sources: the file {name!r} matches no pattern; add one for it, for example `other: "*"` at the end'
+        f"counts.sources: the file {piece.name!r} matches no pattern; add one for it, for example `other: '*'` at the "
+        "end"
     )
 
 
@@ -101,7 +102,7 @@ def check_sources(splits: Iterable[Split], counts: CountsConfig) -> None:
     """
     if "source" not in counts.by:
         return
-    found = {source_of(piece.name, counts) for split in splits for piece in split.pieces}
+    found = {source_of(piece, counts) for split in splits for piece in split.pieces}
     if len(found) > MAX_GROUPS:
         raise ValueError(
             f"counts.by: the input has {len(found)} sources, at most {MAX_GROUPS} are allowed; name them by patterns "
@@ -163,7 +164,9 @@ def count_split(
                 done = _totals_of(batch)
                 totals += done
                 accounts.add(batch.pieces)
-                RejectLimits.of(input_config).check(totals.n_records, sum((totals.rejected or {}).values()))
+                RejectLimits.of(input_config.of(split.source)).check(
+                    totals.n_records, sum((totals.rejected or {}).values())
+                )
                 if on_batch is not None:
                     on_batch(done.n_bytes, done.n_documents, sum((done.rejected or {}).values()), 0, batch.n_filtered)
             counters.empty()
@@ -288,7 +291,7 @@ class _Grouping:
         if self._is_by_language:
             self.labels = languages.labels(counts.languages)
         elif "source" in counts.by:
-            self.labels = [(source_of(piece.name, counts),) for piece in split.pieces]
+            self.labels = [(source_of(piece, counts),) for piece in split.pieces]
         else:
             self.labels = [()] * len(split.pieces)
 

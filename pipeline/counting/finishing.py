@@ -24,7 +24,7 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
+from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.training import CountsConfig
 from tokenmill.pipeline.counting import counts as artifact
@@ -164,9 +164,15 @@ def finish_counts(
     totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
     inputs = _inputs_of(splits)
     if config is not None:
-        rejected = totals.rejected or {}
-        check_usable(totals.n_records, rejected, splits, config, where="")
-        RejectLimits.of(config).check_all(totals.n_records, rejected, totals.n_bytes, totals.n_rejected_bytes)
+        by_source: dict[str, Totals] = {}
+        for split in splits:
+            source = split.pieces[0].source if split.pieces else ""
+            by_source[source] = by_source.get(source, Totals(rejected={}, filtered={})) + split.totals
+        for section, read in by_limits(
+            config, asdict(totals), {name: asdict(each) for name, each in by_source.items()}
+        ):
+            check_usable(read["n_records"], read["rejected"], splits, section, where="")
+            RejectLimits.of(section).check_all(**read)
         LossyFiles(config, inputs).check()
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:

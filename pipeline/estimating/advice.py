@@ -54,11 +54,13 @@ def _rejects(found: Forecast, _: int) -> Advice | None:
     except ValueError:
         of = f"{rejected.value:,} of {records.value:,} records would be rejected ({reasons})"
         name = "max_rejected" if (limits.max_rejected or rejected.value) < rejected.value else "max_rejected_fraction"
-        return Advice(f"input.{name}", f"{of}, more than the limit: the job would fail")
-    section = found.plan.config.input
-    if section.on_damage == "fail" and rejected.value > section.max_rejected_per_file * records.value:
+        return Advice(f"{limits.where}.{name}", f"{of}, more than the limit: the job would fail")
+    strictest = min(found.plan.config.input.by_source.values(), key=lambda each: each.max_rejected_per_file)
+    if strictest.on_damage == "fail" and rejected.value > strictest.max_rejected_per_file * records.value:
         of = f"{rejected.value / records.value:.1%} of records would be rejected ({reasons})"
-        return Advice("input.max_rejected_per_file", f"{of}, of some files more than the limit: the job would fail")
+        return Advice(
+            f"{strictest.where}.max_rejected_per_file", f"{of}, of some files more than the limit: the job would fail"
+        )
     if rejected.value > MUCH_REJECTED * records.value:
         return Advice("input", f"{rejected.value / records.value:.1%} of records would be rejected: {reasons}")
     return None
@@ -71,7 +73,9 @@ def _idle(found: Forecast, workers: int) -> Advice | None:
         return None
     largest = max(found.plan.splits, key=lambda split: split.n_bytes)
     why = f"{len(work.split_bytes)} splits keep {workers} workers busy {1 / share:.0%} of the time"
-    if len(largest.pieces) == 1 and not is_cut_by_bytes(largest.pieces[0], found.plan.config.input.document):
+    if len(largest.pieces) == 1 and not is_cut_by_bytes(
+        largest.pieces[0], found.plan.config.input.of(largest.source).document
+    ):
         return Advice(
             "input.paths", f"{why}: {largest.pieces[0].path!r} can only be read whole; write it as several files"
         )

@@ -15,7 +15,6 @@ from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.estimating.places import Portion, Sample
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.splits import Piece
 
 REACH = 8
 """At most this many bytes are decompressed for each byte that is kept."""
@@ -45,7 +44,7 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
     piece = portion.piece
     assert portion.quota is not None
     reach = min(piece.n_bytes, portion.quota * REACH)
-    separator = FORMATS[piece.format].separator(config.document)
+    separator = FORMATS[piece.format].separator(config.of(piece.source).document)
     if separator is None:
         return _beginning(portion)
     n_read, n_kept, n_consumed = 0, 0, piece.n_bytes
@@ -61,7 +60,9 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
                 n_consumed = handle.tell()
                 break
     seconds = time.perf_counter() - started
-    copied = Piece(path, piece.name, n_kept, "", piece.format, "none", 0, n_kept, file=piece.file)
+    copied = replace(
+        piece, path=path, n_bytes=n_kept, version="", compression="none", start=0, stop=n_kept, encoding="utf-8"
+    )
     ratio = n_consumed / n_read if n_read else 0.0
     return Portion(copied, portion.n_meant, None, ratio, piece, n_consumed, seconds)
 

@@ -95,7 +95,8 @@ def choose(
     groups: list[list[Portion]] = []
     size = shard_bytes
     for portion in _portions(splits, config, n_bytes / text_bytes(splits), n_ranges):
-        if size >= shard_bytes or len(groups[-1]) == MAX_PIECES:
+        source = portion.piece.source
+        if size >= shard_bytes or len(groups[-1]) == MAX_PIECES or groups[-1][0].piece.source != source:
             groups.append([])
             size = 0
         groups[-1].append(portion)
@@ -120,11 +121,11 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
         while number < len(pieces) and starts[number] < low + length:
             piece, start = pieces[number], int(starts[number])
             first, last = max(0, int(low) - start), min(piece.n_planned, int(low + length) - start)
-            if is_cut_by_bytes(piece, config.document):
+            if is_cut_by_bytes(piece, config.of(piece.source).document):
                 if last > first:
                     cut = replace(piece, start=piece.start + first, stop=piece.start + last)
                     found.append((number, Portion(cut, last - first, ratio=1.0)))
-            elif piece.n_planned <= length or not _has_parts(piece, config):
+            elif piece.n_planned <= length or not _has_parts(piece, config.of(piece.source)):
                 if low <= start < low + length:
                     found.append((number, Portion(piece, piece.n_planned)))
             else:

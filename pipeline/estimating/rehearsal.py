@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
-from tokenmill.pipeline.config.input import NO_LIMITS
+from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.input.readers import READERS
 from tokenmill.pipeline.jobs import planning
@@ -66,14 +66,10 @@ def on_sample(config: Config, folder: Path) -> Config:
     The sample is in no language that a config would name, so all of it is kept, in one folder, with one vocabulary.
     """
     config = next(iter(parts.configs(config).values()))
-    format_ = _guess_format(config.input.paths) if config.input.format == "auto" else config.input.format
-    section = config.input.model_copy(
-        update={
-            "paths": [_write_sample(config, format_, folder)], "format": format_, "compression": "none",
-            "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
-            "messages_field": None, "sample": config.input.sample and 0.5, "split_bytes": _SPLIT_BYTES,
-        }
-    )  # fmt: skip
+    section = _on_sample(config.input, folder / "sample")
+    if config.input.sources:
+        sources = {name: _on_sample(each, folder / name) for name, each in config.input.by_source.items()}
+        section = section.model_copy(update={"paths": [], "sources": sources})
     tokenizer = config.tokenizer
     if tokenizer.train is not None:
         size = _VOCAB_SIZE + len(tokenizer.train.tokens)
@@ -88,23 +84,35 @@ def on_sample(config: Config, folder: Path) -> Config:
     return config.model_copy(update=sections)
 
 
+def _on_sample(section: InputConfig, path: Path) -> InputConfig:
+    """Returns the section `input`, or that of a source, with the sample, in its format, for its files."""
+    format_ = _guess_format(section.paths) if section.format == "auto" else section.format
+    return section.model_copy(
+        update={
+            "paths": [_write_sample(section, format_, path)], "format": format_, "compression": "none",
+            "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
+            "messages_field": None, "sample": section.sample and 0.5, "split_bytes": _SPLIT_BYTES,
+        }
+    )  # fmt: skip
+
+
 def _guess_format(paths: Sequence[str]) -> FormatName:
     names = [path.lower() for path in paths]
     found = format_of(next((end for end in SUFFIXES if any(end in name for name in names)), ""))
     return USUAL if found is None else found.name
 
 
-def _write_sample(config: Config, format_: FormatName, folder: Path) -> str:
-    path = folder / f"sample.{format_}"
+def _write_sample(section: InputConfig, format_: FormatName, path: Path) -> str:
+    path = path.with_suffix(f".{format_}")
     records = [
         {
             "number": [number, 1.5e3, True, None],
-            config.input.id_field or "id": f"{number}",
-            config.input.text_field: text,
+            section.id_field or "id": f"{number}",
+            section.text_field: text,
         }
         for number, text in enumerate(_texts())
     ]
-    path.write_bytes(READERS[format_].write(records, config.input))
+    path.write_bytes(READERS[format_].write(records, section))
     return str(path)
 
 

@@ -85,7 +85,7 @@ class Trial:
 def temporary(config: Config) -> Iterator[Config]:
     """Gives the config of a trial: its output folder is temporary, and no number of rejects stops it."""
     with tempfile.TemporaryDirectory(prefix="tokenmill-plan-") as folder:
-        section = config.input.model_copy(update=NO_LIMITS)
+        section = config.input.with_all(**NO_LIMITS)
         output = config.output.model_copy(update={"path": str(Path(folder) / "out")})
         yield config.model_copy(update={"input": section, "output": output})
 
@@ -216,6 +216,7 @@ def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str
 
 def _empty_shard(config: Config, tokenizer: Tokenizer) -> LedgerEntry:
     nothing = Split(0, "empty", ())
+    config = config.model_copy(update={"input": next(iter(config.input.by_source.values()))})
     with Staging(config.output.path, nothing.id) as staging:
         return Attempt(nothing, config, tokenizer, tokenizer_info(tokenizer), staging, 1).finish()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.config.formats import FORMATS
-from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
 from tokenmill.pipeline.input.choosing import Wanted
@@ -38,7 +38,7 @@ def read_split(
 
     Args:
       split: what to read, as planned, and which fields to keep.
-      input: how to find documents in it.
+      input: how to find documents in it; of several sources, as that of the split says.
       batch_bytes: size of a batch, all columns counted; a larger document comes alone.
       wanted: the records to yield, before a sample is taken of them; None: all.
       limits: by the index of a piece, how many bytes of it to read; None: everything is read.
@@ -51,6 +51,7 @@ def read_split(
     if batch_bytes < 1:
         raise ValueError(f"batch_bytes must be positive, got {batch_bytes!r}")
     names = [piece.name for piece in split.pieces]
+    input = input.of(split.source)
     for batch in _read_pieces(split, input, batch_bytes, wanted, limits or {}):
         yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
 
@@ -79,20 +80,30 @@ def _read_piece(
 ) -> Generator[Part, None, None]:
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
+    own = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
     with contextlib.closing(storage.open_read(piece.path)) as handle:
-        for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
-            yield part if FORMATS[piece.format].has_fields or not len(fields) else _with_nulls(part, fields)
+        for part in _read_open(handle, source, piece, config, batch_bytes, own, digest):
+            yield _complete(part, fields, piece.source)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
 
 
-def _with_nulls(part: Part, fields: pa.Schema) -> Part:
-    """Returns a part of a file that has none of the kept fields, with these as columns of nulls."""
-    if part.documents is None:
+def _complete(part: Part, fields: pa.Schema, source: str) -> Part:
+    """Returns a part with all kept fields: the source, and nulls for those that files of its format do not have."""
+    if part.documents is None or not len(fields):
         return part
-    n = part.documents.num_rows
-    kept = pa.StructArray.from_arrays([pa.nulls(n, field.type) for field in fields], fields=without_marks(fields))
+    n, columns = part.documents.num_rows, part.documents.columns[: len(schemas.DOCUMENTS)]
+    found: dict[str, pa.Array] = {}
+    if schemas.FIELDS in part.documents.schema.names:
+        kept = part.documents.column(schemas.FIELDS)
+        found = {field.name: kept.field(i) for i, field in enumerate(kept.type)}
+    if len(found) == len(fields):
+        return part
+    if source:
+        found.setdefault(SOURCE, pa.repeat(source, n))
+    values = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in fields]
+    kept = pa.StructArray.from_arrays(values, fields=without_marks(fields))
     schema = schemas.with_fields(schemas.DOCUMENTS, fields)
-    return dataclasses.replace(part, documents=pa.record_batch([*part.documents.columns, kept], schema=schema))
+    return dataclasses.replace(part, documents=pa.record_batch([*columns, kept], schema=schema))
 
 
 def _read_open(

@@ -38,7 +38,7 @@ from tokenmill.pipeline.splits import Compression, Piece, Split, name_splits
 
 MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""
-_Numbered = tuple[int, tuple[str, storage.FileStat]]
+_Numbered = tuple[int, str, storage.FileStat, InputConfig]
 _WHAT_TO_DO: dict[tuple[str, ...], str] = {
     (".zip", ".tar", ".tar.gz", ".tgz", ".7z", ".rar"): "unpack it, and name the files",
     (".html", ".htm", ".warc", ".warc.gz", ".pdf", ".docx", ".epub"): "extract its text first, as with trafilatura",
@@ -71,33 +71,55 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
       OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
-    files = list(enumerate(_match_all(input, problems, [] if warnings is None else warnings)))
-    if any(storage.is_remote(file.path) for _, (_, file) in files):
+    where = "input.sources" if input.sources else "input.paths"
+    matched = _match_sources(input, problems, [] if warnings is None else warnings)
+    files = [(number, *each) for number, each in enumerate(matched)]
+    if any(storage.is_remote(file.path) for _, _, file, _ in files):
         # A task per file would be a million futures at once, a kilobyte each.
         n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
         tasks = [files[start : start + n_files] for start in range(0, len(files), n_files)]
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            cut = list(itertools.chain.from_iterable(pool.map(lambda task: _cut_files(task, input), tasks)))
+            cut = list(itertools.chain.from_iterable(pool.map(_cut_files, tasks)))
     else:
-        cut = _cut_files(files, input)
+        cut = _cut_files(files)
     problems += [each for each in cut if isinstance(each, Exception)]
     if problems:
-        raise _summarize(problems)
+        raise _summarize(problems, where)
     files_cut = [each for each in cut if not isinstance(each, Exception)]
     fields = ""
-    if input.keep_fields:
+    if input.keep_fields or input.sources:
         settled, wrong = settle_fields(input, ((pieces[0].path, stored) for pieces, stored in files_cut))
         if wrong:
-            raise _summarize([ValueError(line) for line in wrong])
+            raise _summarize([ValueError(line) for line in wrong], where)
         fields = encode_fields(settled)
     groups = _group((pieces for pieces, _ in files_cut), input.split_bytes)
     return name_splits(groups, salt, fields)
 
 
+def _match_sources(
+    config: InputConfig, problems: list[Exception], warnings: list[str]
+) -> Iterator[tuple[str, storage.FileStat, InputConfig]]:
+    """Yields each file with its name in document ids and its section, in the order of the plan."""
+    of: dict[str, str] = {}
+    for source, section in config.by_source.items():
+        found = _match_all(section, problems, warnings)
+        if source:
+            twice = [
+                (file.path, other)
+                for identity, (_, file) in found
+                if (other := of.setdefault(identity, source)) != source
+            ]
+            problems += [
+                ValueError(f"{path!r} is in the sources {other!r} and {source!r}; name it in one")
+                for path, other in twice
+            ]
+        yield from ((f"{source}/{name}" if source else name, file, section) for _, (name, file) in found)
+
+
 def _match_all(
     config: InputConfig, problems: list[Exception], warnings: list[str]
-) -> list[tuple[str, storage.FileStat]]:
-    """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
+) -> list[tuple[str, tuple[str, storage.FileStat]]]:
+    """Returns what each file is whatever its path, with its name and the file, ordered by name."""
     names: dict[str, tuple[str, storage.FileStat]] = {}
     again: list[str] = []
     folders: dict[str, str] = {}
@@ -110,7 +132,7 @@ def _match_all(
                 pattern = storage.join(pattern, "**/*")
             found = storage.match(pattern, wrong)
             if is_folder and config.format == "auto":
-                found = _of_known_formats(pattern, found, warnings)
+                found = _of_known_formats(config.where, pattern, found, warnings)
         except OSError as error:
             wrong = [OSError(f"{pattern!r}: {error}")]
         problems += wrong
@@ -128,9 +150,9 @@ def _match_all(
                 again.append(f"{file.path!r} is {known.path!r}" if file.path != known.path else repr(file.path))
     if again:
         more = f" and {len(again) - 1:,} more" if len(again) > 1 else ""
-        warnings.append(f"input.paths: a file that is matched more than once is read once: {again[0]}{more}")
-    told = zip(_tell_apart([*names.values()]), names.values(), strict=True)
-    return sorted(((name, file) for name, (_, file) in told), key=lambda each: each[0])
+        warnings.append(f"{config.where}.paths: a file that is matched more than once is read once: {again[0]}{more}")
+    told = zip(names, _tell_apart([*names.values()]), names.values(), strict=True)
+    return sorted(((identity, (name, file)) for identity, name, (_, file) in told), key=lambda each: each[1][0])
 
 
 def _identify(path: str, folders: dict[str, str]) -> str:
@@ -175,13 +197,15 @@ def _components(path: str) -> list[str]:
     return (os.path.realpath if ".." in path else os.path.abspath)(path).replace(os.sep, "/").split("/")
 
 
-def _of_known_formats(pattern: str, files: list[storage.FileStat], warnings: list[str]) -> list[storage.FileStat]:
+def _of_known_formats(
+    where: str, pattern: str, files: list[storage.FileStat], warnings: list[str]
+) -> list[storage.FileStat]:
     """Returns the files of a folder that have the name of a known format; warns of the others."""
     others = [file.path for file in files if format_of(file.path) is None]
     if others and len(others) < len(files):
         warnings.append(
-            f"input.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format and "
-            f"are left out, such as {others[0]!r}; name them in input.paths, with input.format, to read them"
+            f"{where}.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format "
+            f"and are left out, such as {others[0]!r}; name them in {where}.paths, with {where}.format, to read them"
         )
         return [file for file in files if format_of(file.path) is not None]
     return files
@@ -203,8 +227,8 @@ def _relative_name(path: str, directory: str) -> str:
     return path.lstrip("/")
 
 
-def _cut_files(files: Iterable[_Numbered], config: InputConfig) -> list[_CutFile | Exception]:
-    return [_cut_file(number, name, file, config) for number, (name, file) in files]
+def _cut_files(files: Iterable[_Numbered]) -> list[_CutFile | Exception]:
+    return [_cut_file(*each) for each in files]
 
 
 def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
@@ -215,7 +239,10 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
             head = read_exactly(handle, SAMPLE_BYTES)
             named = _choose_format(name, config)
             compression = _choose_compression(head, named, config)
-            make = partial(Piece, file.path, name, file.n_bytes, file.version, compression=compression, file=number)
+            make = partial(
+                Piece, file.path, name, file.n_bytes, file.version,
+                compression=compression, file=number, source=config.source,
+            )  # fmt: skip
             reader = READERS[named.name]
             if isinstance(reader, RowReader):
                 sizes, stored = reader.measure(handle, config)
@@ -316,7 +343,8 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
     n_bytes = 0
     for pieces in files:
         is_small = len(pieces) == 1 and pieces[0].n_planned < split_bytes
-        if group and not (is_small and n_bytes + pieces[0].n_planned <= split_bytes and len(group) < MAX_PIECES):
+        is_near = is_small and (not group or group[0].source == pieces[0].source)
+        if group and not (is_near and n_bytes + pieces[0].n_planned <= split_bytes and len(group) < MAX_PIECES):
             yield group
             group, n_bytes = [], 0
         if is_small:
@@ -329,8 +357,8 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
         yield group
 
 
-def _summarize(problems: list[Exception]) -> Exception:
-    """Returns one error for all problems; of many that differ in nothing but the file, the first is told."""
+def _summarize(problems: list[Exception], where: str) -> Exception:
+    """Returns one error for all problems of a key; of many that differ in nothing but the file, the first is told."""
     problems = [*{str(each): each for each in problems}.values()]  # several patterns may meet one folder
     kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
     alike: dict[str, list[str]] = {}
@@ -344,7 +372,7 @@ def _summarize(problems: list[Exception]) -> Exception:
         )
     )
     if len(lines) == 1:
-        return kind(f"input.paths: {lines[0]}")
+        return kind(f"{where}: {lines[0]}")
     listed = "".join(f"\n  {each}" for each in lines[:_MOST_PROBLEMS])
     more = f"\n  and {len(lines) - _MOST_PROBLEMS:,} more" if len(lines) > _MOST_PROBLEMS else ""
-    return kind(f"input.paths: {len(problems):,} problems{listed}{more}")
+    return kind(f"{where}: {len(problems):,} problems{listed}{more}")

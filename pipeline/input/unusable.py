@@ -34,7 +34,7 @@ def check_usable(
       n_records: all records read, including rejected and filtered ones.
       rejected: the number of rejected records by reason.
       splits: the splits of the whole job, in any order.
-      config: the `input` section.
+      config: the `input` section, or that of one source, of which the counts are.
       where: the place of the rejects; "" if they are not kept.
 
     Raises:
@@ -43,19 +43,22 @@ def check_usable(
     """
     if n_records == 0 or sum(rejected.values()) < n_records:
         return
+    of = f" of the source {config.source!r}" if config.source else ""
     reasons = sorted(rejected.items(), key=lambda each: (-each[1], each[0]))
     lines = [
-        f"none of the {n_records:,} records read can be used: "
+        f"none of the {n_records:,} records{of} read can be used: "
         f"{', '.join(f'{n:,} rejected as {reason}' for reason, n in reasons)}"
     ]
-    pieces = sorted((piece for split in splits for piece in split.pieces), key=lambda piece: (piece.path, piece.start))
+    mine = (piece for split in splits for piece in split.pieces if piece.source == config.source)
+    pieces = sorted(mine, key=lambda piece: (piece.path, piece.start))
     # If a file has changed or disappeared meanwhile, the job must still fail for this reason, not for that one.
     with contextlib.suppress(OSError, ValueError):
         lines += _examples(pieces, config)
     advice = "correct the config or the input"
     if _OF_A_FIELD & rejected.keys():
         several = config.text_fields
-        setting = f"input.text_fields {several!r}" if several else f"input.text_field {config.text_field!r}"
+        setting = f"text_fields {several!r}" if several else f"text_field {config.text_field!r}"
+        setting = f"{config.where}.{setting}"
         advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
     kept = f"; all rejected records are in {where}" if where else ""
     lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{kept}")

@@ -17,7 +17,7 @@ from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
+from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
 from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
@@ -99,7 +99,7 @@ def finish_output(
         mds_shards += _mds_shards(shard)
     totals = books.totals
     table = token_counts(total.token_counts, tokenizer)
-    told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"))
+    told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"), books.by_source)
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
@@ -131,12 +131,14 @@ def finish_output(
         fields=planned.fields,
     )
     _check_statistics(totals, total)
-    n_records, rejected = totals["n_records"], totals["rejected"]
+    limited = list(by_limits(config.input, totals, books.by_source))
     if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
-        entries = planned.entries(output, info.digest)
-        check_usable(n_records, rejected, entries, config.input, where=storage.join(output, filenames.REJECTED))
+        for section, read in limited:
+            entries, where = planned.entries(output, info.digest), storage.join(output, filenames.REJECTED)
+            check_usable(read["n_records"], read["rejected"], entries, section, where=where)
         lossy.check()
-    RejectLimits.of(config.input).check_all(n_records, rejected, totals["n_bytes"], totals["n_rejected_bytes"])
+    for section, read in limited:
+        RejectLimits.of(section).check_all(**read)
     suffix, *companions = formats.suffixes(config.output)
     folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
     return lists.opened(output, built), total
@@ -173,8 +175,8 @@ def finish_job(
     manifests = {name: (ledger.describe(output, f"{name}/{filenames.MANIFEST}"), finished[name]) for name in finished}
     told = parts.build(job, manifests, [*files, *hub_config.write(output, config.output.formats, [*folders])])
     totals = told["totals"]
-    limits = RejectLimits.of(config.input)
-    limits.check_all(totals["n_records"], totals["rejected"], totals["n_bytes"], totals["n_rejected_bytes"])
+    for section, read in by_limits(config.input, totals, told.get("by_source", {})):
+        RejectLimits.of(section).check_all(**read)
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()

@@ -237,7 +237,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(str(problem) for problem in problems))
     packing = config.output.packing
-    is_chat = config.input.messages_field is not None  # whose template ends each text
+    is_chat = config.input.is_chat  # whose template ends each text
     if tokenizes and packing is not None and packing.separator is None and not has_end and not is_chat:
         said.append(_NO_END)
     if tokenizer is not None:

@@ -106,7 +106,10 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
     sections = copy.deepcopy(found["config"])
-    for name, path in (("input", {"paths": [output]}), ("output", {"path": output})):
+    sources = sections.get("input", {}).get("sources") or {}
+    for each in sources.values():
+        each["paths"] = [output]
+    for name, path in (("input", {} if sources else {"paths": [output]}), ("output", {"path": output})):
         sections[name] = {**sections.get(name, {}), **path}
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     return Config.model_validate(sections), tokenizer

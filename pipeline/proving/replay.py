@@ -20,7 +20,7 @@ from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import COMMITTED
 from tokenmill.pipeline.books.shard_entry import runs_of
-from tokenmill.pipeline.config.input import LIMITS
+from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import REPLAY
 from tokenmill.pipeline.input.choosing import Wanted
@@ -68,7 +68,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     _check_config(config, found)
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     job = _job_of(output, config, found)
-    groups = _numbered(_groups(output, found, config.input.paths))
+    groups = _numbered(_groups(output, found, config.input))
     splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
@@ -154,11 +154,16 @@ def _check_config(config: Config, found: Mapping[str, Any]) -> None:
 def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yields each setting of a section that has changed but must not: its name, and both values."""
     if not isinstance(now, dict) or not isinstance(then, dict):  # `normalize` and `spans` are lists
-        pairs = [(section, then, now)]
-    else:
-        may_change = _MAY_CHANGE if section == "input" else ()
-        pairs = [(f"{section}.{name}", then.get(name), now[name]) for name in now if name not in may_change]
-    yield from (pair for pair in pairs if pair[1] != pair[2])
+        yield from [(section, then, now)] if then != now else []
+        return
+    may_change = _MAY_CHANGE if section.startswith("input") else ()
+    for name in now:
+        where, before, value = f"{section}.{name}", then.get(name), now[name]
+        if where == "input.sources":
+            for each in sorted({*(before or {}), *value}):
+                yield from _compare(f"{where}.{each}", (before or {}).get(each), value.get(each))
+        elif name not in may_change and before != value:
+            yield where, before, value
 
 
 def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
@@ -172,19 +177,19 @@ def _fields_of(output: str, found: Mapping[str, Any]) -> str:
 
 
 def _groups(
-    output: str, found: Mapping[str, Any], named: Sequence[str]
+    output: str, found: Mapping[str, Any], config: InputConfig
 ) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
     """Yields the pieces of each split, and for those that are read completely, the wanted offsets."""
-    limit = found["config"]["input"]["split_bytes"]
-    document = found["config"]["input"]["document"]
+    limit, named = found["config"]["input"]["split_bytes"], config.all_paths
     group: list[tuple[Piece, np.ndarray | None]] = []
     n_bytes = 0
     for record in found["rejects"]:
         entry = ledger.read_entry(output, record["split"])
         if entry is None:
             raise ValueError(f"{filenames.entry_name(record['split'])}: missing, or not a ledger entry")
-        for piece, offsets in _pieces(output, entry, record["file"], document, named):
-            if group and (n_bytes + piece.n_planned > limit or len(group) == MAX_PIECES):
+        for piece, offsets in _pieces(output, entry, record["file"], config, named):
+            is_full = n_bytes + piece.n_planned > limit or len(group) == MAX_PIECES
+            if group and (is_full or group[0][0].source != piece.source):
                 yield group
                 group, n_bytes = [], 0
             group.append((piece, offsets))
@@ -206,7 +211,7 @@ def _numbered(groups: Iterable[list[tuple[Piece, np.ndarray | None]]]) -> list[l
 
 
 def _pieces(
-    output: str, entry: LedgerEntry, name: str, document: str, named: Sequence[str]
+    output: str, entry: LedgerEntry, name: str, config: InputConfig, named: Sequence[str]
 ) -> Iterator[tuple[Piece, np.ndarray | None]]:
     table = pa.Table.from_batches(rejects_file.read(output, name))
     sources = np.array(table["source"].to_pylist(), dtype=object)
@@ -222,7 +227,7 @@ def _pieces(
             check_unchanged(piece, output, named)
         except ValueError as error:
             raise ValueError(f"{error}: run the job again with --resume, then replay") from error
-        if is_cut_by_bytes(piece, document):
+        if is_cut_by_bytes(piece, config.of(piece.source).document):
             for start, stop in _runs(offsets[is_of], sizes[is_of]):
                 yield dataclasses.replace(piece, start=start, stop=stop), None
         else:

@@ -185,6 +185,7 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
       OSError: if it cannot be read.
     """
     check_unchanged(piece, output)
+    config = config.of(piece.source)
     if FORMATS[piece.format].has_rows:
         group = _row_group(piece, offset)
         piece = dataclasses.replace(piece, start=group, stop=group + 1)
@@ -227,7 +228,7 @@ def _locate(
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
     if "text" not in document:
         return {**at, "why_no_place": "the text cannot be read again"}
-    if config.input.messages_field is not None or config.output.fim is not None:
+    if config.input.is_chat or config.output.fim is not None:
         return {
             **at,
             "why_no_place": "a chat template, or output.fim, made another text of this one",

@@ -75,7 +75,7 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     proof.check_totals()
     tokenizer = _check_tokenizer(output, found, report)
     if total is not None:
-        _check_statistics(output, total, tokenizer, proof.books.totals, report)
+        _check_statistics(output, total, tokenizer, proof.books, report)
 
 
 class LedgerProof:
@@ -143,6 +143,8 @@ class LedgerProof:
             ours, theirs = self.books.totals.get(name), said.get(name)
             if ours != theirs:
                 problems.append(f"{filenames.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
+        if self._found.get("by_source", {}) != self.books.by_source:
+            problems.append(f"{filenames.MANIFEST}: by_source does not have the sums of the ledger")
         try:
             if self._found["balance"] != identities(said):
                 problems.append(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
@@ -306,7 +308,7 @@ def _check_statistics(
     output: str,
     total: Statistics,
     tokenizer: Tokenizer | None,
-    sums: Mapping[str, Any],
+    books: JobBooks,
     report: VerifyReport,
 ) -> None:
     """Checks token_counts.parquet and stats.json against the statistics of all splits, and the sums of the ledger."""
@@ -326,7 +328,8 @@ def _check_statistics(
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if said != ledger.to_json(summarize(total, table, sums.get("packing"), sums.get("windows"), sums.get("chat"))):
+    packing, windows, chat = (books.totals.get(name) for name in ("packing", "windows", "chat"))
+    if said != ledger.to_json(summarize(total, table, packing, windows, chat, books.by_source)):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")
 
 

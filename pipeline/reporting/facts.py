@@ -15,8 +15,8 @@ from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output import rejects_file
 from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import advise
+from tokenmill.pipeline.reporting.stats import source_summary
 from tokenmill.pipeline.running import clock
-from tokenmill.pipeline.statistics.vocabulary import ratio
 
 TOP = 25
 """The most entries of a list in a report."""
@@ -55,7 +55,7 @@ def gather(output: str) -> dict[str, Any]:
         "balance": found["balance"],
         "stats": stats,
         "languages": _languages(stats),
-        "sources": cut_short(_sources(found["inputs"]), "n_bytes"),
+        "sources": cut_short(_sources(found, stats), "n_bytes"),
         "shards": cut_short(
             ({name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]),
             "tokens",
@@ -136,24 +136,13 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
     return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 
-def _sources(inputs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for file in inputs:
-        read = file["read"]
-        n_chars, n_words, n_text_tokens, n_tokens = (
-            read.get(name, 0) for name in ("n_chars", "n_spaced_words", "n_text_tokens", "n_tokens")
-        )
-        yield {
-            "name": file["name"],
-            "n_bytes": file["n_bytes"],
-            "documents": read.get("n_documents", 0),
-            "rejected": sum(read.get("rejected", {}).values()),
-            "filtered": sum(read.get("filtered", {}).values()),
-            "characters": n_chars,
-            "tokens": n_tokens,
-            "characters_per_token": ratio(n_chars, n_text_tokens),
-            "tokens_per_spaced_word": ratio(n_text_tokens, n_words),
-            "share_of_oov_tokens": ratio(read.get("n_oov_tokens", 0), n_tokens),
-        }
+def _sources(found: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields what is known of each source of `input.sources`; of each file if there are none."""
+    for name, summary in stats.get("sources", {}).items():
+        yield {"name": name, "n_bytes": found["by_source"][name].get("n_bytes", 0), **summary}
+    if "sources" not in stats:
+        for file in found["inputs"]:
+            yield {"name": file["name"], "n_bytes": file["n_bytes"], **source_summary(file["read"])}
 
 
 def _rejected(output: str, files: Sequence[Mapping[str, Any]], reasons: Mapping[str, int]) -> dict[str, dict[str, Any]]:

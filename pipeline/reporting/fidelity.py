@@ -70,7 +70,7 @@ def _sample(config: Config, n_documents: int) -> tuple[pa.RecordBatch, list[str]
             told = batch.documents.slice(0, wanted)
             wanted -= told.num_rows
             batches.append(told)
-            sources += [split.pieces[piece].name for piece in told.column("piece").to_pylist()]
+            sources += [split.source or split.pieces[piece].name for piece in told.column("piece").to_pylist()]
     if not sources:
         raise ValueError("input.paths: no document to look at")
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0], sources

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ def summarize(
     packing: Mapping[str, int] | None = None,
     windows: Mapping[str, int] | None = None,
     chat: Mapping[str, int] | None = None,
+    by_source: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Returns the contents of stats.json: a `StatsFile`, as plain JSON.
 
@@ -58,6 +60,7 @@ def summarize(
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
       chat: the sums of `chat.COUNTS` where documents are conversations; None where they are texts.
+      by_source: what was read of each source of `input.sources`, as in the manifest.
     """
     s = statistics
     code_points, n_oov_chars = s.oov_chars()
@@ -120,6 +123,28 @@ def summarize(
         **({"packing": packing_summary(packing)} if packing is not None else {}),
         **({"windows": windows_summary(windows)} if windows is not None else {}),
         **({"chat": _chat_summary(chat, s.n_tokens)} if chat is not None else {}),
+        **({"sources": {name: source_summary(read) for name, read in by_source.items()}} if by_source else {}),
+    }
+
+
+def source_summary(read: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what stats.json says of a source, or a report of a file.
+
+    Args:
+      read: the counts of `PieceCounts` that are not zero.
+    """
+    n_chars, n_words, n_text_tokens, n_tokens = (
+        read.get(name, 0) for name in ("n_chars", "n_spaced_words", "n_text_tokens", "n_tokens")
+    )
+    return {
+        "documents": read.get("n_documents", 0),
+        "rejected": sum(read.get("rejected", {}).values()),
+        "filtered": sum(read.get("filtered", {}).values()),
+        "characters": n_chars,
+        "tokens": n_tokens,
+        "characters_per_token": ratio(n_chars, n_text_tokens),
+        "tokens_per_spaced_word": ratio(n_text_tokens, n_words),
+        "share_of_oov_tokens": ratio(read.get("n_oov_tokens", 0), n_tokens),
     }
 
 

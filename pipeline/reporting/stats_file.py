@@ -357,6 +357,19 @@ class Chat(_Part):
     """Tokens of the texts of messages by role, before rows are cut, and those of the template itself."""
 
 
+class Source(_Part):
+    """Counts of a source of `input.sources`."""
+
+    documents: Count
+    rejected: Count
+    filtered: Count
+    characters: Count
+    tokens: Count
+    characters_per_token: Ratio
+    tokens_per_spaced_word: Ratio
+    share_of_oov_tokens: Share
+
+
 class StatsFile(_Part):
     """Statistics of a tokenized corpus, over all splits. All counts are exact; those in `sample` are of a sample."""
 
@@ -392,6 +405,8 @@ class StatsFile(_Part):
     packing: Packing | None = None
     windows: Windows | None = None
     chat: Chat | None = None
+    sources: dict[str, Source] | None = None
+    """By the name of the source; absent without `input.sources`."""
 
 
 def json_schema() -> dict[str, Any]:

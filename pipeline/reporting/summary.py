@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of a finished job on the screen: one table, from the files that it wrote."""
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -14,6 +15,7 @@ from tokenmill.pipeline.books import json_files, manifest, parts
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.config.formats import formats_with
+from tokenmill.pipeline.config.input import SourceConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.counting import counts
@@ -75,6 +77,7 @@ class _Training(BaseModel):
 
 
 _TRAINING = TypeAdapter(_Training)
+_MOST_SOURCES = 20
 _LINES_PER_FILE = 1000
 """Where the config does not say what a document is, this many per file are warned of."""
 
@@ -89,6 +92,7 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
         ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
         *_filtered(totals["filtered"]),
         ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        *_sources(stats),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
         *_resized(stats),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
@@ -135,6 +139,12 @@ def _counted(report: Mapping[str, Any]) -> list[Row]:
         )
         rows.append(("pruned", f"{pruned['n_words']:,}", left_out))
     return rows
+
+
+def _sources(stats: Mapping[str, Any]) -> Iterator[Row]:
+    for name, each in itertools.islice(stats.get("sources", {}).items(), _MOST_SOURCES):
+        rejected = f"{each['rejected']:,} rejected, " if each["rejected"] else ""
+        yield f"  {name}", f"{each['documents']:,}", f"documents, {rejected}{each['tokens']:,} tokens"
 
 
 def _speed(rows: Iterable[Row], seconds: float) -> Row:
@@ -222,10 +232,15 @@ def _absent_fields(found: Mapping[str, Any]) -> list[str]:
 
 
 def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
-    if "document" in config.input.model_fields_set or config.input.document != "line" or not found["shards"]:
+    sections: Mapping[str, SourceConfig] = config.input.sources or {"": config.input}
+    silent = {
+        name for name, each in sections.items() if "document" not in each.model_fields_set and each.document == "line"
+    }
+    if not silent or not found["shards"]:
         return []
     # Of a file without documents the manifest has no number of them.
-    chosen = [each for each in found["inputs"] if each["format"] in formats_with("document")]
+    of_text = (each for each in found["inputs"] if each["format"] in formats_with("document"))
+    chosen = [each for each in of_text if not {"", each["name"].partition("/")[0]}.isdisjoint(silent)]
     read = [each.get("read", {}).get("n_documents", 0) for each in chosen]
     if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):
         return []

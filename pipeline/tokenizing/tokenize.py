@@ -131,7 +131,7 @@ def tokenize_parts(
     if not todo:
         return [entry for entry in committed if entry is not None]
     split, config, *_ = todo[0]
-    limits = RejectLimits.of(config.input)
+    limits = RejectLimits.of(config.input.of(split.source))
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
         attempts = [
@@ -186,6 +186,7 @@ class Attempt:
     ) -> None:
         self._on_tokens = on_tokens
         _check_padding(tokenizer, config)
+        config = config.model_copy(update={"input": config.input.of(split.source)})
         self._split = split
         self._config = config
         self._tokenizer = tokenizer
@@ -199,7 +200,7 @@ class Attempt:
         self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
-        self._chat = ChatTexts.of(config, tokenizer) if config.input.messages_field is not None else None
+        self._chat = ChatTexts.of(config, tokenizer) if config.input.is_chat else None
         self._chat_counts: Counter[str] = Counter()
         self._fim = FillInMiddle.of(config.output.fim, tokenizer) if config.output.fim is not None else None
         self._names = [piece.name for piece in split.pieces]

@@ -84,6 +84,9 @@ EXAMPLES = {
     "input.on_damage": "input: {on_damage: warn}",
     "input.sample": "input: {sample: 0.1}",
     "input.sample_seed": "input: {sample: 0.1, sample_seed: 7}",
+    "input.sources": (
+        "input: {sources: {wiki: {paths: [wiki/*.parquet]}, news: {paths: [news/*.csv], text_field: body}}}"
+    ),
     "counts.by": "counts: {by: [source]}",
     "counts.sources": 'counts: {by: [source], sources: {web: "web/*", books: "books/*"}}',
     "counts.languages": "{languages: {}, counts: {by: [lang], languages: [zh, th]}}",
@@ -222,7 +225,8 @@ def check_examples() -> None:
             if name not in place:
                 raise ValueError(f"the example of {path} does not set it: {example}")
             place = place[name]
-        tree.setdefault("input", {}).setdefault("paths", ["corpus/*.jsonl"])
+        if "sources" not in tree.setdefault("input", {}):
+            tree["input"].setdefault("paths", ["corpus/*.jsonl"])
         tree.setdefault("output", {}).setdefault("path", "build/out")
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "example.yaml")

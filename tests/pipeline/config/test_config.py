@@ -192,8 +192,8 @@ def test_every_mistake_is_reported_at_once(write):
     keys = (
         "paths, format, compression, encoding, delimiter, document, text_field, messages_field, id_field, text_fields, "
     )
-    keys += "join, keep_fields, split_bytes, max_document_bytes, max_rejected, max_rejected_fraction, "
-    keys += "max_rejected_per_file, on_damage, sample, sample_seed"
+    keys += "join, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, on_damage, sample, "
+    keys += "keep_fields, split_bytes, sample_seed, sources"
     assert sorted(problems) == sorted(
         [
             "--set output.path.x=3: output.path is 'out', which has no keys",
