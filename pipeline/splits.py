@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Literal
 
-Compression = Literal["none", "gzip", "zstd", "bz2", "xz"]
+Compression = Literal["none", "gzip", "zstd", "bz2", "xz", "archive"]
+"""How a file is compressed. `archive`: by the archive that it is a member of; its bytes are those of the member."""
 
 EXPANSION = 4
 """The bytes of text assumed for each byte of a compressed file."""
@@ -27,7 +28,7 @@ class Piece:
     """The path relative to the literal directory part of the pattern that matched it, or more of the path where other
     files have that name; unique in a plan. It goes into ids of documents, and into keys of samples and shuffles."""
     n_bytes: int
-    """Bytes of the whole file, as stored."""
+    """Bytes of the whole file, as stored; of a member of an archive, bytes of the member."""
     version: str
     format: str
     compression: Compression
@@ -56,7 +57,7 @@ class Piece:
     @property
     def n_work(self) -> int:
         """About how many bytes a reader of this gets, and so how long it takes, compressed or not."""
-        return self.n_planned * (1 if self.compression == "none" else EXPANSION)
+        return self.n_planned * (1 if self.compression in ("none", "archive") else EXPANSION)
 
     @property
     def is_read_as_stored(self) -> bool:

@@ -10,6 +10,11 @@ from typing import Literal
 FormatName = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
 
 COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+ARCHIVES = (
+    *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".tzst"),
+    *(f".tar{suffix}" for suffix in COMPRESSION_SUFFIXES),
+)
+"""Ends of names of archives, whose members are files."""
 USUAL: FormatName = "jsonl"
 """The format to assume where no name says one."""
 
@@ -72,11 +77,87 @@ SUFFIXES = tuple(dict.fromkeys(suffix for each in FORMATS.values() for suffix in
 """The ends of file names that stand for a format."""
 
 
-def formats_named(name: str) -> list[InputFormat]:
-    """Returns the formats that the name of a file stands for, perhaps with a compression suffix."""
+@dataclass(frozen=True)
+class OtherFormat:
+    """Files that nothing here reads."""
+
+    what: str
+    advice: str
+    """What makes files of them that can be read."""
+    suffixes: tuple[str, ...]
+    begins: re.Pattern[bytes] | None = None
+    """What such a file begins with, and a text does not."""
+
+
+OTHERS = (
+    OtherFormat(
+        "a document", "extract its text first, as with pandoc or pdftotext",
+        (".pdf", ".doc", ".docx", ".odt", ".rtf", ".epub", ".mobi", ".djvu", ".ps", ".ppt", ".pptx", ".odp"),
+        re.compile(rb"%PDF-1|%!PS-Adobe|\{\\rtf1|\xd0\xcf\x11\xe0|AT&TFORM"),
+    ),
+    OtherFormat(
+        "a web page or a crawl", "extract its text first, as with trafilatura",
+        (".html", ".htm", ".xhtml", ".mhtml", ".warc", ".wat", ".wet"), re.compile(rb"WARC/1\.|WARC/0\."),
+    ),
+    OtherFormat(
+        "XML", "extract its text first, as with xmlstarlet; of a dump of Wikipedia, with wikiextractor",
+        (".xml", ".tei", ".tmx", ".rss"),
+    ),
+    OtherFormat(
+        "a spreadsheet or a database", "DuckDB makes Parquet of it: COPY (SELECT ...) TO 'texts.parquet'",
+        (".xls", ".xlsx", ".ods", ".sqlite", ".sqlite3", ".db", ".duckdb", ".mdb", ".dta", ".sav", ".sas7bdat"),
+        re.compile(rb"SQLite format 3\0"),
+    ),
+    OtherFormat(
+        "of rows or arrays", "write it as Parquet, as with pandas or `datasets`",
+        (".avro", ".orc", ".tfrecord", ".h5", ".hdf5", ".npy", ".npz", ".pkl", ".pickle", ".pt", ".msgpack", ".mds"),
+        re.compile(rb"Obj\x01|\x93NUMPY|\x89HDF\r\n|\x80[\x02-\x05]"),
+    ),
+    OtherFormat(
+        "compressed in a way that is not known", "compress it again, as in `lz4 -dc a.jsonl.lz4 | zstd > a.jsonl.zst`",
+        (".lz4", ".lz", ".lzma", ".lzo", ".br", ".sz", ".z"),
+        re.compile(rb"[\x02\x04][\x21\x22][\x4c\x4d]\x18|LZIP\x01|\x89LZO|\xff\x06\0\0sNaPpY|\x1f[\x9d\xa0]|\x5d\0\0[\0\x80]"),
+    ),
+    OtherFormat(
+        "an archive", "unpack it, and name the files",
+        (".7z", ".rar", ".cab", ".iso", ".cpio", ".deb", ".rpm", ".jar"),
+        re.compile(rb"7z\xbc\xaf|Rar!\x1a\x07|MSCF\0"),
+    ),
+    OtherFormat(
+        "an archive by another name", "end its name with .zip or .tar, or unpack it",
+        (), re.compile(rb"PK\x03\x04|PK\x05\x06|(?s:.{257})ustar(\0|  \0)"),
+    ),
+    OtherFormat(
+        "of a format that is read by another name", "end its name with .parquet or .arrow, or set input.format",
+        (), re.compile(rb"PAR1.{0,16}[\0-\x08\x0e-\x1f]|ARROW1\0\0"),
+    ),
+    OtherFormat(
+        "a picture, a sound or a program", "it has no text to read; leave it out of the paths",
+        (".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".mp3", ".wav", ".flac", ".mp4", ".exe", ".so", ".pyc"),
+        re.compile(rb"\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^ -~]|RIFF....(WEBP|WAVE)|\x7fELF|OggS\0|fLaC\0"),
+    ),
+)  # fmt: skip
+"""What is refused, with what to do; the first that fits."""
+
+
+def other_format(name: str, head: bytes) -> OtherFormat | None:
+    """Returns what a file is that nothing here reads, by its name without a compression suffix, or its beginning."""
+    stem = _stem(name)
+    by_name = (each for each in OTHERS if stem.endswith(each.suffixes))
+    by_head = (each for each in OTHERS if each.begins is not None and each.begins.match(head))
+    return next(by_name, None) or next(by_head, None)
+
+
+def _stem(name: str) -> str:
     stem = name.lower()
     for suffix in COMPRESSION_SUFFIXES:
         stem = stem.removesuffix(suffix)
+    return stem
+
+
+def formats_named(name: str) -> list[InputFormat]:
+    """Returns the formats that the name of a file stands for, perhaps with a compression suffix."""
+    stem = _stem(name)
     return [each for each in FORMATS.values() if os.path.splitext(stem)[1] in each.suffixes]
 
 

@@ -14,6 +14,7 @@ from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.estimating.places import Portion, Sample
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.streams import Stream
 
 REACH = 8
@@ -49,7 +50,7 @@ def _take(portion: Portion, config: InputConfig, path: str) -> Portion:
         return _beginning(portion)
     n_read, n_kept, n_consumed = 0, 0, piece.n_bytes
     started = time.perf_counter()
-    with contextlib.closing(storage.open_read(piece.path)) as handle, contextlib.closing(storage.create(path)) as copy:
+    with contextlib.closing(archives.open_piece(piece)) as handle, contextlib.closing(storage.create(path)) as copy:
         blocks = _Blocks(portion.quota / reach, separator)
         for chunk in Stream(handle, piece).chunks():  # what follows damage is lost to the job, too
             n_read += len(chunk)
@@ -71,7 +72,7 @@ def _beginning(portion: Portion) -> Portion:
     """Returns a portion of a file that is read from its beginning, with the quota in decompressed bytes."""
     assert portion.quota is not None
     n_read = n_consumed = 0
-    with contextlib.closing(storage.open_read(portion.piece.path)) as handle:
+    with contextlib.closing(archives.open_piece(portion.piece)) as handle:
         for chunk in Stream(handle, portion.piece).chunks():
             n_read, n_consumed = n_read + len(chunk), handle.tell()
             if n_consumed >= portion.quota:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.splits import EXPANSION, Piece, Split
@@ -56,7 +56,7 @@ class Portion:
             return n_bytes * self.ratio
         if self.quota is None:
             return self.piece.n_planned
-        with contextlib.closing(storage.open_read(self.piece.path)) as handle:
+        with contextlib.closing(archives.open_piece(self.piece)) as handle:
             n_rows = sum(row_reader(self.piece.format).count_rows(handle)[self.piece.start : self.piece.stop])
         return self.piece.n_planned * n_records / max(1, n_rows)
 
@@ -147,4 +147,4 @@ def _has_parts(piece: Piece, config: InputConfig) -> bool:
 
 
 def _expanded(piece: Piece, n_planned: int) -> int:
-    return n_planned * (EXPANSION if piece.compression != "none" else 1)
+    return n_planned * (1 if piece.compression in ("none", "archive") else EXPANSION)

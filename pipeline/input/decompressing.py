@@ -135,6 +135,13 @@ class _GzipMember(_Member):
                 return
 
 
+class _DeflateMember(_GzipMember):
+    """The data of a member of a zip archive."""
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=-15)
+
+
 class _Bz2Member(_Member):
     def __init__(self) -> None:
         self._decoder = bz2.BZ2Decompressor()
@@ -181,7 +188,7 @@ class _ZstdMember(_Member):
 
 
 _MEMBERS: dict[str, Callable[[], _Member]] = {
-    "gzip": _GzipMember, "bz2": _Bz2Member, "zstd": _ZstdMember, "xz": _XzMember,
+    "gzip": _GzipMember, "deflate": _DeflateMember, "bz2": _Bz2Member, "zstd": _ZstdMember, "xz": _XzMember,
 }  # fmt: skip
 
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
@@ -190,12 +197,18 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError,
 def decompress(handle: BinaryIO, compression: str) -> Iterator[bytes]:
     """Yields what a compressed file expands to, all its members, down to the last byte before any damage.
 
+    Of a member of an archive these are its bytes: what reads it undoes the compression of the archive.
+
     Raises:
       StreamError: after the last byte that could be decompressed, when the file is cut short or damaged, and where it
         expands to more than `FREE_BYTES` and `MAX_EXPANSION` times what was read of it.
       OSError: when reading fails.
     """
     handle.seek(0)
+    if compression == "archive":
+        while chunk := handle.read(STEP_BYTES):
+            yield chunk
+        return
     position = 0  # of the end of `data`
     data = b""
     member: _Member | None = None

@@ -9,10 +9,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
 from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.readers import READERS, RowReader
@@ -81,7 +82,7 @@ def _read_piece(
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
     own = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
-    with contextlib.closing(storage.open_read(piece.path)) as handle:
+    with contextlib.closing(archives.open_piece(piece)) as handle:
         for part in _read_open(handle, source, piece, config, batch_bytes, own, digest):
             yield _complete(part, fields, piece.source)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())

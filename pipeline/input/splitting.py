@@ -20,9 +20,10 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, InputFormat, format_of, formats_named
+from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, InputFormat, format_of, formats_named, other_format
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
@@ -39,12 +40,6 @@ from tokenmill.pipeline.splits import Compression, Piece, Split, name_splits
 MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""
 _Numbered = tuple[int, str, storage.FileStat, InputConfig]
-_WHAT_TO_DO: dict[tuple[str, ...], str] = {
-    (".zip", ".tar", ".tar.gz", ".tgz", ".7z", ".rar"): "unpack it, and name the files",
-    (".html", ".htm", ".warc", ".warc.gz", ".pdf", ".docx", ".epub"): "extract its text first, as with trafilatura",
-    (".xls", ".xlsx", ".sqlite", ".db"): "DuckDB makes Parquet of it",
-}
-"""For names of files that nothing here reads."""
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
 _MOST_ALIKE = 5
@@ -82,10 +77,17 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
             cut = list(itertools.chain.from_iterable(pool.map(_cut_files, tasks)))
     else:
         cut = _cut_files(files)
-    problems += [each for each in cut if isinstance(each, Exception)]
+    if warnings is not None:
+        warnings += [str(each) for each in cut if isinstance(each, UserWarning)]
+    problems += [each for each in cut if isinstance(each, Exception) and not isinstance(each, UserWarning)]
     if problems:
         raise _summarize(problems, where)
     files_cut = [each for each in cut if not isinstance(each, Exception)]
+    if len(files_cut) > len(files):  # there are archives, whose members are files
+        files_cut = [
+            ([replace(piece, file=number) for piece in pieces], stored)
+            for number, (pieces, stored) in enumerate(files_cut)
+        ]
     fields = ""
     if input.keep_fields or input.sources:
         settled, wrong = settle_fields(input, ((pieces[0].path, stored) for pieces, stored in files_cut))
@@ -201,13 +203,13 @@ def _of_known_formats(
     where: str, pattern: str, files: list[storage.FileStat], warnings: list[str]
 ) -> list[storage.FileStat]:
     """Returns the files of a folder that have the name of a known format; warns of the others."""
-    others = [file.path for file in files if format_of(file.path) is None]
+    others = [file.path for file in files if format_of(file.path) is None and not archives.is_archive(file.path)]
     if others and len(others) < len(files):
         warnings.append(
             f"{where}.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format "
             f"and are left out, such as {others[0]!r}; name them in {where}.paths, with {where}.format, to read them"
         )
-        return [file for file in files if format_of(file.path) is not None]
+        return [file for file in files if file.path not in {*others}]
     return files
 
 
@@ -228,23 +230,44 @@ def _relative_name(path: str, directory: str) -> str:
 
 
 def _cut_files(files: Iterable[_Numbered]) -> list[_CutFile | Exception]:
-    return [_cut_file(*each) for each in files]
+    """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
+    cut: list[_CutFile | Exception] = []
+    for number, name, file, config in files:
+        if not archives.is_archive(file.path):
+            cut.append(_cut_file(number, name, file, config))
+            continue
+        try:
+            members, left_out = archives.look(file, by_name=config.format == "auto")
+        except (OSError, ValueError) as error:
+            kind = OSError if isinstance(error, OSError) else ValueError
+            cut.append(kind(f"{file.path!r} {error}"))
+            continue
+        if left_out:
+            said = f"{len(left_out):,} of the members of {file.path!r} are hidden, links, or of no known format"
+            cut.append(UserWarning(f"{config.where}.paths: {said}, and are left out, such as {left_out[0]!r}"))
+        cut += [_cut_file(number, f"{name}{member.path.removeprefix(file.path)}", member, config) for member in members]
+    return cut
 
 
 def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
     """Returns the pieces of one file in order and, for Parquet, its fields to keep; or the error that it causes."""
     try:
         name.encode("utf-8")
-        with closing(storage.open_read(file.path)) as handle:
-            head = read_exactly(handle, SAMPLE_BYTES)
-            named = _choose_format(name, config)
-            compression = _choose_compression(head, named, config)
+        with closing(archives.open_file(file.path, file.version)) as handle:
+            is_stream = getattr(handle, "is_stream", False)
+            head = _head_of(handle) if is_stream else read_exactly(handle, SAMPLE_BYTES)
+            named = _choose_format(name, head, config)
+            compression = _choose_compression(head, named, config, is_member=bool(archives.split_path(file.path)[1]))
+            if is_stream and compression == "none":
+                compression = "archive"
             make = partial(
                 Piece, file.path, name, file.n_bytes, file.version,
                 compression=compression, file=number, source=config.source,
             )  # fmt: skip
             reader = READERS[named.name]
             if isinstance(reader, RowReader):
+                if is_stream:
+                    raise ValueError(f"is {named.name} in an archive that must be read from its beginning; unpack it")
                 sizes, stored = reader.measure(handle, config)
                 runs = _runs(sizes, config.split_bytes)
                 return [
@@ -252,7 +275,11 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
                     for start, stop in runs
                 ], stored
             is_known = len(formats_named(name)) < 2
-            sample = head if compression == "none" else _decompress_head(head, handle, compression, is_known)
+            sample = (
+                head if compression in ("none", "archive") else _decompress_head(head, handle, compression, is_known)
+            )
+            if other := other_format("", sample):
+                raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
             encoding = settle_encoding(sample, config.encoding)
             check_valid(sample, encoding)
             found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
@@ -275,6 +302,14 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
     return [replace(whole, start=start, stop=min(start + config.split_bytes, file.n_bytes)) for start in starts], stored
 
 
+def _head_of(member: BinaryIO) -> bytes:
+    """Returns the first `SAMPLE_BYTES` of a member of an archive, fewer if it is damaged there."""
+    try:
+        return member.read(SAMPLE_BYTES)
+    except StreamError:
+        return b""
+
+
 def _decompress_head(head: bytes, handle: BinaryIO, compression: str, is_known: bool) -> bytes:
     """Returns the first `SAMPLE_BYTES` that a file expands to; fewer if the format is known, and a block is long."""
     source: BinaryIO = handle
@@ -286,16 +321,14 @@ def _decompress_head(head: bytes, handle: BinaryIO, compression: str, is_known: 
         return b""
 
 
-def _choose_format(name: str, config: InputConfig) -> InputFormat:
+def _choose_format(name: str, head: bytes, config: InputConfig) -> InputFormat:
     if config.format != "auto":
         return FORMATS[config.format]
     found = format_of(name)
     if found is None:
-        stem = name.lower()
-        hint = next((f"; {what}" for suffixes, what in _WHAT_TO_DO.items() if stem.endswith(suffixes)), "")
-        raise ValueError(
-            f"is of unknown format: set input.format, or end its name with one of {', '.join(SUFFIXES)}{hint}"
-        )
+        if other := other_format(name, head):
+            raise ValueError(f"is {other.what}, which is not read: {other.advice}")
+        raise ValueError(f"is of unknown format: set input.format, or end its name with one of {', '.join(SUFFIXES)}")
     return found
 
 
@@ -311,13 +344,13 @@ def _check_format(named: InputFormat, name: str, head: bytes, config: InputConfi
     return named
 
 
-def _choose_compression(head: bytes, named: InputFormat, config: InputConfig) -> Compression:
+def _choose_compression(head: bytes, named: InputFormat, config: InputConfig, *, is_member: bool) -> Compression:
     found = detect_compression(head)
     if named.has_rows:
         if found != "none":
             raise ValueError(f"is {named.name} compressed with {found} as a whole, which cannot be read; decompress it")
         return "none"
-    compression = cast(Compression, found) if config.compression == "auto" else config.compression
+    compression = cast(Compression, found) if is_member or config.compression == "auto" else config.compression
     check_memory(head, compression)
     return compression
 
@@ -342,9 +375,11 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
     group: list[Piece] = []
     n_bytes = 0
     for pieces in files:
-        is_small = len(pieces) == 1 and pieces[0].n_planned < split_bytes
-        is_near = is_small and (not group or group[0].source == pieces[0].source)
-        if group and not (is_near and n_bytes + pieces[0].n_planned <= split_bytes and len(group) < MAX_PIECES):
+        first = pieces[0]
+        joins = bool(group) and archives.share_stream(group[-1].path, first.path)
+        is_small = len(pieces) == 1 and (first.n_planned < split_bytes or archives.share_stream(first.path, first.path))
+        is_near = bool(group) and group[0].source == first.source and len(group) < MAX_PIECES
+        if group and not (is_small and is_near and (joins or n_bytes + first.n_planned <= split_bytes)):
             yield group
             group, n_bytes = [], 0
         if is_small:

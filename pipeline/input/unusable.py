@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import listed_names
@@ -85,7 +85,7 @@ def _examples(pieces: Sequence[Piece], config: InputConfig) -> Iterator[str]:
 def _first_fields(piece: Piece, config: InputConfig) -> list[str]:
     """Returns the names of fields in the first records of a file, in the order in which they are met."""
     reader = READERS[piece.format]
-    with contextlib.closing(storage.open_read(piece.path)) as handle:
+    with contextlib.closing(archives.open_piece(piece)) as handle:
         if isinstance(reader, RowReader):
             return reader.column_names(handle)
         return reader.first_names(Stream(handle, piece), config)

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.input.archives import split_path
 from tokenmill.pipeline.splits import Piece
 
 
@@ -27,8 +28,9 @@ def check_unchanged(piece: Piece, output: str, named: Sequence[str] = ()) -> Non
             f"{piece.path!r} is not read: only the ledger names a store of the kind {scheme!r}; give the config of the "
             "job, whose input.paths name it"
         )
-    found = storage.find(piece.path)
+    archive, member = split_path(piece.path)
+    found = storage.find(archive)
     if found is None:
         raise ValueError(f"{piece.path!r} is not there any more, so it cannot be read again")
-    if (found.n_bytes, found.version) != (piece.n_bytes, piece.version):
+    if found.version != piece.version or (not member and found.n_bytes != piece.n_bytes):
         raise ValueError(f"{piece.path!r} has changed since the job, so it cannot be read again")

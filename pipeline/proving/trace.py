@@ -15,6 +15,7 @@ from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.reading import read_split
@@ -201,7 +202,7 @@ def _read_again(output: str, piece: Piece, config: InputConfig, offset: int, n_b
 
 
 def _row_group(piece: Piece, row: int) -> int:
-    with storage.open_read(piece.path) as handle, whole(piece.path):
+    with archives.open_piece(piece) as handle, whole(piece.path):
         counts = row_reader(piece.format).count_rows(handle)
     for group, end in enumerate(itertools.accumulate(counts)):
         if 0 <= row < end:
@@ -213,7 +214,7 @@ def _text_offset(piece: Piece, offset: int, n_bytes: int, text: str) -> int | No
     """Returns where a text begins in its file; None if that has it in another form, as escaped or compressed."""
     if FORMATS[piece.format].has_fields or not piece.is_read_as_stored:
         return None
-    with storage.open_read(piece.path) as handle:
+    with archives.open_piece(piece) as handle:
         handle.seek(offset)
         at = handle.read(n_bytes).find(text.encode())
     return offset + at if at >= 0 else None

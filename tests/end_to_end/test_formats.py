@@ -2,7 +2,11 @@
 """Every input format, from files to proven shards: plan, books, trace, replay, resume. Nothing here names a format."""
 
 import gzip
+import io
+import itertools
 import json
+import tarfile
+import zipfile
 
 import pytest
 
@@ -13,12 +17,29 @@ from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader
 
 LONG = "the mill " * 60
 CASES = [*FORMATS, *(f"{name}.gz" for name, each in FORMATS.items() if not each.has_rows)]
+CASES += [  # all three files as members of an archive
+    f"{name}.{'tar' if each.has_rows else kind}"
+    for (name, each), kind in zip(FORMATS.items(), itertools.cycle(["zip", "tar.gz", "tar"]), strict=False)
+]
 WORDS = ["the", "mill", "grinds", "text", "玫", "a"]
 
 
 def texts_of(file):
     texts = [" ".join(WORDS[(i * i + 7 * j * file) % 6] for j in range(1 + i % 9)) for i in range(40)]
     return [*texts[:20], LONG, *texts[20:]]
+
+
+def write_archive(path, members):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        return
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
 
 
 @pytest.fixture
@@ -30,13 +51,19 @@ def make(make_job, tiny_vocab_file, tmp_path):
         folder = tmp_path / "in"
         folder.mkdir(exist_ok=True)
         config = InputConfig(paths=["a"])
+        members = {}
         for file in range(3):
             records = [{"id": f"{file}-{i}", "text": text} for i, text in enumerate(texts_of(file))]
             data = READERS[format_].write(records, config)
             path = folder / f"{file}{FORMATS[format_].suffixes[0]}"
+            if suffix not in ("", "gz"):
+                members[path.name] = data
+                continue
             path = path.with_name(path.name + (suffix and f".{suffix}"))
             if not path.exists():  # a job may not find its files changed
                 path.write_bytes(gzip.compress(data, mtime=0) if suffix else data)
+        if members and not (folder / f"all.{suffix}").exists():
+            write_archive(folder / f"all.{suffix}", members)
         given = {"max_document_bytes": 300, "split_bytes": 1500, "on_damage": "warn", **options}
         return make_job(
             name, input={"paths": [str(folder / "*")], **given}, tokenizer={"file": str(tiny_vocab_file)}

@@ -11,7 +11,9 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,34 @@ def test_a_job_from_store_to_store_writes_the_same_bytes(server, store, corpus, 
     written = objects(store, "out/")
     assert visible(written) == local.files()
     assert not [name for name in written if name.endswith(".tmp") or name.startswith("_tmp/")]
+
+
+def test_sources_and_members_of_archives_are_read_from_the_store(server, store, corpus, make_job, tiny_vocab_file):
+    packed = corpus.parent / "packed" / "corpus"
+    packed.mkdir(parents=True)
+    for name, mode in (("a.tar", "w"), ("b.tar.gz", "w:gz")):
+        with tarfile.open(packed / name, mode) as archive:
+            for path in sorted(corpus.glob("*.jsonl*")):
+                archive.add(path, path.name, filter=_without_time)
+    with zipfile.ZipFile(packed / "c.zip", "w") as archive:
+        archive.write(corpus / "e.txt", "e.txt")
+    upload(store, packed)
+    made = {}
+    for name, place in (("local", str(packed)), ("remote", "s3://bucket/corpus")):
+        names = {"a": "*.tar", "b": "*.gz", "c": "*.zip"}
+        sources = {source: {"paths": [f"{place}/{pattern}"]} for source, pattern in names.items()}
+        job = made[name] = make_job(
+            name, input={"sources": sources, "split_bytes": 3000}, tokenizer={"file": str(tiny_vocab_file)}
+        )
+        more = ["--", f"--s3_endpoint_url={server}"] if name == "remote" else []
+        assert job.run("tokenize", "--workers", "2", *more) == 0
+        assert job.run("verify", "--deep", *more) == 0
+    assert made["remote"].files() == made["local"].files()
+
+
+def _without_time(info):
+    info.mtime = 0
+    return info
 
 
 def test_a_shuffle_reads_its_runs_from_the_store(server, store, corpus, make_job, tiny_vocab_file):

@@ -242,7 +242,7 @@ def test_auto_format_goes_by_the_name(tmp_path, name, expected):
 
 def test_every_problem_is_named_at_once(tmp_path):
     write(tmp_path / "good.txt")
-    write(tmp_path / "a.doc")
+    write(tmp_path / "a.doq")
     write(tmp_path / "b.csv.gz")
     write(tmp_path / "c.parquet")
     (tmp_path / "dir").mkdir()
@@ -252,25 +252,25 @@ def test_every_problem_is_named_at_once(tmp_path):
     lines = str(caught.value).splitlines()
     assert lines[0] == "input.paths: 6 problems"
     assert sorted(line.split("' ")[0].rsplit("/", 1)[1] for line in lines[1:]) == [
-        "a.doc",
+        "a.doq",
         "b.csv.gz",
         "c.parquet",
         "dir",
         "missing.txt",
         "nothing*.txt",
     ]
-    assert "a.doc' is of unknown format: set input.format, or end its name with one of .jsonl, " in str(caught.value)
+    assert "a.doq' is of unknown format: set input.format, or end its name with one of .jsonl, " in str(caught.value)
     assert "dir' matches no file" in str(caught.value)
-    assert plan(tmp_path / "a.doc", format="text")
+    assert plan(tmp_path / "a.doq", format="text")
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):
     for i in range(1500):
-        write(tmp_path / f"{i:04d}.doc")
-    with pytest.raises(ValueError, match=r"0000\.doc' is of unknown format: .*; and 1,499 more like it$"):
-        plan(tmp_path / "*.doc")
+        write(tmp_path / f"{i:04d}.doq")
+    with pytest.raises(ValueError, match=r"0000\.doq' is of unknown format: .*; and 1,499 more like it$"):
+        plan(tmp_path / "*.doq")
     with pytest.raises(ValueError, match="1,502 problems") as caught:
-        plan(tmp_path / "*.doc", tmp_path / "none", tmp_path / "no'ne")
+        plan(tmp_path / "*.doq", tmp_path / "none", tmp_path / "no'ne")
     assert len(str(caught.value).splitlines()) == 4
     long_names = [write(tmp_path / f"{i}.parquet", i + 1) for i in range(30)]
     with pytest.raises(ValueError, match="30 problems"):
@@ -280,8 +280,23 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "advice"),
     [
-        ("a.xlsx", b"PK", "unknown format: .*; DuckDB makes Parquet of it"),
-        ("a.tar.gz", b"\x1f\x8b\x08", "unknown format: .*; unpack it, and name the files"),
+        ("a.xlsx", b"PK", "is a spreadsheet or a database, which is not read: DuckDB makes Parquet of it"),
+        ("a.7z", b"", "is an archive, which is not read: unpack it, and name the files"),
+        ("a.xml.gz", b"", "is XML, which is not read: extract its text first"),
+        ("a.jsonl.lz4", b"", "is compressed in a way that is not known, which is not read: compress it again"),
+        ("blob", b"7z\xbc\xaf\x27\x1c", "is an archive, which is not read: unpack it"),
+        ("a.doq", b"%PDF-1.7\n", "is a document, which is not read: extract its text first"),
+        ("a.jsonl", b"\x04\x22\x4d\x18abc", "is compressed in a way that is not known, not jsonl: compress it again"),
+        ("a.txt", b"%PDF-1.7\n%\xe2\xe3\n", "is a document, not text: extract its text first"),
+        ("a.jsonl", b"PK\3\4abc", "is an archive by another name, not jsonl: end its name with .zip or .tar"),
+        ("a.txt.gz", gzip.compress(b"a" * 257 + b"ustar\0"), "is an archive by another name, not text"),
+        (
+            "a.csv",
+            b"PAR1\x15\x04\x15",
+            "is of a format that is read by another name, not csv: end its name with .parquet",
+        ),
+        ("a.txt", b"\x89PNG\r\n", "is a picture, a sound or a program, not text: it has no text to read"),
+        ("a.nothing", b"text", "is of unknown format: set input.format, or end its name with one of .jsonl"),
     ],
 )
 def test_what_is_not_read_is_refused_with_what_to_do(tmp_path, name, data, advice):

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of zip and tar archives as files: `crawl.zip!/dir/part.jsonl` is the path of one.
+
+Nothing is unpacked. A member of a tar that is not compressed is a range of the archive, and read as any file. Every
+other member is a stream: it is decompressed while it is read. Its offsets are those in the member.
+"""
+
+import contextlib
+import io
+import os
+import re
+import stat
+import struct
+import tarfile
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, cast
+
+from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import ARCHIVES, format_of
+from tokenmill.pipeline.input.decompressing import (
+    FREE_BYTES,
+    MAX_EXPANSION,
+    SAMPLE_BYTES,
+    Damage,
+    StreamError,
+    decompress,
+    detect_compression,
+    read_exactly,
+)
+from tokenmill.pipeline.splits import Piece
+
+MARK = "!/"
+"""What is between the path of an archive and the name of a member."""
+
+_OF_MEMBER = re.compile(rf"(.*?(?:{'|'.join(map(re.escape, ARCHIVES))})){MARK}(.+)", re.IGNORECASE | re.DOTALL)
+_BACK_BYTES = 1 << 17
+"""How far one can go back in a stream without reading it again: the beginning of a member is looked at first."""
+_END_BYTES = 1 << 20
+_METHODS = {0: "archive", 8: "deflate", 12: "bz2", 93: "zstd", 95: "xz"}
+"""How to undo a compression, by its number in a zip archive; 0 is none."""
+_MOST_TAIL = (1 << 16) + 98
+"""The end of a zip archive: a comment, and two records in front of it."""
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_UNPACK = "unpack it, and name the files"
+
+
+def is_archive(path: str) -> bool:
+    """Returns whether a file has the name of an archive."""
+    return path.lower().endswith(ARCHIVES)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Returns the path of a file, and the name of a member if it is that of one, else "".
+
+    >>> split_path("corpus/crawl.tar.gz!/a/b.jsonl")
+    ('corpus/crawl.tar.gz', 'a/b.jsonl')
+    """
+    found = _OF_MEMBER.fullmatch(path) if MARK in path else None
+    if found is None or (not storage.is_remote(path) and os.path.lexists(path)):
+        return path, ""
+    return found[1], found[2]
+
+
+def share_stream(path: str, other: str) -> bool:
+    """Returns whether two paths are of members of one tar that is compressed, which can only be read in its order."""
+    archive, member = split_path(path)
+    return bool(member) and not archive.lower().endswith((".zip", ".tar")) and other.startswith(f"{archive}{MARK}")
+
+
+def open_piece(piece: Piece) -> BinaryIO:
+    """Opens the file, or the member of an archive, that a piece is of; see `open_file`."""
+    return open_file(piece.path, piece.version)
+
+
+def open_file(path: str, version: str) -> BinaryIO:
+    """Opens a file, or a member of an archive, for reading; seekable, for the caller to close.
+
+    The last archive of each thread stays open: members that are read in its order need no second look at what is before
+    them.
+
+    Args:
+      path: of the file or the member.
+      version: of the file or the archive.
+
+    Raises:
+      OSError: if it is not there, or cannot be read.
+    """
+    archive, member = split_path(path)
+    if not member:
+        return storage.open_read(path)
+    key = archive, version, os.getpid()  # a child must not share the position of a file with its parent
+    if getattr(_last, "key", None) != key:
+        _last.archive = None
+        _last.archive, _last.key = _open(archive), key
+    try:
+        return cast(BinaryIO, _last.archive.open(member))
+    except Exception as error:
+        raise OSError(f"{archive!r} has no member {member!r} that can be read: {error}") from error
+
+
+_last = threading.local()
+
+
+def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileStat], list[str]]:
+    """Returns the members of an archive that are read, in its order, and the names of those that are not.
+
+    Links, hidden files, and files of no known format are not read. A tar that is compressed is decompressed for it.
+
+    Args:
+      file: the archive.
+      by_name: whether only files with the name of a known format are read.
+
+    Raises:
+      ValueError: if it is damaged, or a member cannot be read; the message follows the name of the archive.
+      OSError: if it cannot be read.
+    """
+    members: dict[str, int] = {}
+    left_out, wrong = [], ""
+    try:
+        with contextlib.closing(_open(file.path)) as archive:
+            for name, n_bytes, is_file, problem in archive.entries():
+                parts = name.split("/")
+                if not is_file or any(part.startswith(".") and part not in (".", "..") for part in parts):
+                    left_out.append(name)
+                elif problem or name in members or name.startswith("/") or ".." in parts or is_archive(name):
+                    twice = "is there twice" if name in members else ""
+                    other = "is an archive, too" if is_archive(name) else "has a name that leads out of it"
+                    wrong = wrong or f"its member {name!r} {problem or twice or other}"
+                elif by_name and format_of(name) is None:
+                    left_out.append(name)
+                else:
+                    members[name] = n_bytes
+    except Exception as error:  # what Python raises for damaged archives is no closed list
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        wrong = f"it is damaged, or no such archive: {error}"
+    n_bytes = sum(members.values())
+    if not wrong and n_bytes > max(FREE_BYTES, MAX_EXPANSION * file.n_bytes):
+        wrong = f"its {file.n_bytes:,} bytes claim to give {n_bytes:,}"
+    if not wrong and not members:
+        wrong = "it has no file with the name of a known format"
+    if wrong:
+        raise ValueError(f"cannot be read: {wrong}; {_UNPACK}")
+    return [storage.FileStat(f"{file.path}{MARK}{name}", n, file.version) for name, n in members.items()], left_out
+
+
+_Entry = tuple[str, int, bool, str]
+"""Name, bytes, whether it is a file, and why it cannot be read, or ""."""
+
+
+def _open(path: str) -> "_Zip | _Tar":
+    handle = storage.open_read(path)
+    try:
+        return _Zip(handle) if path.lower().endswith(".zip") else _Tar(handle)
+    except BaseException:
+        handle.close()
+        raise
+
+
+class _Archive:
+    """An open archive, closed when nobody reads it any more."""
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+
+    def close(self) -> None:
+        self._handle.close()
+
+    __del__ = close
+
+
+class _Zip(_Archive):
+    def __init__(self, handle: BinaryIO) -> None:
+        super().__init__(handle)
+        self._zip = zipfile.ZipFile(handle)
+
+    def entries(self) -> Iterator[_Entry]:
+        for info in self._zip.infolist():
+            problem = "is encrypted" if info.flag_bits & 1 else ""
+            if info.compress_type not in _METHODS:
+                problem = f"is compressed by method {info.compress_type} of zip, which is not known here"
+            if not info.is_dir():
+                yield info.filename, info.file_size, not stat.S_ISLNK(info.external_attr >> 16), problem
+        # `zipfile` takes a directory that ends early for a short one.
+        self._handle.seek(max(0, self._handle.seek(0, io.SEEK_END) - _MOST_TAIL))
+        tail = read_exactly(self._handle, _MOST_TAIL)
+        at = tail.rfind(b"PK\5\6")
+        large = tail.rfind(b"PK\6\6", 0, at)
+        n_listed, n_found = int.from_bytes(tail[at + 10 : at + 12], "little"), len(self._zip.infolist())
+        if n_listed == 0xFFFF and large >= 0:
+            n_listed = int.from_bytes(tail[large + 32 : large + 40], "little")
+        if n_listed != n_found and n_listed != n_found & 0xFFFF:
+            raise zipfile.BadZipFile(f"it says that it has {n_listed} members, and {n_found} are found")
+
+    def open(self, name: str) -> "_Expanded":
+        info = self._zip.getinfo(name)
+        return _Expanded(lambda: self._expand(info))
+
+    def _expand(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Yields the bytes of a member; StreamError where it is damaged."""
+        self._handle.seek(info.header_offset)
+        header = read_exactly(self._handle, _LOCAL_HEADER.size)
+        if len(header) < _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
+            raise StreamError("corrupt_stream", f"the archive has no member at byte {info.header_offset}")
+        first = info.header_offset + len(header) + sum(_LOCAL_HEADER.unpack(header)[1:])
+        stored = _Range(self, self._handle, first, info.compress_size, is_stream=False)
+        crc = n_bytes = 0
+        for chunk in decompress(cast(BinaryIO, stored), _METHODS[info.compress_type]):
+            crc, n_bytes = zlib.crc32(chunk, crc), n_bytes + len(chunk)
+            yield chunk
+        if (crc, n_bytes) != (info.CRC, info.file_size):
+            raise StreamError("corrupt_stream", f"{n_bytes} bytes do not have the checksum that the archive says")
+
+
+class _Tar(_Archive):
+    def __init__(self, handle: BinaryIO) -> None:
+        super().__init__(handle)
+        compression = detect_compression(read_exactly(handle, SAMPLE_BYTES))
+        handle.seek(0)
+        self._is_stream = compression != "none"
+        self._base: Any = _Expanded(lambda: decompress(handle, compression)) if self._is_stream else handle
+        self._tar = tarfile.TarFile(fileobj=self._base, encoding="utf-8", errors="surrogateescape")
+        self._known: dict[str, tarfile.TarInfo] = {}
+
+    def entries(self) -> Iterator[_Entry]:
+        while (info := self._tar.next()) is not None:
+            if not info.isdir():
+                yield info.name, info.size, info.isreg() and not info.issparse(), ""
+        # `tarfile` takes a damaged header for the end.
+        self._base.seek(self._tar.offset)
+        rest = self._base.read(_END_BYTES)
+        wrong = "" if rest else "it ends without the mark of an end"
+        while rest and not wrong:
+            wrong = f"what follows byte {self._tar.offset} is no member" if rest.count(0) < len(rest) else ""
+            rest = self._base.read(_END_BYTES)
+        if wrong:
+            raise tarfile.ReadError(wrong)
+
+    def open(self, name: str) -> "_Range":
+        while name not in self._known:
+            info = self._tar.next()
+            if info is None:
+                raise KeyError(name)
+            self._known[info.name] = info
+        info = self._known[name]
+        return _Range(self, self._base, info.offset_data, info.size, is_stream=self._is_stream)
+
+
+class _Positioned(io.RawIOBase):
+    """A file that is read from a position."""
+
+    is_stream = True
+    """Whether it can only be read from its beginning."""
+    _n_bytes = 0
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._n_bytes}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+class _Expanded(_Positioned):
+    """What a stream expands to."""
+
+    def __init__(self, expand: Callable[[], Iterator[bytes]]) -> None:
+        super().__init__()
+        self._expand = expand
+        self._start()
+
+    def _start(self) -> None:
+        self._chunks = self._expand()
+        self._chunk, self._first = b"", 0
+        self._damage: Damage | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        """Reads bytes, fewer only before damage or the end; StreamError where nothing but damage is left."""
+        if self._position < self._first:
+            self._start()
+        while self._damage is None and (size < 0 or self._position + size > self._first + len(self._chunk)):
+            try:
+                more = next(self._chunks, b"")
+            except StreamError as error:
+                self._damage = error.damage
+                break
+            if not more:
+                break
+            n_gone = max(0, min(len(self._chunk), self._position - self._first) - _BACK_BYTES)
+            self._chunk, self._first = self._chunk[n_gone:] + more, self._first + n_gone
+        start = self._position - self._first
+        found = self._chunk[start:] if size < 0 else self._chunk[start : start + size]
+        if not found and size and self._damage is not None:
+            raise StreamError(self._damage.reason, self._damage.detail)
+        self._position += len(found)
+        return found
+
+
+class _Range(_Positioned):
+    """A range of an archive, or of what it expands to."""
+
+    def __init__(self, archive: object, base: Any, first: int, n_bytes: int, *, is_stream: bool) -> None:
+        super().__init__()
+        self._archive = archive  # closes its file when nobody needs it any more
+        self._base, self._first, self._n_bytes = base, first, n_bytes
+        self.is_stream = is_stream
+
+    def read(self, size: int = -1) -> bytes:
+        n_left = max(0, self._n_bytes - self._position)
+        self._base.seek(self._first + self._position)
+        found: bytes = self._base.read(n_left if size < 0 else min(size, n_left))
+        self._position += len(found)
+        return found
