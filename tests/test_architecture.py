@@ -5,12 +5,15 @@ import ast
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES
 
 # The modules that wire Beam; everything else in pipeline/ is plain functions over Arrow columns.
 BEAM_MODULES = {
@@ -361,3 +364,16 @@ def test_sources_speak_of_no_machine(repository: Path) -> None:
                 # The option that keeps indexes out of the locks may be named.
                 text = path.read_text(encoding="utf-8").replace("--no-emit-index-" + "url", "")
                 assert not [word for word in words if word in text], path
+
+
+def test_no_code_asks_for_an_input_format_by_its_name(repository: Path) -> None:
+    """What depends on a format is in `config.formats`, and its reader in `input.readers`."""
+    asks = [
+        f"{path.relative_to(repository)}:{node.lineno}"
+        for path in sorted((repository / "pipeline").rglob("*.py"))
+        if path.name not in ("formats.py", "shards.py") and "output" not in path.parts  # outputs have the same names
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare | ast.match_case) and re.search("format|kind", ast.unparse(node))
+        if any(isinstance(each, ast.Constant) and each.value in (*FORMATS, *SUFFIXES) for each in ast.walk(node))
+    ]
+    assert asks == []
