@@ -2,11 +2,15 @@
 """`input.sources`: files with fields, formats, encodings and limits of their own, in one job."""
 
 import json
+import random
+import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
+from tests.killing import run_killed
 from tokenmill.pipeline import cli
 
 WORDS = "the mill grinds text into tokens and shards feed it".split()
@@ -196,3 +200,54 @@ def test_keys_beside_sources_are_defaults_where_they_apply(make):
     assert job.run("run", "--workers", "1", "--set", "input.sources.shop.text_field=text") == 0
     assert plain.run("run", "--workers", "1") == 0
     assert job.rows() == plain.rows()
+
+
+def test_a_killed_job_goes_on_to_the_bytes_of_any_number_of_workers(make):
+    whole = make("whole")
+    assert whole.run("tokenize", "--workers", "4", "--mode", "processes") == 0
+    killed = make("killed")
+    for n_renames in (5, 30, 60):
+        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
+    assert killed.run("tokenize", "--resume", "--workers", "2") == 0
+    assert killed.files() == whole.files()
+
+
+def test_conversations_are_of_several_sources(make_job, tmp_path):
+    vocabulary = tmp_path / "tokenizer"
+    vocabulary.mkdir()
+    (vocabulary / "tokenizer.json").write_text(make_tokenizer().to_str(), encoding="utf-8")
+    (vocabulary / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATES["chatml"], **NAMED}))
+    rng = random.Random(7)
+    talks = [make_conversation(rng, tools=False) for _ in range(30)]
+    lines = [json.dumps({"id": f"a{i}", "messages": messages}) for i, messages in enumerate(talks)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    rows = [{"id": f"b{i}", "turns": messages} for i, messages in enumerate(talks)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "b.parquet")
+    sources = {
+        "a": {"paths": [str(tmp_path / "a.jsonl")]},
+        "b": {"paths": [str(tmp_path / "b.parquet")], "messages_field": "turns"},
+    }
+    job = make_job(
+        "job",
+        input={"messages_field": "messages", "sources": sources},
+        tokenizer={"file": str(vocabulary)},
+    )
+    assert job.run("plan") == 0
+    assert job.run("run", "--workers", "1") == 0
+    assert job.run("verify", "--deep", "--share", "1") == 0
+    ids = {row["doc_id"]: row["input_ids"] for row in job.rows()}
+    assert len(ids) == 60
+    assert all(ids[f"a{i}"] == ids[f"b{i}"] for i in range(30))
+
+
+@pytest.mark.parametrize("output", [{}, {"partition_by": ["lang"]}], ids=str)
+def test_languages_are_told_in_sources(make, output):
+    job = make(output=output)
+    config = json.loads(job.config.read_text()) | {"languages": {"keep": ["en", "und", "fr"]}}
+    job.config.write_text(json.dumps(config))
+    assert job.run("plan") == 0
+    assert job.run("run", "--workers", "1") == 0
+    assert job.run("verify", "--deep", "--share", "1") == 0
+    found = json.loads((job.output / ("partitions.json" if output else "manifest.json")).read_text())
+    assert found["by_source"].keys() == {"wiki", "news", "shop", "books"}
+    assert sum(each.get("n_documents", 0) for each in found["by_source"].values()) == found["totals"]["n_documents"]
