@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
 from benchmarks import report
 from tokenmill.pipeline.books import job_record, manifest, quantities
@@ -41,23 +41,39 @@ from tokenmill.tokenizer import Tokenizer
 _MEDIAN_BYTES = 1 << 20
 _SIGMA = 2.0
 _MOST_BYTES = 8 << 30
+_N_CRAWLS = 52
+_PAGE_FILES = 1000
+PATTERNS = [f"crawl://data/CC-MAIN-2026-{tens}?/*/*" for tens in range(6)]
+"""Patterns are listed side by side; each is listed page by page, one after the other."""
 
 
 class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
-    """`crawl://<n>/...`: n files of JSON lines, of which only names, sizes and first bytes exist."""
+    """`crawl://data/...`: files of JSON lines, of which only names, sizes and first bytes exist."""
 
     n_files = 0
     latency = 0.0
-    """Seconds until a file is open and its first bytes are there; other files wait in the meantime, too."""
+    """Seconds until a file is open and its first bytes are there, or a page of 1,000 names; other requests wait in the
+    meantime, too."""
 
     @classmethod
     def scheme(cls) -> str:
         """Returns the scheme by which Beam finds this filesystem."""
         return "crawl"
 
-    def match(self, patterns: list[str], limits: Any = None) -> list[Any]:
-        """Lists all files, whatever the pattern."""
-        return [MatchResult(patterns[0], list(_listing(self.n_files)))]
+    def has_dirs(self) -> bool:
+        """Returns False, as for stores of objects."""
+        return False
+
+    def _list(self, dir_or_prefix: str) -> Iterator[Any]:
+        """Yields all files below a prefix, a page at a time."""
+        n = 0
+        for crawl in range(_N_CRAWLS):
+            if f"crawl://data/CC-MAIN-2026-{crawl:02d}/".startswith(dir_or_prefix):
+                for file in _listing(self.n_files, crawl):
+                    if n % _PAGE_FILES == 0:
+                        time.sleep(self.latency)
+                    n += 1
+                    yield file
 
     def open(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
         """Returns the first bytes of a file."""
@@ -72,18 +88,16 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise BeamIOError("the crawl can only be listed")
 
-    join = split = mkdirs = has_dirs = _list = create = copy = rename = size = last_updated = checksum = delete = (
-        _refuse
-    )
+    join = split = mkdirs = create = copy = rename = size = last_updated = checksum = delete = _refuse
     metadata = _refuse
 
 
-def _listing(n_files: int) -> Iterator[Any]:
-    rng = random.Random(0)
-    for i in range(n_files):
+def _listing(n_files: int, crawl: int) -> Iterator[Any]:
+    rng = random.Random(crawl)
+    for i in range(crawl, n_files, _N_CRAWLS):
         n_bytes = min(_MOST_BYTES, int(_MEDIAN_BYTES * math.exp(rng.gauss(0, _SIGMA))))
         suffix = "jsonl.gz" if i % 4 == 0 else "jsonl"
-        path = f"crawl://data/CC-MAIN-2026-{i % 52:02d}/segment-{i // 1000:06d}/part-{i:08d}.{suffix}"
+        path = f"crawl://data/CC-MAIN-2026-{crawl:02d}/segment-{i // 1000:06d}/part-{i:08d}.{suffix}"
         yield FileMetadata(path, n_bytes, 1_760_000_000.0 + i)
 
 
@@ -95,7 +109,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--vocabulary", type=int, default=30_000, help="entries (default 30,000): 3 bytes of each split's statistics"
     )
-    parser.add_argument("--latency-ms", type=float, default=0, help="of opening a file on the store (default 0)")
+    parser.add_argument("--latency-ms", type=float, default=0, help="of each request to the store (default 0)")
     parser.add_argument("--only-plan", action="store_true", help="list and cut, and nothing else")
     parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
@@ -115,7 +129,7 @@ def _config(options: argparse.Namespace, folder: str) -> Config:
     CrawlFileSystem.n_files, CrawlFileSystem.latency = options.files, options.latency_ms / 1000
     return Config.model_validate(
         {
-            "input": {"paths": ["crawl://data/*/*/*"], "split_bytes": options.split_mb << 20},
+            "input": {"paths": PATTERNS, "split_bytes": options.split_mb << 20},
             "tokenizer": {"file": "x"},
             "output": {"path": folder},
         }
@@ -131,7 +145,7 @@ def _plan(options: argparse.Namespace, folder: str) -> None:
     config, tokenizer = _config(options, folder), _tokenizer(options)
     job = job_record.Job.of("tokenize", config, tokenizer.digest)
     splits = _measured("driver: plan", lambda: plan_splits(config.input, job.digest))
-    n_bytes = sum(split.n_bytes for split in splits)
+    n_bytes = splits.n_bytes
     print(f"  {options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits")
     plan = planning.JobPlan("tokenize", config, job, splits, tokenizer=tokenizer, counting_json=None)
     _measured("driver: write plan.jsonl", lambda: planning.prepare(plan, "new"))

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import report
-from benchmarks.scale import CrawlFileSystem
+from benchmarks.scale import PATTERNS, CrawlFileSystem
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.splits import Piece, Split, by_work
+from tokenmill.pipeline.splits import Piece, Split
 
 BYTES_PER_SECOND = 100e6
 OPEN_SECONDS = 0.06
@@ -34,14 +34,14 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill")))
     CrawlFileSystem.n_files = options.files
-    splits = plan_splits(InputConfig(paths=["crawl://data/*/*/*"], split_bytes=options.split_mb << 20), "")
+    splits = plan_splits(InputConfig(paths=PATTERNS, split_bytes=options.split_mb << 20), "")
     seconds = {split.index: _seconds(split) for split in splits}
     n_bytes, total, longest = sum(split.n_bytes for split in splits), sum(seconds.values()), max(seconds.values())
     print(f"{options.files:,} files, {n_bytes / 1e12:.2f} TB, {len(splits):,} splits, the longest {longest:.0f} s\n")
     orders = {
         "as listed": splits,
         "most bytes first": sorted(splits, key=lambda split: (-split.n_bytes, split.index)),
-        "most work first": by_work(splits),
+        "most work first": [*map(Split.from_json, splits.lines_by_work())],
     }
     print(
         "seconds until all is done, of these for the last 5 % of the work, and until all is done if shares are fixed\n"

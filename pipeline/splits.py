@@ -7,10 +7,14 @@ number of workers or the order in which a store lists its files.
 
 import hashlib
 import json
-from collections.abc import Iterable
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, overload
+
+import numpy as np
 
 Compression = Literal["none", "gzip", "zstd", "bz2", "xz", "archive"]
 """How a file is compressed. `archive`: by the archive that it is a member of; its bytes are those of the member."""
@@ -97,8 +101,7 @@ class Split:
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
-        record = [self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields]
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
 
     @staticmethod
     def from_json(line: str) -> "Split":
@@ -107,27 +110,86 @@ class Split:
         return Split(index, split_id, tuple(Piece(*piece) for piece in pieces), fields)
 
 
-def name_splits(groups: Iterable[list[Piece]], salt: str, fields: str = "") -> list[Split]:
-    """Returns splits that read these pieces, in this order, with ids that depend on them and on `salt`.
+class Splits(Sequence[Split]):
+    """The splits of a plan, in its order; each is made when it is asked for.
 
-    Args:
-      groups: the pieces of each split.
-      salt: digest of everything else that decides the output.
-      fields: `Split.fields`.
+    Kept are the ids, the sizes, and the pieces of each split as compressed JSON: some 30 bytes for each small file of a
+    crawl, where `Piece` and its strings are 900.
     """
-    return [Split(index, _hash(salt, pieces), tuple(pieces), fields) for index, pieces in enumerate(groups)]
+
+    def __init__(self, groups: Iterable[Sequence[Piece]], salt: str, fields: str = "") -> None:
+        """Names splits that read these pieces, in this order, with ids that depend on them and on `salt`.
+
+        Args:
+          groups: the pieces of each split.
+          salt: digest of everything else that decides the output.
+          fields: `Split.fields`.
+        """
+        self.fields = fields
+        self._ids, self._sizes, self._works = array("Q"), array("q"), array("q")
+        self._data, self._ends = bytearray(), array("q", [0])
+        for pieces in groups:
+            self._ids.append(_hash(salt, pieces))
+            self._sizes.append(sum(piece.n_planned for piece in pieces))
+            self._works.append(sum(piece.n_work for piece in pieces))
+            self._data += zlib.compress(_to_json([_to_fields(piece) for piece in pieces]).encode(*_LENIENT), 1)
+            self._ends.append(len(self._data))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Split: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Split]: ...
+    def __getitem__(self, index: int | slice) -> Split | list[Split]:
+        chosen = range(len(self))[index]
+        return Split.from_json(self._line(chosen)) if isinstance(chosen, int) else [self[i] for i in chosen]
+
+    def __iter__(self) -> Iterator[Split]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(Split.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # `fields` may change
+
+    @property
+    def n_bytes(self) -> int:
+        """Planned bytes of all splits."""
+        return sum(self._sizes)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Yields the id and the planned bytes of each split."""
+        return ((f"{split_id:016x}", size) for split_id, size in zip(self._ids, self._sizes, strict=True))
+
+    def lines_by_work(self) -> Iterator[str]:
+        """Yields splits as JSON, those with most work first: small ones at the end even out the work."""
+        return map(self._line, np.argsort(-np.array(self._works, np.int64), kind="stable").tolist())
+
+    def renamed(self, salt: str) -> "Splits":
+        """Returns the same splits with the ids of another salt."""
+        return Splits((split.pieces for split in self), salt, self.fields)
+
+    def _line(self, index: int) -> str:
+        """Returns `Split.to_json` of a split."""
+        pieces = zlib.decompress(memoryview(self._data)[self._ends[index] : self._ends[index + 1]]).decode(*_LENIENT)
+        return f'[{index},"{self._ids[index]:016x}",{pieces},{_to_json(self.fields)}]'
 
 
-def by_work(splits: Iterable[Split]) -> list[Split]:
-    """Returns splits in the order in which workers should take them: small ones at the end even out the work."""
-    return sorted(splits, key=lambda split: (-split.n_work, split.index))
+_LENIENT = "utf-8", "surrogatepass"
+"""A folder may have a name that is not UTF-8."""
 
 
-def _hash(salt: str, pieces: list[Piece]) -> str:
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _hash(salt: str, pieces: Sequence[Piece]) -> int:
     keys = [
         (each.name, each.n_bytes, each.start, each.stop, each.format, each.compression)
         + ((each.encoding,) if each.encoding != "utf-8" else ())
         for each in pieces
     ]
     record = json.dumps([salt, keys], separators=(",", ":"))
-    return hashlib.sha256(record.encode("utf-8")).hexdigest()[:16]
+    return int.from_bytes(hashlib.sha256(record.encode("utf-8")).digest()[:8])

@@ -38,6 +38,8 @@ _S3_CONNECTIONS = 320
 
 _s3_lock = threading.Lock()
 
+_GLOB = re.compile(r"[*?[]")
+
 _NO_NAME = re.compile(r"[\0]" if os.name != "nt" else r'[\0\\:*?"<>|]')
 """Characters that are in no name; on Windows some of them lead elsewhere."""
 
@@ -64,11 +66,12 @@ def has_glob(pattern: str) -> bool:
     return glob.has_magic(pattern)
 
 
-def match(pattern: str, problems: list[OSError] | None = None) -> list[FileStat]:
-    """Returns the files that `pattern` names, ordered by path.
+def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileStat]:
+    """Returns the files that `pattern` names, local ones ordered by path, remote ones as the store lists them.
 
-    A path that exists is taken literally, even where it holds glob characters. Directories are not files. Locally
-    `*` does not match a leading dot and `**` matches any number of directories.
+    A store is listed while the result is read. A path that exists is taken literally, even where it holds glob
+    characters. Directories are not files. Locally `*` does not match a leading dot and `**` matches any number of
+    directories.
 
     Args:
       pattern: a path or a glob pattern.
@@ -441,24 +444,45 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def _match_remote(pattern: str) -> list[FileStat]:
-    from apache_beam.io.filesystem import BeamIOError
+def _match_remote(pattern: str) -> Iterator[FileStat]:
+    from apache_beam.io.filesystem import BeamIOError, FileSystem
 
     file_systems = _file_systems()
-    found: list[Any] = []
+    found: Iterable[Any] = ()
     with _plain_errors():
         if has_glob(pattern) and file_systems.exists(pattern):
             # A store may say that a prefix exists although there is no object of that name.
             with contextlib.suppress(BeamIOError):
                 found = [file_systems.get_filesystem(pattern).metadata(pattern)]
         if not found:
-            found = file_systems.match([pattern])[0].metadata_list
-    stats = []
-    for each in sorted(found, key=lambda each: each.path):
-        if each.path.endswith("/"):
-            continue  # Consoles of object stores leave such an object in an empty folder.
-        stats.append(_described(each))
-    return stats
+            store = file_systems.get_filesystem(pattern)
+            if has_glob(pattern) and type(store).match is FileSystem.match and not store.has_dirs():
+                # As Beam's `match`, which would hold all of ten million files as objects.
+                found = store.match_files(_list_prefix(store, pattern[: _GLOB.search(pattern).start()]), pattern)
+            else:
+                found = file_systems.match([pattern])[0].metadata_list
+        for each in found:
+            if not each.path.endswith("/"):  # Consoles of object stores leave such an object in an empty folder.
+                yield _described(each)
+
+
+def _list_prefix(store: Any, prefix: str) -> Iterator[Any]:
+    """Yields what is in a store below a prefix. Beam (2.77) keeps the name of every object of S3 that it lists."""
+    if store.scheme() != "s3":
+        yield from store._list(prefix)
+        return
+    from apache_beam.io.aws import s3io
+    from apache_beam.io.filesystem import FileMetadata
+
+    access = s3io.S3IO(options=store._options)
+    bucket, key = s3io.parse_s3_path(prefix, object_optional=True)
+    try:
+        for page in access.client.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key):
+            for item in page.get("Contents", ()):
+                changed = access._updated_to_seconds(item["LastModified"])
+                yield FileMetadata(f"s3://{bucket}/{item['Key']}", item["Size"], changed)
+    except Exception as error:
+        raise OSError(f"{prefix!r} cannot be listed: {error}") from error
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ from typing import Literal
 
 FormatName = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
 
-COMPRESSION_SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+COMPRESSION_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".xz": "xz"}
+"""The compression that an end of a file name stands for."""
 ARCHIVES = (
     *(".zip", ".tar", ".tgz", ".tbz2", ".txz", ".tzst"),
     *(f".tar{suffix}" for suffix in COMPRESSION_SUFFIXES),

@@ -16,9 +16,11 @@ from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
 from tokenmill.pipeline.input.choosing import Wanted
+from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
 from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.sampling import sample_batch
 from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.transcoding import settle_encoding
 from tokenmill.pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
@@ -120,5 +122,22 @@ def _read_open(
     if isinstance(reader, RowReader):
         groups = range(piece.start, piece.stop)
         return reader.read(handle, source, groups, config, batch_bytes, digest, fields)
+    if piece.start == 0 and piece.compression == "none" and config.compression == "auto":
+        _check_kind(handle, piece)
     by_paragraph = FORMATS[piece.format].separator(config.document) == b"\n\n"
     return reader.read(Stream(handle, piece, by_paragraph, digest), source, config, batch_bytes, fields)
+
+
+def _check_kind(handle: BinaryIO, piece: Piece) -> None:
+    """Raises ValueError if a file is of another kind than its name says, by which it may have been planned."""
+    head = read_exactly(handle, SAMPLE_BYTES)
+    handle.seek(0)
+    if (compression := detect_compression(head)) != "none":
+        raise ValueError(
+            f"{piece.path!r} is compressed with {compression}, which its name does not say; of many files only some "
+            "are opened when a job is planned. Rename it, or set input.compression if all are; then go on with --resume"
+        )
+    try:
+        settle_encoding(head, piece.encoding)
+    except ValueError as error:
+        raise ValueError(f"{piece.path!r} {error}") from error

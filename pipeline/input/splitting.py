@@ -5,6 +5,8 @@ The plan depends on nothing but the names, sizes and formats of the files: not o
 number of workers or the order in which a store lists its files.
 """
 
+import functools
+import gc
 import io
 import itertools
 import os
@@ -12,15 +14,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.formats import FORMATS, SUFFIXES, InputFormat, format_of, formats_named, other_format
+from tokenmill.pipeline.config.formats import (
+    COMPRESSION_SUFFIXES,
+    FORMATS,
+    SUFFIXES,
+    InputFormat,
+    format_of,
+    formats_named,
+    other_format,
+)
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
 from tokenmill.pipeline.input import archives
@@ -32,14 +43,18 @@ from tokenmill.pipeline.input.decompressing import (
     detect_compression,
     read_exactly,
 )
+from tokenmill.pipeline.input.listing import Listing, Named, NamedFiles, are_distinct
 from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader, is_cut_by_bytes
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
-from tokenmill.pipeline.splits import Compression, Piece, Split, name_splits
+from tokenmill.pipeline.splits import Compression, Piece, Splits
 
 MAX_PIECES = 4096
 """A split has at most this many files, so that its description stays small."""
-_Numbered = tuple[int, str, storage.FileStat, InputConfig]
+MOST_LOOKED_AT = 20_000
+"""Of more files than this, only so many are opened before the work begins, where their names say what they are."""
+_Numbered = tuple[int, Named]
+_Files = NamedFiles | list[Named]
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
 _MOST_ALIKE = 5
@@ -47,13 +62,19 @@ _MOST_PROBLEMS = 20
 """A message lists at most this many problems: a pattern may match thousands of files that cannot be read."""
 _REMOTE_THREADS = 256
 """They wait for a store; with 30 ms for each file more of them do not list faster, as the processor is busy then."""
-_TASK_FILES = 256
+_GROUP_FILES = 1 << 12
+_LISTING_THREADS = 16
 _BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
 
 
-def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> list[Split]:
+def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> Splits:
     """Returns the splits of a corpus, files ordered by name.
+
+    Of more than `MOST_LOOKED_AT` files so many are opened, evenly spread. If these are what their names say, the others
+    are planned by their names, but for formats that need a look at every file: the plan is the same, and the worker
+    that reads a file of another kind fails the job. Memory: about 60 bytes for each small file, however many there are,
+    if no file is matched twice and no two have one name; 400 more otherwise.
 
     Args:
       input: patterns, formats, and how large a split is.
@@ -67,94 +88,119 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     """
     problems: list[Exception] = []
     where = "input.sources" if input.sources else "input.paths"
-    matched = _match_sources(input, problems, [] if warnings is None else warnings)
-    files = [(number, *each) for number, each in enumerate(matched)]
-    if any(storage.is_remote(file.path) for _, _, file, _ in files):
-        # A task per file would be a million futures at once, a kilobyte each.
-        n_files = max(1, min(_TASK_FILES, len(files) // (4 * _REMOTE_THREADS)))
-        tasks = [files[start : start + n_files] for start in range(0, len(files), n_files)]
-        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            cut = list(itertools.chain.from_iterable(pool.map(_cut_files, tasks)))
-    else:
-        cut = _cut_files(files)
+    said: list[str] = []
+    stored_fields: list[tuple[str, pa.Schema | None]] = []
+
+    def usable() -> Iterator[list[Piece]]:
+        number = 0
+        for section, files in sections:
+            for cut in _cut_all(files, number, section):
+                if isinstance(cut, UserWarning):
+                    said.append(str(cut))
+                elif isinstance(cut, Exception):
+                    problems.append(cut)
+                else:
+                    pieces, stored = cut
+                    if stored is not None or not stored_fields or stored_fields[-1][1] is not None:  # others are alike
+                        stored_fields.append((pieces[0].path, stored))
+                    # Members of archives are files, which makes the numbers of those after them larger.
+                    yield pieces if pieces[0].file == number else [replace(piece, file=number) for piece in pieces]
+                    number += 1
+
+    with _without_collector():
+        sections = _match_sources(input, problems, said)
+        splits = Splits(_group(usable(), input.split_bytes), salt)
     if warnings is not None:
-        warnings += [str(each) for each in cut if isinstance(each, UserWarning)]
-    problems += [each for each in cut if isinstance(each, Exception) and not isinstance(each, UserWarning)]
+        warnings += said
     if problems:
         raise _summarize(problems, where)
-    files_cut = [each for each in cut if not isinstance(each, Exception)]
-    if len(files_cut) > len(files):  # there are archives, whose members are files
-        files_cut = [
-            ([replace(piece, file=number) for piece in pieces], stored)
-            for number, (pieces, stored) in enumerate(files_cut)
-        ]
-    fields = ""
     if input.keep_fields or input.sources:
-        settled, wrong = settle_fields(input, ((pieces[0].path, stored) for pieces, stored in files_cut))
+        settled, wrong = settle_fields(input, stored_fields)
         if wrong:
             raise _summarize([ValueError(line) for line in wrong], where)
-        fields = encode_fields(settled)
-    groups = _group((pieces for pieces, _ in files_cut), input.split_bytes)
-    return name_splits(groups, salt, fields)
+        splits.fields = encode_fields(settled)
+    return splits
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Stops the collector of cycles, of which planning makes none: with Beam loaded it took a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _match_sources(
     config: InputConfig, problems: list[Exception], warnings: list[str]
-) -> Iterator[tuple[str, storage.FileStat, InputConfig]]:
-    """Yields each file with its name in document ids and its section, in the order of the plan."""
+) -> list[tuple[InputConfig, _Files]]:
+    """Returns the section and the files of each source, in the order of the plan."""
+    found = [(section, _match_all(section, problems, warnings)) for section in config.by_source.values()]
     of: dict[str, str] = {}
-    for source, section in config.by_source.items():
-        found = _match_all(section, problems, warnings)
-        if source:
-            twice = [
-                (file.path, other)
-                for identity, (_, file) in found
-                if (other := of.setdefault(identity, source)) != source
-            ]
-            problems += [
-                ValueError(f"{path!r} is in the sources {other!r} and {source!r}; name it in one")
-                for path, other in twice
-            ]
-        yield from ((f"{source}/{name}" if source else name, file, section) for _, (name, file) in found)
-
-
-def _match_all(
-    config: InputConfig, problems: list[Exception], warnings: list[str]
-) -> list[tuple[str, tuple[str, storage.FileStat]]]:
-    """Returns what each file is whatever its path, with its name and the file, ordered by name."""
-    names: dict[str, tuple[str, storage.FileStat]] = {}
-    again: list[str] = []
     folders: dict[str, str] = {}
-    for given in config.paths:
-        pattern = given
-        wrong: list[OSError] = []
-        found: list[storage.FileStat] = []
-        try:
-            if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
-                pattern = storage.join(pattern, "**/*")
-            found = storage.match(pattern, wrong)
-            if is_folder and config.format == "auto":
-                found = _of_known_formats(config.where, pattern, found, warnings)
-        except OSError as error:
-            wrong = [OSError(f"{pattern!r}: {error}")]
-        problems += wrong
-        if not found:
-            if not wrong:
-                problems.append(ValueError(f"{given!r} matches no file"))
-            continue
-        is_literal = found[0].path == pattern
-        directory = _literal_directory(pattern, is_literal)
-        identities = [_identify(file.path, folders) for file in found]
+    for section, files in found if config.sources else []:
+        for _, file in files:
+            other = of.setdefault(_identify(file.path, folders), section.source)
+            if other != section.source:
+                twice = f"{file.path!r} is in the sources {other!r} and {section.source!r}; name it in one"
+                problems.append(ValueError(twice))
+    return found
+
+
+def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str]) -> _Files:
+    """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
+    listings: list[tuple[Listing, str]] = []
+    with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config), config.paths), strict=True)
+        for given, (pattern, found, wrong, told) in listed:
+            problems += wrong
+            warnings += told
+            if not found:
+                if not wrong:
+                    problems.append(ValueError(f"{given!r} matches no file"))
+                continue
+            is_literal = next(iter(found)).path == pattern
+            listings.append((found, _literal_directory(pattern, is_literal)))
+    folders: dict[str, str] = {}
+    names: dict[str, tuple[str, storage.FileStat]] = {}
+    files = NamedFiles([(found, partial(_relative_name, directory=directory)) for found, directory in listings])
+    is_one = len(listings) == 1 and storage.is_remote(config.paths[0])  # no store lists a file twice
+    if is_one or (
+        are_distinct(_identify(file.path, folders) for found, _ in listings for file in found)
+        and are_distinct(name for name, _ in files)
+    ):
+        return files
+    again: list[str] = []
+    for found, directory in listings:
+        identified = ((_identify(file.path, folders), file) for file in found)
         # A file that is found both directly and through a link keeps its name when the link is added later.
-        for identity, file in sorted(zip(identities, found, strict=True), key=lambda each: _links_to(*each)):
+        for identity, file in sorted(identified, key=lambda each: _links_to(*each)):
             known = names.setdefault(identity, (_relative_name(file.path, directory), file))[1]
             if known is not file:
                 again.append(f"{file.path!r} is {known.path!r}" if file.path != known.path else repr(file.path))
     if again:
         more = f" and {len(again) - 1:,} more" if len(again) > 1 else ""
         warnings.append(f"{config.where}.paths: a file that is matched more than once is read once: {again[0]}{more}")
-    told = zip(names, _tell_apart([*names.values()]), names.values(), strict=True)
-    return sorted(((identity, (name, file)) for identity, name, (_, file) in told), key=lambda each: each[1][0])
+    told = zip(_tell_apart([*names.values()]), names.values(), strict=True)
+    return sorted(((name, file) for name, (_, file) in told), key=itemgetter(0))
+
+
+def _list_files(given: str, config: InputConfig) -> tuple[str, Listing, list[OSError], list[str]]:
+    """Returns a pattern without abbreviations, the files that it matches, problems and warnings."""
+    pattern, wrong, warnings = given, list[OSError](), list[str]()
+    found: Iterable[storage.FileStat] = ()
+    try:
+        if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
+            pattern = storage.join(pattern, "**/*")
+        found = storage.match(pattern, wrong)
+        if is_folder and config.format == "auto":
+            found = _of_known_formats(config.where, pattern, [*found], warnings)
+        return pattern, Listing(found), wrong, warnings
+    except OSError as error:
+        return pattern, Listing(()), [OSError(f"{pattern!r}: {error}")], warnings
 
 
 def _identify(path: str, folders: dict[str, str]) -> str:
@@ -224,33 +270,110 @@ def _literal_directory(pattern: str, is_literal: bool) -> str:
 
 def _relative_name(path: str, directory: str) -> str:
     path = path.replace(os.sep, "/")
-    if directory and path.startswith(f"{directory.rstrip('/')}/"):
-        return path[len(directory) :].lstrip("/")
+    n = len(directory)
+    if n and path.startswith(directory) and path[n : n + 1] == "/":
+        return path[n + 1 :].lstrip("/")
     return path.lstrip("/")
 
 
-def _cut_files(files: Iterable[_Numbered]) -> list[_CutFile | Exception]:
+def _cut_all(files: _Files, first: int, config: InputConfig) -> Iterator[_CutFile | Exception]:
+    """Yields what `_look_at` returns for each file, in order; `first` is the number of the first one."""
+    prefix = f"{config.source}/" if config.source else ""
+    step = -(-len(files) // MOST_LOOKED_AT)
+    numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
+    if step > 1:
+        sample = [*itertools.islice(numbered, None, None, step)]
+        numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
+        found = [*_cut_files(sample, config, trusts_names=False)]
+        if problems := [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]:
+            yield from problems
+            return
+        by_name = _cut_files(sample, config, trusts_names=True)
+        pairs = zip(found, by_name, strict=True)
+        if any(looked_at != named for looked_at, named in pairs if not isinstance(looked_at, UserWarning)):
+            step = 1
+    while group := list(itertools.islice(numbered, _GROUP_FILES)):
+        yield from _cut_files(group, config, trusts_names=step > 1)
+
+
+def _cut_files(
+    group: Sequence[_Numbered], config: InputConfig, *, trusts_names: bool
+) -> Iterator[_CutFile | Exception]:
+    by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
+    others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
+    looked_at = map(partial(_look_at, config=config), others)
+    if any(storage.is_remote(file.path) for _, (_, file) in others):
+        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+            looked_at = iter([*pool.map(partial(_look_at, config=config), others)])
+    for cut in by_name:
+        yield from next(looked_at) if cut is None else [cut]
+
+
+def _look_at(numbered: _Numbered, config: InputConfig) -> list[_CutFile | Exception]:
     """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
+    number, (name, file) = numbered
+    if not archives.is_archive(file.path):
+        return [_cut_file(numbered, config)]
+    try:
+        members, left_out = archives.look(file, by_name=config.format == "auto")
+    except (OSError, ValueError) as error:
+        kind = OSError if isinstance(error, OSError) else ValueError
+        return [kind(f"{file.path!r} {error}")]
     cut: list[_CutFile | Exception] = []
-    for number, name, file, config in files:
-        if not archives.is_archive(file.path):
-            cut.append(_cut_file(number, name, file, config))
-            continue
-        try:
-            members, left_out = archives.look(file, by_name=config.format == "auto")
-        except (OSError, ValueError) as error:
-            kind = OSError if isinstance(error, OSError) else ValueError
-            cut.append(kind(f"{file.path!r} {error}"))
-            continue
-        if left_out:
-            said = f"{len(left_out):,} of the members of {file.path!r} are hidden, links, or of no known format"
-            cut.append(UserWarning(f"{config.where}.paths: {said}, and are left out, such as {left_out[0]!r}"))
-        cut += [_cut_file(number, f"{name}{member.path.removeprefix(file.path)}", member, config) for member in members]
-    return cut
+    if left_out:
+        said = f"{len(left_out):,} of the members of {file.path!r} are hidden, links, or of no known format"
+        cut.append(UserWarning(f"{config.where}.paths: {said}, and are left out, such as {left_out[0]!r}"))
+    names = ((f"{name}{member.path.removeprefix(file.path)}", member) for member in members)
+    return cut + [_cut_file((number, named), config) for named in names]
 
 
-def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfig) -> _CutFile | Exception:
+def _cut_by_name(numbered: _Numbered, config: InputConfig) -> _CutFile | None:
+    """Returns what `_cut_file` returns for a file that is what its name says; None if the name does not say enough."""
+    number, (name, file) = numbered
+    suffixes = name[name.rfind("/") + 1 :].partition(".")[2]
+    chats = config.messages_field is not None
+    found = _kind_named(suffixes, config.format, config.compression, config.encoding, chats=chats)
+    if found is None:
+        return None
+    format, compression, encoding = found
+    size = file.n_bytes
+    piece = Piece(file.path, name, size, file.version, format, compression, 0, size, 0, number, encoding, config.source)
+    return _cut_bytes(piece, config), None
+
+
+@functools.lru_cache
+def _kind_named(
+    suffixes: str, format: str, compression: str, encoding: str, *, chats: bool
+) -> tuple[str, Compression, str] | None:
+    """Returns format, compression and encoding by the name of a file from its first dot on; None if they need a look.
+
+    Args:
+      suffixes: the end of the name.
+      format: `input.format`, as `compression` and `encoding` are the keys of that name.
+      compression: see above.
+      encoding: see above.
+      chats: whether records are conversations.
+    """
+    named = formats_named(f"x.{suffixes}") if format == "auto" else [FORMATS[format]]
+    codec = settle_encoding(b"", encoding)
+    if (
+        archives.is_archive(f"x.{suffixes}")
+        or len(named) != 1
+        or codec.startswith(("utf-16", "utf-32"))
+        or (chats and "messages_field" not in named[0].keys)
+    ):
+        return None
+    reader = READERS[named[0].name]
+    if isinstance(reader, RowReader) or reader.check is not None:
+        return None
+    if compression == "auto":
+        compression = COMPRESSION_SUFFIXES.get(os.path.splitext(f"x.{suffixes.lower()}")[1], "none")
+    return named[0].name, cast(Compression, compression), codec if compression == "none" else encoding
+
+
+def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
     """Returns the pieces of one file in order and, for Parquet, its fields to keep; or the error that it causes."""
+    number, (name, file) = numbered
     try:
         name.encode("utf-8")
         with closing(archives.open_file(file.path, file.version)) as handle:
@@ -296,10 +419,14 @@ def _cut_file(number: int, name: str, file: storage.FileStat, config: InputConfi
         return ValueError(f"{file.path!r} {error}")
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
-    if not is_cut_by_bytes(whole, config.document):
-        return [whole], stored
-    starts = range(0, file.n_bytes, config.split_bytes) or (0,)
-    return [replace(whole, start=start, stop=min(start + config.split_bytes, file.n_bytes)) for start in starts], stored
+    return _cut_bytes(whole, config), stored
+
+
+def _cut_bytes(whole: Piece, config: InputConfig) -> list[Piece]:
+    if whole.n_bytes <= config.split_bytes or not is_cut_by_bytes(whole, config.document):
+        return [whole]
+    starts = range(0, whole.n_bytes, config.split_bytes)
+    return [replace(whole, start=start, stop=min(start + config.split_bytes, whole.n_bytes)) for start in starts]
 
 
 def _head_of(member: BinaryIO) -> bytes:

@@ -25,7 +25,7 @@ from tokenmill.pipeline.output.vocabulary_files import check_formats
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
-from tokenmill.pipeline.splits import Split, by_work, name_splits
+from tokenmill.pipeline.splits import Split, Splits
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.parts import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
@@ -59,7 +59,7 @@ class JobPlan:
     """The job to do; `run` with an existing tokenizer is `tokenize`."""
     config: Config
     job: Job
-    splits: list[Split]
+    splits: Splits
     tokenizer: Tokenizer | None
     """The tokenizer to use, if it exists already."""
     counting_json: str | None
@@ -106,7 +106,7 @@ class JobPlan:
     @property
     def n_bytes(self) -> int:
         """Planned bytes of the input, read once."""
-        return sum(split.n_bytes for split in self.splits)
+        return self.splits.n_bytes
 
     def stages(self) -> list[progress.Stage]:
         """Returns the stages whose amount of work is known, in order."""
@@ -139,7 +139,7 @@ class JobPlan:
 
 
 def plan_job(name: JobName, config: Config) -> JobPlan:
-    """Plans what a job will do; reads the tokenizer and the head of every input file, and writes nothing.
+    """Plans what a job will do; reads the tokenizer, looks at the input as `plan_splits` does, and writes nothing.
 
     Raises:
       ValueError: naming all input files and tokenizers that cannot be used.
@@ -177,12 +177,10 @@ def _plan_parts(name: JobName, config: Config, configs: Mapping[str, Config]) ->
 def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
     """Plans a job that differs from another only in its folder and in whose documents it is for."""
     job = Job.of(plan.name, config, plan.job.parts["tokenizer"], plan.job.parts.get("counts"))
-    fields = plan.splits[0].fields if plan.splits else ""
-    splits = name_splits([list(split.pieces) for split in plan.splits], job.digest, fields)
-    return dataclasses.replace(plan, config=config, job=job, splits=splits)
+    return dataclasses.replace(plan, config=config, job=job, splits=plan.splits.renamed(job.digest))
 
 
-def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: list[Split] | None = None) -> JobPlan:
+def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: Splits | None = None) -> JobPlan:
     """Plans a job with one tokenizer.
 
     Args:
@@ -219,16 +217,16 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
         problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
     name = "tokenize" if name == "run" and not trains else name
     job = Job.of(name, config, digest, counts_digest)
-    splits: list[Split] = []
+    splits = Splits((), "")
     said: list[str] = []
     try:
         if planned:
-            splits = name_splits([list(split.pieces) for split in planned], job.digest, planned[0].fields)
+            splits = planned.renamed(job.digest)
         elif tokenizes or counting_json is not None:
             splits = plan_splits(config.input, job.digest, said)
-            _check_apart(splits, config.output.path)
+            _check_apart(config, splits)
             if tokenizes and splits and (of := config.output.parts) and of.shares and of.by is not None:
-                check_field(decode_fields(splits[0].fields), of.by)
+                check_field(decode_fields(splits.fields), of.by)
         if counting_json is not None:
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
@@ -245,9 +243,12 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: l
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 
-def _check_apart(splits: Sequence[Split], output: str) -> None:
+def _check_apart(config: Config, splits: Splits) -> None:
     """Raises ValueError if a file of the input is below the output folder, where all files are those of a job."""
+    output = config.output.path
     is_remote = storage.is_remote(output)
+    if all(storage.is_remote(path) != is_remote for path in config.input.paths):
+        return
     folder = output.rstrip("/") + "/" if is_remote else os.path.join(os.path.realpath(output), "")
     places: dict[str, str] = {}
     for piece in (piece for split in splits for piece in split.pieces):
@@ -284,7 +285,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     _delete_half_written(output.path)
     if plan.tokenizer is not None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
-    storage.write_atomic(plan.plan_path, (f"{split.to_json()}\n".encode() for split in by_work(plan.splits)))
+    storage.write_atomic(plan.plan_path, (f"{line}\n".encode() for line in plan.splits.lines_by_work()))
 
 
 def _delete_half_written(output: str) -> None:

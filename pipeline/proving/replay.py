@@ -35,7 +35,7 @@ from tokenmill.pipeline.proving.inputs import check_unchanged
 from tokenmill.pipeline.proving.report import VerifyReport
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling.shards import plan_shards
-from tokenmill.pipeline.splits import Piece, name_splits
+from tokenmill.pipeline.splits import Piece, Splits
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
@@ -69,12 +69,11 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     job = _job_of(output, config, found)
     groups = _numbered(_groups(output, found, config.input))
-    splits = name_splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
+    splits = Splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = formats.suffixes(config.output)
-    n_bytes = sum(split.n_bytes for split in splits)
-    shards = plan_shards(config.output, len(splits), n_bytes, job.digest)
+    shards = plan_shards(config.output, len(splits), splits.n_bytes, job.digest)
     folders.prepare_output(
         folder,
         job,

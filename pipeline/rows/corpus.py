@@ -22,7 +22,7 @@ from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.splits import Piece, Split, by_work
+from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.transforms import arrow_coder
 
 _UNIT_BYTES = 32 << 20
@@ -103,8 +103,7 @@ class ReadCorpus(beam.PTransform):
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:
-    for split in by_work(plan_splits(options, "")):
-        yield split.to_json()
+    return plan_splits(options, "").lines_by_work()
 
 
 @functools.lru_cache(maxsize=8)

@@ -56,13 +56,13 @@ class Stage:
     @classmethod
     def of(cls, name: str, folder: str, splits: Iterable[Split]) -> "Stage":
         """Returns the stage that reads `splits`."""
-        splits = list(splits)
-        estimated = (
-            split.id
-            for split in splits
-            if any(not (piece.has_rows or piece.is_read_as_stored) for piece in split.pieces)
-        )
-        return cls(name, folder, {split.id: split.n_bytes for split in splits}, frozenset(estimated))
+        sizes: dict[str, int] = {}
+        estimated: set[str] = set()
+        for split in splits:
+            sizes[split.id] = split.n_bytes
+            if any(not (piece.has_rows or piece.is_read_as_stored) for piece in split.pieces):
+                estimated.add(split.id)
+        return cls(name, folder, sizes, frozenset(estimated))
 
 
 @dataclass(frozen=True)
