@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.commands import (
+    attach,
     chat,
     compare,
     completion,
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in (
         jobs,
+        attach,
         plan,
         looking,
         results,

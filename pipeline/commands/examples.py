@@ -6,6 +6,7 @@ EXAMPLES = {
     "count": "tokenmill count configs/count.yaml --overwrite",
     "train": "tokenmill train configs/train.yaml --overwrite",
     "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
+    "attach": "tokenmill attach build/quickstart/out",
     "plan": "tokenmill plan configs/quickstart.yaml",
     "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
     "diff": "tokenmill diff build/quickstart/out build/quickstart/out",

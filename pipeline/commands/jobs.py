@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config, JobName
     from tokenmill.pipeline.jobs.planning import JobPlan
     from tokenmill.pipeline.output.folders import Mode
+    from tokenmill.pipeline.running.runner_jobs import RunnerJob
     from tokenmill.pipeline.running.runners import RunnerSettings
 
 JOBS = {
@@ -46,6 +47,11 @@ def add_parsers(commands: Any) -> None:
             "--dry-run", action="store_true", help="do nothing: say what the job would do, as `plan` does"
         )
         add_output(job, "the books of the finished job")
+        job.add_argument(
+            "--detach",
+            action="store_true",
+            help="end when a runner elsewhere has the job; `tokenmill attach` waits for it",
+        )
         job.add_argument(
             "--metrics",
             type=file_path,
@@ -76,7 +82,11 @@ def _run_job(options: argparse.Namespace) -> int:
     started = time.monotonic()
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     try:
-        execute(options.job, config, choose, mode, quiet=options.quiet, debug=options.debug)
+        given = execute(
+            options.job, config, choose, mode, quiet=options.quiet, debug=options.debug, detach=options.detach
+        )
+        if given is not None:
+            return _report_detached(config.output.path, given, options)
         seconds = time.monotonic() - started
         summary = summarize(config.output.path, seconds)
         told = warnings(config.output.path, config)
@@ -85,7 +95,7 @@ def _run_job(options: argparse.Namespace) -> int:
     except Mistake:
         raise
     except KeyboardInterrupt:
-        return _report_stop()
+        return report_stop()
     except Exception as error:  # a runner, its workers and any file system may raise anything; the user gets one line
         return _report_failure(error, config.output.path, options.debug)
 
@@ -95,6 +105,13 @@ def _run_job(options: argparse.Namespace) -> int:
         Terminal(sys.stdout, soft_wrap=True).print(summary)
     for warning in told:
         say(f"warning: {warning}")
+    return DONE
+
+
+def _report_detached(output: str, given: "RunnerJob", options: argparse.Namespace) -> int:
+    if options.json:
+        print(json.dumps({"output": output, "endpoint": given.endpoint, "job_id": given.job_id}, indent=1))
+    say(f"{given} goes on; `tokenmill attach {output}` waits for it")
     return DONE
 
 
@@ -109,8 +126,9 @@ def record(output: str, seconds: float) -> dict[str, Any]:
 
 
 def execute(
-    job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"], mode: "Mode", *, quiet: bool, debug: bool
-) -> None:
+    job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"], mode: "Mode", *,
+    quiet: bool, debug: bool, detach: bool = False,
+) -> "RunnerJob | None":  # fmt: skip
     """Plans and runs a job, and shows its progress on stderr unless it is `quiet`.
 
     Args:
@@ -120,6 +138,10 @@ def execute(
       mode: what to do with a folder that is there already.
       quiet: say warnings only.
       debug: keep the log of the runner.
+      detach: return once a runner elsewhere has the job.
+
+    Returns:
+      The job of the runner if it was detached.
 
     Raises:
       Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
@@ -132,20 +154,20 @@ def execute(
         settings = choose(n_splits=len(planned.splits))
     for warning in planned.warnings:
         say(f"warning: {warning}")
-    _execute(job, planned, settings, began, mode, quiet=quiet, debug=debug)
+    return _execute(job, planned, settings, began, mode, quiet=quiet, debug=debug, detach=detach)
 
 
 def _execute(
     job: "JobName", plan: "JobPlan", settings: "RunnerSettings", began: float, mode: "Mode",
-    *, quiet: bool, debug: bool,
-) -> None:  # fmt: skip
+    *, quiet: bool, debug: bool, detach: bool,
+) -> "RunnerJob | None":  # fmt: skip
     """Runs the job of `plan`; `began` is when the command began, in Unix seconds."""
     import apache_beam as beam
 
     from tokenmill.pipeline.books.reject_limits import RejectLimits
     from tokenmill.pipeline.jobs import planning
     from tokenmill.pipeline.output.ownership import own
-    from tokenmill.pipeline.running import display, progress
+    from tokenmill.pipeline.running import display, progress, runner_jobs
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
     from tokenmill.pipeline.transforms import jobs
 
@@ -156,6 +178,8 @@ def _execute(
             # Owned until the last worker is gone.
             lease = stack.enter_context(own(plan.config.output.path, job, watched.cancel))
             runner, runner_options = stack.enter_context(open_runner(settings, debug=debug))
+            if detach:
+                runner_jobs.check_detachable(runner_options)
             planning.prepare(plan, mode)
         planned = (
             f"{job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
@@ -170,14 +194,22 @@ def _execute(
             source: progress.Source = watched
         else:
             source = progress.FolderProgress(plan.config.output.path, plan.stages())
-        if not quiet:
+        if not quiet and not detach:
             stack.enter_context(display.show(source, sys.stderr))
+        given: RunnerJob | None = None
         try:
             result = pipeline.run()
+            given = runner_jobs.submitted(result, runner_options, lease.nonce, detached=detach)
+            if given is not None:
+                given.write(plan.config.output.path)
+                if detach:
+                    return given
             state = result.wait_until_finish()
         except BaseException as error:
             # After Ctrl-C, too: workers in this process go on until they are told, and stop at their next batch.
             watched.cancel()
+            if given is not None:
+                runner_jobs.stop(given, plan.config.output.path)
             if isinstance(error, Exception):
                 with contextlib.suppress(OSError):
                     lease.check()  # if another command took the folder, this is the reason, whatever error it led to
@@ -186,6 +218,7 @@ def _execute(
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
         if plan.tokenizes:
             _tell(plan, began, _lengths(source.entered()))
+    return None
 
 
 def _lengths(entered: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -224,7 +257,7 @@ def _report_failure(error: Exception, output: str, debug: bool) -> int:
         traceback.print_exception(error)
     reason = explain(error, output)
     if reason == "KeyboardInterrupt":  # Ctrl-C, raised in a worker that runs in the main thread
-        return _report_stop()
+        return report_stop()
     for line in f"failed: {reason}".splitlines():
         say(line)
     if not debug and "--resume" not in reason:
@@ -232,6 +265,7 @@ def _report_failure(error: Exception, output: str, debug: bool) -> int:
     return FAILED
 
 
-def _report_stop() -> int:
+def report_stop() -> int:
+    """Says that a job was stopped; returns the exit code."""
     say("stopped; what is committed is kept: the same command with --resume goes on from there")
     return STOPPED

@@ -155,9 +155,9 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
     listings: list[tuple[Listing, str]] = []
     with ThreadPoolExecutor(_LISTING_THREADS) as pool:
         listed = zip(config.paths, pool.map(lambda given: _list_files(given, config), config.paths), strict=True)
-        for given, (pattern, found, wrong, told) in listed:
+        for given, (pattern, found, wrong, said) in listed:
             problems += wrong
-            warnings += told
+            warnings += said
             if not found:
                 if not wrong:
                     problems.append(ValueError(f"{given!r} matches no file"))

@@ -25,6 +25,7 @@ from tokenmill.pipeline.filenames import (
     VOCABULARY,
 )
 from tokenmill.pipeline.output.ownership import OWNER, Lease
+from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB
 
 Mode = Literal["new", "resume", "overwrite"]
 
@@ -165,7 +166,7 @@ def result_files(output: str) -> Iterator[str]:
 
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
     names = [name for name in _files(output, FOLDERS) if name[0] != "." or name == filenames.HUB]
-    names = [name for name in names if name != OWNER]
+    names = [name for name in names if name not in (OWNER, RUNNER_JOB)]
     if mode == "overwrite":
         # Files whose names we never write may stay.
         names = [name for name in names if "/" in name or filenames.is_result(name) or filenames.numbered(name)]

@@ -11,6 +11,8 @@ strongest first:
 - Any other owner counts as dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
   machines that share a store need not agree on the time.
 
+The job that a dead owner, or one that has detached itself, gave to a runner elsewhere may live: the runner is asked.
+
 Without locks, as on object stores, an owner writes its name, and checks a moment later that the name is still there.
 If two start at once, the last one to write wins, provided that neither takes longer from looking to writing than
 `SETTLE_SECONDS` or twice the time of the other. If one does, the other finds out when it next renews the file, and does
@@ -34,6 +36,7 @@ from pydantic import TypeAdapter
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.running.processes import Process
+from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB, RunnerJob, is_over
 
 OWNER = "_owner.json"
 """The name of the file; a folder without an owner has none."""
@@ -145,7 +148,7 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
 
 
 def living_owner(output: str) -> str | None:
-    """Returns a description of the folder's living owner; None if it seems to have none. Neither writes nor waits."""
+    """Returns a description of the folder's living owner, or of its job on a runner; None if it seems to have none."""
     found = _Owner.read(output)
     if found is None:
         return None
@@ -153,7 +156,12 @@ def living_owner(output: str) -> str | None:
     if is_dead is None:
         changed = storage.changed_at(storage.join(output, OWNER))
         is_dead = changed is not None and time.time() - changed > SILENT_SECONDS
-    return None if is_dead else str(found)
+    job = _job_of(output, found)
+    if not is_dead and (job is None or not job.detached):
+        return str(found)
+    with contextlib.suppress(OSError):
+        return None if job is None or is_over(job.state()) else str(job)
+    return None
 
 
 def _take_locked(output: str, owner: _Owner) -> int | None:
@@ -201,6 +209,7 @@ def _put(output: str, staged: str, owner: _Owner) -> None:
                 boot = found.process.boot if found is not None else ""
                 if found is not None and not (boot and boot == owner.process.boot):
                     _refuse_living(output, found, owner)
+                _refuse_running(output, found)
                 os.replace(staged, path)
                 return
             is_taken = found is not None and not found.process.is_dead(owner.process)
@@ -234,6 +243,7 @@ def _take_unlocked(output: str, owner: _Owner) -> None:
     found = _Owner.read(output)
     if found is not None:
         _refuse_living(output, found, owner)
+    _refuse_running(output, found)
     storage.write_atomic(storage.join(output, OWNER), owner.to_json())
     # Another command may have looked before we wrote; its own write takes about as long as ours did.
     time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
@@ -243,8 +253,8 @@ def _take_unlocked(output: str, owner: _Owner) -> None:
 
 
 def _refuse_living(output: str, found: _Owner, here: _Owner) -> None:
-    is_dead = found.process.is_dead(here.process)
-    if is_dead:
+    is_dead, job = found.process.is_dead(here.process), _job_of(output, found)
+    if is_dead or (job is not None and job.detached):
         return
     if is_dead is None:
         silent = _silence(output)
@@ -259,6 +269,31 @@ def _refuse_living(output: str, found: _Owner, here: _Owner) -> None:
         )
         raise ValueError(_in_use(output, found) + more)
     raise ValueError(_in_use(output, found))
+
+
+def _job_of(output: str, found: _Owner | None) -> RunnerJob | None:
+    """Returns the job that an owner has given to a runner elsewhere, if it has."""
+    job = RunnerJob.read(output)
+    return job if job is not None and found is not None and job.nonce == found.nonce else None
+
+
+def _refuse_running(output: str, found: _Owner | None) -> None:
+    """Raises ValueError if a runner elsewhere still does the job of a dead owner, or cannot be asked."""
+    job = _job_of(output, found)
+    if job is None:
+        return
+    try:
+        state = job.state()
+    except OSError as error:
+        raise ValueError(
+            f"output folder {output!r} is in use by {job}, if that still runs: {error}; start the job server, or "
+            f"if the job is gone for good, delete {RUNNER_JOB}"
+        ) from None
+    if not is_over(state):
+        raise ValueError(
+            f"output folder {output!r} is in use: {job} is {state}; `tokenmill attach {output}` waits for it, with "
+            "--cancel it is stopped"
+        )
 
 
 def _in_use(output: str, found: _Owner | None) -> str:
@@ -301,4 +336,7 @@ def _release(lease: Lease) -> None:
     # If this fails, the file names an owner that counts as dead once this process has ended.
     with contextlib.suppress(ValueError, OSError):
         lease.check()
-        storage.delete(storage.join(lease.output, OWNER))
+        job = RunnerJob.read(lease.output)  # of an earlier owner, if its nonce is another
+        if job is None or job.nonce != lease.nonce or not job.detached:
+            storage.delete(storage.join(lease.output, RUNNER_JOB))
+            storage.delete(storage.join(lease.output, OWNER))

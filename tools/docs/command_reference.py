@@ -29,6 +29,8 @@ The summary, rows, the schema and what `verify` finds go to stdout. Progress, wa
 [Exit codes](errors.md#exit-codes) say how a command ended.
 """
 
+_NOT_RUN = {"workers": "it serves until it is stopped", "attach": "needs a job server, and a job of it"}
+
 
 def page() -> str:
     """Returns the page."""
@@ -48,7 +50,7 @@ def page() -> str:
 def _entry(name: str, command: argparse.ArgumentParser, words: str) -> Iterator[str]:
     yield _cell(command.description or words)
     yield ""
-    yield from (["<!-- not run: it serves until it is stopped -->"] if name == "workers" else [])
+    yield from ([f"<!-- not run: {_NOT_RUN[name]} -->"] if name in _NOT_RUN else [])
     yield "```bash"
     yield EXAMPLES[name]
     yield "```"

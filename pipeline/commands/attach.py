@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill attach`: waits for a job that goes on without the command that submitted it."""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from typing import Any
+
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.commands.arguments import add_output, file_path
+from tokenmill.pipeline.commands.jobs import record, report_stop
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+
+_POLL_SECONDS = 2.0
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds the command to the commands of a parser."""
+    attach = commands.add_parser("attach", help="wait for a job on a runner elsewhere, as --detach leaves it")
+    attach.add_argument("output", type=file_path, metavar="OUT", help="the output folder of the job")
+    attach.add_argument("--cancel", action="store_true", help="stop the job; --resume can go on from there")
+    add_output(attach, "the books of the finished job")
+    attach.set_defaults(command=_attach)
+
+
+def _attach(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB, RunnerJob, is_over
+
+    output, started = options.output, time.monotonic()
+    with mistakes():
+        job = RunnerJob.read(output)
+        if job is None:
+            raise ValueError(f"{output!r} has no {RUNNER_JOB}, so no job of it is on a runner elsewhere")
+        if options.cancel and not is_over(job.state()):
+            job.cancel()
+    with contextlib.ExitStack() as stack:
+        if not options.quiet:
+            say(f"attached to {job}")
+            stack.enter_context(_progress(output))
+        with mistakes():
+            while not is_over(state := job.state()):
+                time.sleep(_POLL_SECONDS)
+    return _end(output, state, time.monotonic() - started, options)
+
+
+def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
+    """Returns what shows how many of the planned splits are committed, if the job has one folder."""
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.jobs import planning
+    from tokenmill.pipeline.running import display, progress
+    from tokenmill.pipeline.splits import Split
+
+    path = storage.join(output, planning.PLAN_NAME)
+    if not storage.exists(path):
+        return contextlib.nullcontext()
+    splits = [Split.from_json(line) for line in planning.read_plan(path)]
+    stages = [
+        progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTING, splits),
+        progress.Stage.of(planning.TOKENIZING_STAGE, filenames.LEDGER, splits),
+    ]
+    return display.show(progress.FolderProgress(output, stages), sys.stderr)
+
+
+def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -> int:
+    """Takes the folder over from the job, and reports how that ended."""
+    from tokenmill.pipeline.output.ownership import own
+    from tokenmill.pipeline.reporting.summary import summarize
+
+    with mistakes(), own(output, "attach"):
+        pass
+    if state == "CANCELLED":
+        return report_stop()
+    if state != "DONE":
+        say(f"failed: the runner ended the job in state {state}; its own log says why")
+        say("what is committed is kept: the same command with --resume goes on from there")
+        return FAILED
+    say(f"`tokenmill report {output}` writes the report")
+    if options.json:
+        print(json.dumps(record(output, seconds), indent=1))
+    else:
+        print(summarize(output, seconds))
+    return DONE
