@@ -4,11 +4,14 @@
 Sizes are log-normal with a heavy tail, and a quarter of the files are gzip, as in `bench scale`; the splits and their
 order are those of a job. A worker takes the next split when it has finished one, or gets its share in advance, every
 n-th split, as from runners that do not rebalance. What a compressed file expands to differs from file to file; a file
-takes some time to open, too.
+takes some time to open, too. With `--preempted-minutes` workers are taken away at random, and come back a minute later;
+the split that one had is lost, and the next free worker begins it again.
 """
 
 import argparse
+import collections
 import heapq
+import math
 import random
 import sys
 from collections.abc import Sequence
@@ -23,6 +26,7 @@ from tokenmill.pipeline.splits import Piece, Split
 
 BYTES_PER_SECOND = 100e6
 OPEN_SECONDS = 0.06
+AWAY_SECONDS = 60.0
 WORKERS = (4, 16, 64, 256, 1024, 4096)
 
 
@@ -31,7 +35,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run.sh bench stragglers", description=__doc__, allow_abbrev=False)
     parser.add_argument("--files", type=int, default=300_000, help="files of the crawl (default 300,000)")
     parser.add_argument("--split-mb", type=int, default=64, help="input.split_bytes in MiB (default 64)")
+    parser.add_argument(
+        "--preempted-minutes",
+        type=float,
+        default=math.inf,
+        help="how long a worker lives on average (default: until all is done)",
+    )
     options = parser.parse_args(arguments)
+    lifetime = 60 * options.preempted_minutes
     print(report.describe(report.machine() | report.versions("tokenmill")))
     CrawlFileSystem.n_files = options.files
     splits = plan_splits(InputConfig(paths=PATTERNS, split_bytes=options.split_mb << 20), "")
@@ -51,7 +62,7 @@ def main(arguments: list[str]) -> int:
         line = f"{n_workers:8,}{max(total / n_workers, longest):10.0f}"
         for order in orders.values():
             lengths = [seconds[split.index] for split in order]
-            makespan, last = simulate(lengths, n_workers)
+            makespan, last = simulate(lengths, n_workers, lifetime)
             fixed = max(sum(lengths[i::n_workers]) for i in range(n_workers))
             line += f"{makespan:12.0f}{last:8.0f}{fixed:8.0f}"
         print(line, flush=True)
@@ -67,20 +78,32 @@ def _ratio(piece: Piece) -> float:
     return 1.0 if piece.compression == "none" else random.Random(piece.file).lognormvariate(1.386, 0.3)
 
 
-def simulate(seconds: Sequence[float], n_workers: int) -> tuple[float, float]:
+def simulate(seconds: Sequence[float], n_workers: int, lifetime: float = math.inf) -> tuple[float, float]:
     """Returns how long all takes, and how long the last 5 % of the work of it, in seconds.
 
     Args:
       seconds: of each piece of work, in the order in which they are taken.
       n_workers: how many take them.
+      lifetime: after how long a worker is taken away, on average.
     """
-    free = [0.0] * n_workers
-    starts = np.empty(len(seconds))
-    for i, each in enumerate(seconds):
-        starts[i] = free[0]
-        heapq.heapreplace(free, free[0] + each)
-    lengths = np.array(seconds)
-    low, makespan = 0.0, max(free)
+    rng = random.Random(0)
+    waiting, idle, now = collections.deque(range(len(seconds))), n_workers, 0.0
+    starts, lengths = np.empty(len(seconds)), np.array(seconds)
+    events: list[tuple[float, int, bool]] = []  # when which piece is done, or lost; -1: a worker comes back
+    while waiting or events:
+        while waiting and idle:
+            piece = waiting.popleft()
+            idle -= 1
+            starts[piece] = now
+            lives = rng.expovariate(1 / lifetime) if math.isfinite(lifetime) else math.inf
+            heapq.heappush(events, (now + min(lives, seconds[piece]), piece, lives < seconds[piece]))
+        now, piece, is_lost = heapq.heappop(events)
+        if is_lost:
+            waiting.appendleft(piece)
+            heapq.heappush(events, (now + AWAY_SECONDS, -1, False))
+        else:
+            idle += 1
+    low, makespan = 0.0, float((starts + lengths).max())
     high = makespan
     for _ in range(40):
         middle = (low + high) / 2

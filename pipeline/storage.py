@@ -458,7 +458,7 @@ def _match_remote(pattern: str) -> Iterator[FileStat]:
             store = file_systems.get_filesystem(pattern)
             if has_glob(pattern) and type(store).match is FileSystem.match and not store.has_dirs():
                 # As Beam's `match`, which would hold all of ten million files as objects.
-                found = store.match_files(_list_prefix(store, pattern[: _GLOB.search(pattern).start()]), pattern)
+                found = store.match_files(_list_prefix(store, _GLOB.split(pattern, maxsplit=1)[0]), pattern)
             else:
                 found = file_systems.match([pattern])[0].metadata_list
         for each in found:

@@ -55,7 +55,7 @@ class RunnerJob:
         Raises:
           OSError: if the runner cannot be asked.
         """
-        import grpc
+        import grpc  # type: ignore[import-untyped]
         from apache_beam.portability.api import beam_job_api_pb2 as api
 
         try:
@@ -75,7 +75,7 @@ class RunnerJob:
         self._ask("Cancel", api.CancelJobRequest(job_id=self.job_id))
 
     def _ask(self, method: str, request: Any) -> Any:
-        import grpc
+        import grpc  # type: ignore[import-untyped]
         from apache_beam.portability.api import beam_job_api_pb2_grpc as api
 
         with grpc.insecure_channel(self.endpoint) as channel:

@@ -13,7 +13,11 @@ from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.jobs.planning import TRAINING_STAGE
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.training.train import train_vocabularies
+from tokenmill.pipeline.transforms.once import with_memory
 from tokenmill.pipeline.transforms.stages import enter_stage
+
+_TRAINING_MEMORY = "16GB"
+"""All other steps take less than 2 GB, whatever the input is."""
 
 
 @dataclasses.dataclass
@@ -35,7 +39,8 @@ class TrainVocabularies(beam.PTransform):
     """As `train_vocabularies` takes both."""
 
     def expand(self, finished: Any) -> Any:  # noqa: D102
-        return finished | "Train" >> beam.Map(_train, self).with_output_types(list[str])
+        step = beam.Map(_train, self).with_output_types(list[str])
+        return finished | "Train" >> with_memory(step, finished.pipeline, _TRAINING_MEMORY)
 
 
 def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
