@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
-from benchmarks import report
+from benchmarks import corpora, report
 from tokenmill.pipeline.books import job_record, manifest, quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
@@ -43,6 +44,7 @@ _SIGMA = 2.0
 _MOST_BYTES = 8 << 30
 _N_CRAWLS = 52
 _PAGE_FILES = 1000
+_SIZES = {"1 GB": 1e9, "100 GB": 1e11, "10 TB": 1e13}
 PATTERNS = [f"crawl://data/CC-MAIN-2026-{tens}?/*/*" for tens in range(6)]
 """Patterns are listed side by side; each is listed page by page, one after the other."""
 
@@ -111,9 +113,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--latency-ms", type=float, default=0, help="of each request to the store (default 0)")
     parser.add_argument("--only-plan", action="store_true", help="list and cut, and nothing else")
+    parser.add_argument("--words", action="store_true", help="how distinct words grow with text, and nothing else")
     parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))
+    if options.words:
+        _grow_words()
+        return 0
     with tempfile.TemporaryDirectory(prefix="tokenmill-scale-", dir=options.folder) as folder:
         # A process for each machine of a cluster that would do it, so that none has the memory of another.
         for step in (_plan,) if options.only_plan else (_plan, _work, _finish):
@@ -123,6 +129,27 @@ def main(arguments: list[str]) -> int:
             if process.exitcode:
                 return 1
     return 0
+
+
+def _grow_words() -> None:
+    """Counts the words of real text as it grows, and continues the curve by Heaps' law: words = k * bytes ** beta."""
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    print(f"{'text':>14}{'MB':>8}" + "".join(f"{n:>12}" for n in ("distinct", "beta", *(f"at {n}" for n in _SIZES))))
+    for corpus in corpora.load():
+        order = random.Random(0).sample(corpus.texts, len(corpus.texts))
+        counter, n_bytes, points = tokenizer.new_word_counter(), 0, list[tuple[int, int]]()
+        for text in order:
+            counter.update(pa.array([text]))
+            n_bytes += len(text.encode())
+            if not points or n_bytes > 1.25 * points[-1][0]:
+                points.append((n_bytes, counter.n_distinct))
+        points.append((n_bytes, counter.n_distinct))
+        x, y = np.log(np.array([point for point in points if point[0] > n_bytes / 16], float)).T
+        beta, k = np.polyfit(x, y, 1)
+        wrong = float(np.abs(np.expm1(k + beta * x - y)).max())
+        grown = "".join(f"{math.exp(k) * size**beta / 1e6:>10,.1f} M" for size in _SIZES.values())
+        measured = f"{corpus.name:>14}{n_bytes / 1e6:8.1f}{counter.n_distinct:>12,}{beta:>12.3f}"
+        print(f"{measured}{grown}   fit within {wrong:.1%}")
 
 
 def _config(options: argparse.Namespace, folder: str) -> Config:
