@@ -24,6 +24,9 @@ class Candidate:
     """How long reading its file took."""
 
 
+_SAYS_NOTHING = ("vocab", "tokenizer.json")
+
+
 def load(paths: Sequence[str], least: int = 2) -> list[Candidate]:
     """Loads tokenizers of any format.
 
@@ -58,16 +61,17 @@ def _load(path: str) -> Tokenizer:
 
 
 def labels(paths: Sequence[str]) -> list[str]:
-    """Returns a label for each path: its last names, as many as tell it from the others; then a number.
+    """Returns a label for each path: its last names, as many as tell it from the others and say something; a number.
 
-    >>> labels(["a/tokenizer.json", "b/tokenizer.json", "gpt2", "gpt2"])
-    ['a/tokenizer.json', 'b/tokenizer.json', 'gpt2', 'gpt2#2']
+    >>> labels(["a/tokenizer.json", "b/tokenizer.json", "gpt2", "gpt2", "build/mine/vocab"])
+    ['a/tokenizer.json', 'b/tokenizer.json', 'gpt2', 'gpt2#2', 'mine/vocab']
     """
     parts = [path.replace("\\", "/").rstrip("/").split("/") for path in paths]
     found = []
     for i, mine in enumerate(parts):
         others = [each for each in parts if each != mine]
-        n = next((n for n in range(1, len(mine)) if all(each[-n:] != mine[-n:] for each in others)), len(mine))
+        least = 2 if mine[-1] in _SAYS_NOTHING else 1
+        n = next((n for n in range(least, len(mine)) if all(each[-n:] != mine[-n:] for each in others)), len(mine))
         same = parts[:i].count(mine)
         found.append("/".join(mine[-n:]) + (f"#{same + 1}" if same else ""))
     assert max(Counter(found).values()) == 1

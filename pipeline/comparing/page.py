@@ -45,13 +45,27 @@ def page(report: Mapping[str, Any]) -> str:
         MANY_UNKNOWN=MANY_UNKNOWN,
         said=said(report),
         told=_told(report, labels),
-        charts={
-            kind: [[name_cell(row["name"]), *(each["bytes_per_token"] for each in row["by"].values())] for row in rows]
-            for kind in KINDS
-            if len(rows := report.get(kind, ())[:TOP]) > 1
-        },
+        sources=[name_cell(row["name"]) for row in report.get("source", ())],
+        charts=list(_charts(report)),
         views=list(views(report)),
     )
+
+
+def _charts(report: Mapping[str, Any]) -> Iterator[tuple[str, list[list[Any]], list[tuple[int, int]]]]:
+    """Yields kinds of groups, the bytes per token of each group and tokenizer, and the cells with many unknown tokens.
+
+    Scripts are left out where languages say the same.
+    """
+    kinds = [kind for kind in KINDS if len(report.get(kind, ())) > 1]
+    for kind in kinds[:2]:
+        rows = [(name_cell(row["name"]), list(row["by"].values())) for row in report[kind][:TOP]]
+        faint = [
+            (i, j)
+            for i, (_, measures) in enumerate(rows)
+            for j, each in enumerate(measures, 1)
+            if (each["unknown"] or 0) >= MANY_UNKNOWN
+        ]
+        yield kind, [[name, *(each["bytes_per_token"] for each in measures)] for name, measures in rows], faint
 
 
 def _told(report: Mapping[str, Any], labels: list[str]) -> Iterator[str]:

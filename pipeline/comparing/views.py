@@ -36,6 +36,8 @@ class View:
     said: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
+    is_narrow: bool = False
+    """Whether a page has room for another one beside it."""
 
 
 def name_cell(text: str) -> str:
@@ -69,7 +71,7 @@ def said(report: Mapping[str, Any]) -> str:
     )
     rejected = sum(on.get("rejected", {}).values())
     more = f"; {rejected:,} records rejected" if rejected else ""
-    return f"{on['documents']:,} documents, {megabytes(on['bytes'])}, {on['words']:,} words: {on['word']}{part}{more}."
+    return f"{on['documents']:,} documents, {megabytes(on['bytes'])}, {on['words']:,} words ({on['word']}){part}{more}."
 
 
 def _groups(report: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, Any]]) -> View:
@@ -139,7 +141,7 @@ def _words(report: Mapping[str, Any]) -> Iterator[View]:
             ]
             about = f"Words of which {label} makes {more} tokens than {first}, those that matter most first."
             if rows:
-                yield View(f"Words that {name} with {label}", about + _rest(len(words)), heads, rows)
+                yield View(f"Words that {name} with {label}", about + _rest(len(words)), heads, rows, is_narrow=True)
 
 
 def _made(report: Mapping[str, Any]) -> Iterator[View]:
@@ -148,13 +150,14 @@ def _made(report: Mapping[str, Any]) -> Iterator[View]:
         [name, number(each["words"]), *(number(measures["growth"]) for measures in each["by"].values())]
         for name, each in report["robustness"].items()
     ]
-    yield View("Robustness", "Tokens of changed words, as a multiple of those before.", ["", "words", *heads], rows)
+    about = "Tokens of changed words, as a multiple of those before."
+    yield View("Robustness", about, ["", "words", *heads], rows, is_narrow=True)
     rows = [
         [name, *(f"{number(each['characters_per_token'])}, {percent(each['restored'])}" for each in by.values())]
         for name, by in report["made_texts"].items()
     ]
     about = "Characters per token of texts made for this, and which share of the texts comes back from its ids."
-    yield View("Digits, white space and code", about, ["", *heads], rows)
+    yield View("Digits, white space and code", about, ["", *heads], rows, is_narrow=True)
 
 
 def _failures(on: Mapping[str, Any]) -> View:

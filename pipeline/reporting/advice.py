@@ -99,8 +99,8 @@ def _unknown(facts: Mapping[str, Any]) -> str | None:
         )
     needed = oov["characters_to_add"]
     added = (
-        f"With {needed['50%']:,} more characters in the vocabulary half of the unknown ones would be known, with "
-        f"{needed['95%']:,} 95 %; or take another tokenizer."
+        f"Adding {needed['50%']:,} characters to the vocabulary would remove half of the unknown ones, adding "
+        f"{needed['95%']:,} would remove 95 %; or take another tokenizer."
         if oov["characters"]
         else "Take another tokenizer, or train one on this text."
     )
@@ -135,7 +135,10 @@ def _dearest(costs: Sequence[tuple[str, int, float | None]]) -> str | None:
     (least, cheapest), (most, dearest) = (min(large), max(large)) if large else ((1.0, ""), (1.0, ""))
     if most < LEAST_PREMIUM * least:
         return None
-    return f"A character takes {most / least:.1f} times as many tokens in {dearest} as in {cheapest}."
+    return (
+        f"A character takes {most / least:.1f} times as many tokens in {dearest} as in {cheapest}. "
+        f"A vocabulary trained on more of {dearest} lowers this."
+    )
 
 
 def _resized(facts: Mapping[str, Any]) -> str | None:

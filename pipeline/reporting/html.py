@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 300
 """Longer texts are cut: a word, a pattern or a name may have any length."""
 
-_FIGURES = re.compile(r"[+-]?[0-9][0-9,.]*(e[+-]?[0-9]+)?( (%|TB|GB|MB|kB|B|of [0-9,]+))?|-|")
+_FIGURES = re.compile(r"[<+-]?[0-9][0-9,.]*(e[+-]?[0-9]+)?( (%|TB|GB|MB|kB|B|of [0-9,]+))?|-|")
 _NOT_ALLOWED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -55,7 +55,9 @@ def number(value: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """Returns a share, from 0 to 1, in percent; `-` for None."""
-    return "-" if share is None else f"{100 * share:.4g} %"
+    if share is None:
+        return "-"
+    return "<0.001 %" if 0 < share < 1e-5 else f"{100 * share:.4g} %"
 
 
 def shortened(text: str) -> str:
@@ -117,6 +119,10 @@ def _is_figures(rows: Sequence[Sequence[Any]], column: int) -> bool:
     return column > 0 and all(not isinstance(row[column], str) or _FIGURES.fullmatch(row[column]) for row in rows)
 
 
-def _largest(rows: Sequence[Sequence[Any]], columns: Iterable[int]) -> float:
-    """Returns the largest number in some columns; 1 if there is none above 0, as bars are drawn relative to it."""
-    return max((row[column] or 0 for column in columns for row in rows), default=0) or 1
+def _largest(rows: Sequence[Sequence[Any]], columns: Iterable[int], without: Sequence[tuple[int, int]] = ()) -> float:
+    """Returns the largest number in some columns; 1 if there is none above 0, as bars are drawn relative to it.
+
+    Cells of `without`, each a row and a column, do not count.
+    """
+    cells = ((i, j) for j in columns for i in range(len(rows)) if (i, j) not in without)
+    return max((rows[i][j] or 0 for i, j in cells), default=0) or 1

@@ -13,6 +13,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.reporting import html
+from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.reporting.facts import gather
 from tokenmill.tokenizer.languages import UNKNOWN
 
@@ -21,6 +22,7 @@ _MOST_ITEMS, _LONGEST = 100, 2000
 _MOST_TOKENS = operator.itemgetter("tokens")
 _MOST_GROUPS = 7
 """Languages or sources that the picture tells apart; the rest is one."""
+_NO_LANGUAGE = {UNKNOWN: "the language was not found", "zxx": "no language, such as tables and numbers"}
 
 
 def draw(output: str) -> str:
@@ -76,8 +78,10 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
         tokenizer_file=config.get("tokenizer", {}).get("file") if run else None,
         by_language=sorted(map(_cost, languages["rows"]), key=_MOST_TOKENS, reverse=True) if languages else [],
         by_source=sorted(map(_cost, facts["sources"]["rows"]), key=_MOST_TOKENS, reverse=True),
+        inputs=run["input"].get("paths", []) if run else [],
         picture=_picture(facts),
-        UNKNOWN=UNKNOWN,
+        NO_LANGUAGE=_NO_LANGUAGE,
+        LEAST_SHARE=LEAST_SHARE,
     )
 
 
@@ -91,6 +95,7 @@ def _cost(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": row["language"] if "language" in row else row["name"],
         "tokens": row["tokens"],
+        "unknown": row["share_of_oov_tokens"],
         "cost": each and round(1000 * each),
         "characters": row["characters"],
         "text_tokens": round(row["characters"] * (each or 0)),

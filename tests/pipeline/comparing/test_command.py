@@ -41,6 +41,11 @@ def test_labels_tell_files_of_one_name_apart():
     paths = ["x/a/tokenizer.json", "x/b/tokenizer.json", "gpt2/", "gpt2", "C:\\bert\\vocab.txt"]
     assert labels(paths) == ["a/tokenizer.json", "b/tokenizer.json", "gpt2", "gpt2#2", "vocab.txt"]
     assert labels(["a", "x/a"]) == ["a", "x/a"]
+    assert labels(["build/mine/vocab", "gpt2/tokenizer.json", "vocab"]) == [
+        "mine/vocab",
+        "gpt2/tokenizer.json",
+        "vocab",
+    ]
 
 
 def test_it_prints_tables_or_json(typed):
@@ -166,6 +171,7 @@ def test_a_page_says_who_makes_fewer_tokens_and_who_knows_too_little(tmp_path, t
     assert "An unknown token counts as one" in drawn
     assert drawn.count('class="best"') == drawn.count('class="bad"') == 1
     assert drawn.index('class="best"') < drawn.index("<dt>letters.txt") < drawn.index('class="bad"')
+    assert drawn.count('class="n bar faint"') == 4, "all cells of the one of which nothing is known, by two kinds"
     found["all"]["by"]["none.txt"]["unknown"] = 0.001
     assert "An unknown token counts as one" not in page.page(found)
 

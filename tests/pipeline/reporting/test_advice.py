@@ -103,8 +103,8 @@ CHANGES = {
     "unknown": (
         {"stats.oov.share_of_tokens": 0.25, "stats.oov.tokens": 500, "languages.rows.1.oov_tokens": 400,
          "languages.rows.1.share_of_oov_tokens": 0.5, "stats.oov.characters_to_add": {"50%": 1234, "95%": 5678}},
-        "25 % of the tokens are unknown, 80 % of them in de, where 50 % are. With 1,234 more characters "
-        "in the vocabulary half of the unknown ones would be known, with 5,678 95 %; or take another tokenizer.",
+        "25 % of the tokens are unknown, 80 % of them in de, where 50 % are. Adding 1,234 characters to the vocabulary "
+        "would remove half of the unknown ones, adding 5,678 would remove 95 %; or take another tokenizer.",
     ),
 }  # fmt: skip
 

@@ -148,7 +148,7 @@ def test_the_config_of_a_page_runs(job):
     assert Config.model_validate(shown, context=EXPAND) == job.config
     assert {*shown} <= {"input", "tokenizer", "output", *SHAPES[job.shape]}
     assert f"<h1>{job.output.name}</h1>" in text
-    assert f"tokenizer {job.config.tokenizer.file}, digest" in text
+    assert f"input {job.config.input.paths[0]}; tokenizer {job.config.tokenizer.file}, digest" in text
 
 
 def test_a_long_pattern_is_in_the_config(job):

@@ -30,7 +30,7 @@ def test_an_empty_output(tmp_path, tiny_vocab_file):
     job = PlainJob(tmp_path, [], tiny_vocab_file, languages={"rules": "builtin"}).run()
     text = rendered(job.output)
     assert "0 of 28 entries occur" in text
-    assert "1 files were read, 1 shards written." in text
+    assert "1 file read, 1 shard written." in text
 
 
 def test_an_output_of_rejects_only(tmp_path, tiny_vocab_file, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_million_sources_and_names_of_any_length(tmp_path, tiny_vocab_file, mo
     text = rendered(job.output)
     assert "y" * 300 + "..." in text
     assert "y" * 301 not in text
-    assert "1,000,000 files were read" in text
+    assert "1,000,000 files read" in text
     assert f"{1_000_000 - facts.TOP:,} more files, smaller ones, are not shown." in text
     assert "0999999.jsonl" in text
     assert "... and 999,900 more" in text
