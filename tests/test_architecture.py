@@ -56,6 +56,7 @@ PUBLIC_MODULES = {
     "tokenmill.tokenizer.token_runs",
     "tokenmill.tokenizer.trainers",
     "tokenmill.tokenizer.compiling.kernel",
+    "tokenmill.tokenizer.compiling.waiting",
 }
 
 PUBLIC_NAMES = {

@@ -133,7 +133,7 @@ class ProcessPool:
         self._closing = threading.Event()
         self._handlers: list[list[PoolWorkerHandler]] = [[] for _ in range(n_processes)]
         self._n_started = 0
-        self._processes = [spawn_worker_process(options, debug=debug) for _ in range(n_processes)]
+        self._processes = [spawn_worker_process(options, debug=debug, speaks=not i) for i in range(n_processes)]
         for i, process in enumerate(self._processes):
             threading.Thread(target=self._watch, args=(i, process), daemon=True).start()
 
@@ -174,11 +174,11 @@ class ProcessPool:
 
 
 def spawn_worker_process(
-    options: Mapping[str, Any], *, debug: bool = False, tells: bool = False
+    options: Mapping[str, Any], *, debug: bool = False, tells: bool = False, speaks: bool = True
 ) -> "subprocess.Popen[str]":
     """Starts a process for workers, of this Python and these packages, that knows the pipeline options `options`.
 
-    With `tells` it writes a line to its stdout, a pipe, when it is ready for workers.
+    With `tells` it writes a line to its stdout, a pipe, when it is ready for workers. `speaks`: see `Waiting`.
     """
     # -P: the working directory must not decide which `tokenizer` or `pipeline` is imported; PYTHONPATH does.
     command = [sys.executable, "-P", "-m", _PROGRAM]
@@ -193,7 +193,7 @@ def spawn_worker_process(
         text=True,
         process_group=group,
     )
-    _send(process, {"options": dict(options), "debug": debug, "tells": tells})
+    _send(process, {"options": dict(options), "debug": debug, "tells": tells, "speaks": speaks})
     return process
 
 

@@ -15,6 +15,7 @@ import traceback
 
 from tokenmill.pipeline.running.outlets import outlive_readers
 from tokenmill.pipeline.running.runners import configure_logging
+from tokenmill.tokenizer.compiling.waiting import waiting
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     outlive_readers()
     received = json.loads(sys.stdin.readline())
     configure_logging(debug=received["debug"])
+    waiting.speaks = received["speaks"]
     _do_without_temporary_directory()
     _prepare(received["options"])
     if received["tells"]:

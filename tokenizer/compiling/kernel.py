@@ -12,6 +12,7 @@ from typing import Any, cast
 from llvmlite import ir
 
 from tokenmill.tokenizer.compiling import kernel_files, machine_code
+from tokenmill.tokenizer.compiling.waiting import waiting
 
 
 class Kernel:
@@ -84,9 +85,12 @@ class Kernel:
         return self._load(machine_code.path_of(directory, name, kinds, vectorize, settings), kinds, is_installed=True)
 
     def _compile(self, path: Path | None, kinds: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
-        from tokenmill.tokenizer.compiling import numba_compiler
+        asked = " and ".join(kernel_files.numba_settings())
+        for_what = f"with {asked}" if asked else "for this machine"
+        with waiting.wait(f"compiling kernels {for_what} (once; cached afterwards) ..."):
+            from tokenmill.tokenizer.compiling import numba_compiler
 
-        compiled = numba_compiler.compiled(self._dispatcher, args)
+            compiled = numba_compiler.compiled(self._dispatcher, args)
         if kinds is None:
             return cast(Callable[..., Any], compiled.entry_point)
         if path is not None and machine_code.save(path, compiled):

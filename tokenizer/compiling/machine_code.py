@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 
+from tokenmill.tokenizer.compiling.waiting import waiting
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -154,7 +156,12 @@ def making(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
             with contextlib.suppress(OSError):
-                fcntl.flock(stack.enter_context(lock.open("wb")), fcntl.LOCK_EX)
+                file = stack.enter_context(lock.open("wb"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    with waiting.wait():
+                        fcntl.flock(file, fcntl.LOCK_EX)
                 # Those who wait already keep the file open, and find the work done.
                 stack.callback(lock.unlink, missing_ok=True)
         yield

@@ -17,10 +17,6 @@ from numba.core import entrypoints, types
 from numba.core.registry import cpu_target
 from numba.extending import models, register_model
 
-from tokenmill.tokenizer.compiling import kernel_files
-
-_announced: list[bool] = []
-
 
 class Reference(types.Type):
     """The type of an address of values, on the stack of the kernel that has called `references.refer`."""
@@ -48,7 +44,6 @@ def compiled(made: Any, arguments: tuple[Any, ...]) -> Any:
     """Compiles a dispatcher's function for the types of the arguments; returns numba's CompileResult."""
     kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
     if kinds not in made.overloads:
-        _announce()
         entrypoints.init_all()
         cpu_target.target_context.refresh()
         made.compile(kinds)
@@ -98,15 +93,6 @@ def _shortcuts_fit() -> bool:
 
 def _next(number: int) -> int:
     return number + 1
-
-
-def _announce() -> None:
-    """Logs once per process that the pause is a compilation, not a hang."""
-    if not _announced and sys.stderr is not None:  # else `print` would take stdout
-        _announced.append(True)
-        asked = " and ".join(kernel_files.numba_settings())
-        for_what = f"with {asked}" if asked else "for this machine"
-        print(f"tokenmill: compiling kernels {for_what} (once; cached afterwards) ...", file=sys.stderr, flush=True)
 
 
 def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
