@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tools`, with stand-ins for what it starts: which modules, in which order, and how it ends."""
 
+import fcntl
 import importlib
 import os
 import subprocess
@@ -81,7 +82,7 @@ def test_each_command_starts_these_modules_from_the_root(
             "unknown benchmark 'speed'; there are beam, count, .*; calls, commits, compare, compositions, first-run, ",
         ),
         (["docs", "--fast"], "docs takes --check or nothing, got: --fast"),
-        (["build"], "takes quickstart, test, bench, docs, beside; got 'build'"),
+        (["build"], "takes quickstart, test, bench, docs, beside, warm; got 'build'"),
         ([], "got ''"),
     ],
 )
@@ -104,6 +105,35 @@ def test_the_quickstart_compiles_once_and_stops_at_the_first_step_that_fails(sta
     with pytest.raises(SystemExit) as ended:
         tools.main(["quickstart"])
     assert (ended.value.code, started.take()) == (3, [corpus, run])
+
+
+def test_in_a_terminal_the_kernels_of_usual_jobs_are_compiled_once_in_the_background(
+    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    niceness: list[int] = []
+    monkeypatch.setattr(os, "nice", niceness.append)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    tools.main(["quickstart"])
+    assert started.take()[-1] == "tools warm"
+    monkeypatch.setenv("CI", "1")
+    tools.main(["quickstart"])
+    assert "tools warm" not in started.take()
+    monkeypatch.delenv("CI")
+    with (tmp_path / ".warming").open("wb") as lock:  # another process compiles
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tools.main(["warm"])
+        assert (started.take(), niceness) == ([], [])
+    started.failing["tokenmill warm"] = 1
+    with pytest.raises(SystemExit):
+        tools.main(["warm"])
+    assert not (tmp_path / ".warmed-usual").exists()
+    started.failing.clear()
+    started.take()
+    tools.main(["warm"])
+    assert (started.take(), niceness) == (["tokenmill warm"], [19, 19])
+    tools.main(["quickstart"])
+    assert "tools warm" not in started.take()
 
 
 def test_the_first_failure_ends_the_tests(started: Started) -> None:

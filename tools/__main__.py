@@ -8,6 +8,7 @@ python -m tools docs [--check]
 """
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -22,6 +23,8 @@ OTHERS = (
     "programs", "scale", "scanners", "stragglers",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
+_WARMED = ".warmed-usual"
+"""In the environment, once the kernels of the usual jobs are compiled."""
 
 
 def step(name: str) -> None:
@@ -57,6 +60,21 @@ def quickstart() -> None:
     run("tokenmill", "verify", config)
     step("4 of 4: two rows as text; an unknown character costs one [UNK], not the whole word")
     run("tokenmill", "inspect", config, "--start", "4", "--rows", "2")
+    is_watched = sys.stderr.isatty() and not os.environ.get("CI")  # by somebody who will go on
+    if is_watched and os.access(sys.prefix, os.W_OK) and not Path(sys.prefix, _WARMED).exists():
+        print("\nThe kernels of other usual jobs are compiled in the background now: once, at low priority.")
+        command = [sys.executable, "-m", "tools", "warm"]
+        nowhere = subprocess.DEVNULL
+        subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+
+
+def warm() -> None:
+    """Compiles the kernels of the usual jobs, once; does nothing while another process does."""
+    with Path(sys.prefix, ".warming").open("wb") as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.nice(19)
+        run("tokenmill", "warm")
+        Path(sys.prefix, _WARMED).touch()
 
 
 def test(*options: str) -> None:
@@ -115,7 +133,7 @@ def beside(*packages: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Does what the first argument names, with the others."""
-    commands = {"quickstart": quickstart, "test": test, "bench": bench, "docs": docs, "beside": beside}
+    commands = {"quickstart": quickstart, "test": test, "bench": bench, "docs": docs, "beside": beside, "warm": warm}
     name, *options = arguments or [""]
     if name not in commands:
         sys.exit(f"python -m tools takes {', '.join(commands)}; got {name!r}")
