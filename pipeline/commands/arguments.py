@@ -11,10 +11,11 @@ from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that accepts options only by their full names, and suggests the right one for a misspelt name."""
+    """A parser that takes options anywhere, but only by their full names, and suggests the right one for a misspelt name."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"allow_abbrev": False} | arguments)
+        self._is_intermixing = False
 
     # Checked here, not at the end of the top parser, so that the message names the right command.
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -23,7 +24,16 @@ class Parser(argparse.ArgumentParser):
         Raises:
           SystemExit: after a message on stderr.
         """
-        options, unknown = super().parse_known_args(args, namespace)
+        if self._is_intermixing:  # Python 3.11 calls this twice, once for options and once for the rest
+            return super().parse_known_args(args, namespace)
+        if self._subparsers is not None:
+            options, unknown = super().parse_known_args(args, namespace)
+        else:
+            self._is_intermixing = True
+            try:
+                options, unknown = self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._is_intermixing = False
         if unknown:
             self._refuse(unknown)
         return options, unknown

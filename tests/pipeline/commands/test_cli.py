@@ -449,3 +449,18 @@ def test_every_argument_that_is_a_path_is_expanded():
                 assert action.type is not None, (command, metavar)
                 value = action.type("$$a/~")
                 assert value in ("$a/~", (None, "$a/~")), (command, metavar)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("chat check TOK --template x DATA", {"tokenizer": "TOK", "data": "DATA", "template": "x"}),
+        ("chat check --template x TOK --json DATA", {"tokenizer": "TOK", "data": "DATA", "json": True}),
+        ("compare a --html x b --on c d", {"tokenizers": ["a", "b"], "html": "x", "on": ["c", "d"]}),
+        ("counts merge a --out o b", {"counts": [(None, "a"), (None, "b")], "out": "o"}),
+        ("trace f --json 1 2", {"place": ["f", "1", "2"], "json": True}),
+    ],
+)
+def test_options_may_stand_anywhere(words, expected):
+    found = vars(cli.parser().parse_args(words.split()))
+    assert expected.items() <= found.items()
