@@ -11,7 +11,7 @@ from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes options anywhere, but only by their full names, and suggests the right one for a misspelt name."""
+    """A parser that takes options anywhere, but only by full names, and suggests the right one for a misspelt name."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"allow_abbrev": False} | arguments)
