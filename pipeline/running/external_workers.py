@@ -16,6 +16,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -48,6 +49,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: Any
     ) -> beam_fn_api_pb2.StartWorkerResponse:
         """Starts a worker; an error goes back to the runner as text."""
+        began = time.monotonic()
         try:
             options, capabilities = _ask_runner(request)
             process = spawn_worker_process(options, debug=self._debug, tells=True)
@@ -64,7 +66,8 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         except Exception as error:  # whatever it is, the runner waits for an answer
             _log.warning("worker %s could not be started: %r", request.worker_id, error)
             return beam_fn_api_pb2.StartWorkerResponse(error=f"{type(error).__name__}: {error}")
-        _log.info("started worker %s, process %d", request.worker_id, process.pid)
+        seconds = time.monotonic() - began
+        _log.info("started worker %s, process %d, in %.1f s", request.worker_id, process.pid, seconds)
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(  # noqa: N802
