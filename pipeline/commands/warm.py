@@ -47,7 +47,7 @@ def _warm(options: argparse.Namespace) -> int:
         can_run = any((config.tokenizer.train, config.tokenizer.file, parts and parts.tokenizers))
         job: JobName = options.job or ("run" if can_run else "count")
         try:
-            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1))
+            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _trace)
         except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
             problems.append(explain(error))
     names, seconds = _by_place(compiling.saved), time.monotonic() - started
@@ -58,6 +58,15 @@ def _warm(options: argparse.Namespace) -> int:
     for problem in problems:
         say(f"some kernels are not compiled: {problem}")
     return FAILED if problems else DONE
+
+
+def _trace(output: str) -> None:
+    """Leads a token back to its bytes, as a person would who looks at an output."""
+    from tokenmill.pipeline.proving import trace
+
+    shard, row = trace.find_row(output, 0)
+    if any(document["n_tokens"] for document in trace.trace(output, shard, row)["documents"]):
+        trace.trace(output, shard, row, 0)
 
 
 def _by_place(compiled: Iterable[Path]) -> dict[str, list[str]]:
@@ -85,21 +94,18 @@ def _usual(options: argparse.Namespace) -> "list[Config]":
         raise ValueError("--set and --job are for a CONFIG; give one")
     end = "<|endoftext|>"
     usual: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"model": "wordpiece", "vocab_size": 8000}, {}),
-        (
-            {
-                "model": "byte_level_bpe",
-                "pre_tokenizer": "gpt2",
-                "vocab_size": 8000,
-                "special_tokens": [end],
-            },
-            {"packing": {"length": 512, "separator": end}},
-        ),
-        ({"model": "unigram", "vocab_size": 8000}, {"shuffle": {"seed": 1}}),
+        ({"model": "wordpiece"}, {}),
+        ({"model": "byte_level_bpe"}, {"shuffle": {"seed": 1}, "packing": {"length": 512, "separator": end}}),
+        ({"model": "byte_level_bpe", "pre_tokenizer": "gpt2"}, {}),
+        ({"model": "unigram"}, {}),
     ]
     return [
         Config.model_validate(
-            {"input": {"paths": ["*.jsonl"]}, "tokenizer": {"train": train}, "output": {"path": "out", **output}}
+            {
+                "input": {"paths": ["*.jsonl"]},
+                "tokenizer": {"train": {"vocab_size": 8000, **train}},
+                "output": {"path": "out", **output},
+            }
         )
         for train, output in usual
     ]

@@ -6,8 +6,9 @@ is run, with its own config, in a folder that is then removed.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
@@ -25,13 +26,19 @@ _FOREIGN = (
     "'tis don't 12,345.67"
 )
 
-_VOCAB_SIZE = 4000
+_VOCAB_SIZE, _ALPHABET = 4000, 64
 _SPLIT_BYTES = 3 << 16
 """Cuts the sample into a large split and a small one: arrays of a few rows may have another type, to compile for."""
 
 
-def rehearse(name: JobName, config: Config, settings: RunnerSettings) -> None:
+def rehearse(
+    name: JobName, config: Config, settings: RunnerSettings, look: Callable[[str], None] = lambda output: None
+) -> None:
     """Runs a job on the sample; leaves nothing behind but kernels in their cache.
+
+    Args:
+      name, config, settings: the job, and where it runs.
+      look: what is done with each output folder that has rows.
 
     Raises:
       Exception: whatever the job raises for such a text. Kernels compiled before that stay.
@@ -49,9 +56,10 @@ def rehearse(name: JobName, config: Config, settings: RunnerSettings) -> None:
             pipeline = beam.Pipeline(runner=runner, options=options)
             jobs.build(pipeline, plan)
             pipeline.run().wait_until_finish()
-        if plan.tokenizes and small.output.report:
-            for output in parts.folders_of(small.output.path):
+        for output in parts.folders_of(small.output.path) if plan.tokenizes else ():
+            if small.output.report:
                 page.draw(output)
+            look(output)
 
 
 def tokenizers_of(config: Config) -> Iterable[Config]:
@@ -72,8 +80,11 @@ def on_sample(config: Config, folder: Path) -> Config:
         section = section.model_copy(update={"paths": [], "sources": sources})
     tokenizer = config.tokenizer
     if tokenizer.train is not None:
-        size = _VOCAB_SIZE + len(tokenizer.train.tokens)
-        tokenizer = tokenizer.model_copy(update={"train": tokenizer.train.model_copy(update={"vocab_size": size})})
+        train = tokenizer.train
+        smaller: dict[str, Any] = {"vocab_size": _VOCAB_SIZE + len(train.tokens)}
+        if train.limit_alphabet is not None:  # so that some characters are unknown, as in a larger corpus
+            smaller["limit_alphabet"] = min(train.limit_alphabet, _ALPHABET + len(train.initial_alphabet or ()))
+        tokenizer = tokenizer.model_copy(update={"train": train.model_copy(update=smaller)})
     of = config.output.parts
     one = of.model_copy(update={"by": None}) if of is not None and of.shares else None
     output = config.output.model_copy(update={"path": str(folder / "out"), "parts": one})

@@ -33,7 +33,7 @@ def test_after_a_warm_up_the_job_compiles_nothing(tmp_path, tiny_corpus):
     cache, path = tmp_path / "cache", tmp_path / "job.yaml"
     path.write_text(
         f"input: {{paths: ['{tiny_corpus}/*.jsonl']}}\n"
-        "tokenizer: {train: {vocab_size: 60, min_frequency: 1}, oov: contain}\n"
+        "tokenizer: {train: {vocab_size: 60, min_frequency: 1, limit_alphabet: 20}, oov: contain}\n"
         f"output: {{path: {tmp_path / 'out'}}}\n"
     )
     warmed = command("warm", path, cache=cache)
