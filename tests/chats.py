@@ -3,6 +3,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from tokenmill.tokenizer import Tokenizer
@@ -110,12 +111,12 @@ NAMED = {"bos_token": "<s>", "eos_token": "</s>"}
 _WORDS = ["Hello", "a\nb", "\n\nlead", "trail \n", "é世界🙂", '{"a": "b"}', " a  b ", "it's", "x" * 20, "<b>", "why? "]
 
 
-def make_tokenizer() -> Tokenizer:
+def make_tokenizer(special: Iterable[str] = SPECIAL) -> Tokenizer:
     """Returns a byte-level BPE of a few merges, which straddle what templates put around texts."""
     letters = list(BYTE_ALPHABET)
     merges = [["Ġ", "a"], ["l", "l"], ["Ċ", "Ċ"], ["e", "r"]]
     tokens = [*letters, *("".join(pair) for pair in merges)]
-    added = [{"id": len(tokens) + i, "content": text, "special": True} for i, text in enumerate(SPECIAL)]
+    added = [{"id": len(tokens) + i, "content": text, "special": True} for i, text in enumerate(special)]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     parts = {
         "version": "1.0",
@@ -154,3 +155,137 @@ def make_conversation(rng: random.Random, *, tools: bool = True, system: bool = 
             answer["reasoning_content"] = text()
         messages.append(answer)
     return messages
+
+
+_HOSTILE = [
+    *(
+        "Hello",
+        "",
+        " ",
+        "\n",
+        "\n\nlead",
+        "trail \n",
+        "\r\n",
+        "a\tb",
+        "\u2028",
+        "\ufeff",
+        "\x00\x01",
+        "\x7f",
+        "\\u007f",
+        "\x7f0\x7f",
+    ),
+    *(
+        "é世界🙂",
+        "👩\u200d👩\u200d👧",
+        "e\u0301",
+        "\u200f\u202eabc",
+        "ß",
+        "İ",
+        "ﬁⅧ",
+        '"',
+        "'",
+        "\\",
+        "<b>&amp;</b>",
+        "x" * 20,
+    ),
+    *(
+        "{{ 7 * 7 }}",
+        "{% for x in y %}",
+        "{#",
+        "{{ messages }}",
+        "%s %d %%",
+        "{0} {a}",
+        '{"a": "b"}',
+        "None",
+        "true",
+        "0",
+    ),
+    *(
+        "<think>",
+        "</think>",
+        "<think>\nwhy\n</think>\n\nso",
+        "<tool_call>\n{}\n</tool_call>",
+        "</tool_response>",
+        "/no_think",
+    ),
+    *("CONTINUE_FINAL_MESSAGE_TAG ", "analysis", "final"),
+]
+_TOKENS = [
+    "</s>",
+    "<s>",
+    "<|im_end|>",
+    "<|im_start|>assistant\n",
+    "<|eot_id|>",
+    "<|end|>",
+    "[INST]",
+    "[/INST]",
+    "<|call|>",
+    "[TOOL_CALLS]",
+]
+
+
+def make_hostile(rng: random.Random, *, plain: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns messages and arguments for a template: syntax, nulls, empty and long texts, parts, calls, odd orders.
+
+    `plain`: no text is empty, or has a special token.
+    """
+    # What many templates refuse is left out of every other conversation.
+    is_odd, has_parts = rng.random() < 0.5, rng.random() < 0.2
+
+    def text() -> str:
+        found = "".join(rng.choices([*_HOSTILE, *([] if plain else _TOKENS)], k=rng.randint(0, 3)))
+        found = found * 300 if rng.random() < 0.02 else found
+        return "x" + found if plain and not found.strip() else found
+
+    def value(depth: int = 0) -> Any:
+        kinds = [text(), "", rng.choice([0, -5, 10**20, 1.5, 1e100]), rng.random() < 0.5, None]
+        if depth < 2 and rng.random() < 0.3:
+            inner = [value(depth + 1) for _ in range(rng.randint(0, 2))]
+            return rng.choice([inner, {text()[:9]: each for each in inner}])
+        return rng.choice(kinds)
+
+    def content() -> Any:
+        kind = rng.random()
+        parts: list[Any] = [{"type": "text", "text": text()} for _ in range(rng.randint(0, 3))]
+        if not is_odd:
+            return [{"type": "text", "text": text()}] if has_parts else text()
+        if kind < 0.05:
+            return [*parts, rng.choice([{"type": "image"}, "plain", {"type": "text"}])]
+        return text() if kind < 0.85 else None if kind < 0.9 else parts
+
+    def call() -> dict[str, Any]:
+        arguments = {"at": text()} if rng.random() < 0.5 else rng.choice([{"n": value()}, {}, '{"a": 1}', text()])
+        made = {"name": rng.choice(["look", "look", "é", text()]), "arguments": arguments}
+        whole = {"type": "function", "function": made, **rng.choice([{}, {"id": "abcdefghi"}])}
+        return whole if rng.random() < 0.95 else made
+
+    messages: list[dict[str, Any]] = []
+    if is_odd and rng.random() < 0.6:
+        messages.append({"role": rng.choice(["system", "system", "developer"]), "content": content()})
+    for _ in range(rng.randint(1, 3)):
+        if not is_odd or rng.random() < 0.95:
+            messages.append({"role": "user", "content": content()})
+        if is_odd and rng.random() < 0.5:
+            calls = [call() for _ in range(rng.randint(0, 2))]
+            messages.append({"role": "assistant", "content": rng.choice(["", None, text()]), "tool_calls": calls})
+            for _ in range(rng.randint(1, 2)):
+                named = rng.choice([{}, {"name": "look"}, {"tool_call_id": "abcdefghi", "name": "look"}])
+                messages.append({"role": "tool", "content": content(), **named})
+        if not is_odd or rng.random() < 0.95 or not messages:
+            thought = {rng.choice(["reasoning_content", "thinking", "reasoning"]): text()}
+            messages.append({"role": "assistant", "content": content(), **(thought if rng.random() < 0.3 else {})})
+    fields = {
+        "at": {"type": "string", "description": text()},
+        "n": {"type": "integer", "description": "n", "enum": [1, 2]},
+    }
+    schema = {"type": "object", "properties": fields, "required": ["at"]}
+    tool = {"type": "function", "function": {"name": "look", "description": text(), "parameters": schema}}
+    arguments: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        arguments["tools"] = [tool] * rng.randint(1, 2)
+        arguments["functions"], arguments["datetime"] = text(), "today"
+    if rng.random() < 0.05:
+        arguments["documents"] = [{"title": text(), "text": text()}]
+    if rng.random() < 0.2:
+        arguments["enable_thinking"] = rng.random() < 0.5
+    return messages, arguments

@@ -85,8 +85,8 @@ def _check_widths(values: Iterable[Any]) -> None:
             raise jinja2.exceptions.SecurityError(f"a width or a count above {_MAX_NUMBER:,}: {value!r}"[:100])
 
 
-_WIDE = frozenset({"batch", "center", "indent", "slice", "truncate", "wordwrap", "format", "tojson"})
-"""Filters of which numbers decide how much they make."""
+_WIDE = frozenset({"batch", "center", "indent", "slice", "truncate", "wordwrap"})
+"""Filters of which numbers decide how much they make; `format` and `tojson` look at theirs themselves."""
 
 
 def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,12 +159,15 @@ def _attribute(item: Any, name: str | int) -> Any:
 def _tojson(
     value: Any,
     ensure_ascii: bool = False,
-    indent: int | None = None,
+    indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    _step(_nodes(value) // 64)
-    _check_widths([indent] if indent else [])
+    n, depths = _nodes(value)
+    _step(n // 64)
+    if indent is not None:
+        _check_widths([indent])
+        _check_size(depths * (indent if isinstance(indent, int) else len(indent)))
 
     def dumps(each: Any) -> str:
         return json.dumps(each, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -172,17 +175,18 @@ def _tojson(
     return traced.to_json(value, dumps)
 
 
-def _nodes(value: Any) -> int:
-    """Returns how many values there are in a value, each as often as it is shown."""
-    left, n = [value], 0
+def _nodes(value: Any) -> tuple[int, int]:
+    """Returns how many values there are in a value, each as often as it is shown, and the sum of their depths."""
+    left, n, depths = [(value, 1)], 0, 0
     while left:
-        each = left.pop()
+        each, depth = left.pop()
         n += 1
+        depths += depth
         if n > _MAX_NODES:
             raise jinja2.exceptions.SecurityError(f"JSON of more than {_MAX_NODES:,} values")
         if isinstance(each, dict | list | tuple):
-            left.extend(each.values() if isinstance(each, dict) else each)
-    return n
+            left.extend((inner, depth + 1) for inner in (each.values() if isinstance(each, dict) else each))
+    return n, depths
 
 
 def _raise_exception(message: Any) -> NoReturn:
@@ -325,6 +329,7 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
                     len(owner) * (max((a for a in args if isinstance(a, int)), default=8) if name[0] == "e" else 1)
                 )
             if name == "replace" and len(args) > 1:
+                kwargs = {key: value for key, value in kwargs.items() if key not in ("_loop_vars", "_block_vars")}
                 return _count_made(_replace(owner, *args, **kwargs))
             if name == "format":
                 _check_format(owner)

@@ -199,7 +199,7 @@ class Marker:
             return [(each.start, each.stop) for each in mine]
         probe, text = self.probe(conversation.arguments), rendered.text
         if rendered.generated:
-            found = [each for each in rendered.generated if _overlaps(each, mine)]
+            found = [each for each in rendered.generated if _owner(each, segments, conversation.messages) == i]
         else:
             found = self._turn(i, conversation, text, segments, of.get(i, ()))
         runs = [run for each in mine for run in each.runs]
@@ -393,8 +393,15 @@ def _first_renderings(runs: Iterable[Run]) -> list[Run]:
     return kept
 
 
-def _overlaps(span: Span, segments: Iterable[_Segment]) -> bool:
-    return any(each.start < span[1] and span[0] < each.stop for each in segments)
+def _owner(block: Span, segments: Iterable[_Segment], messages: Sequence[Mapping[str, Any]]) -> int:
+    """Returns the message of a generated block: of the first text in it, else of the answer before it, else behind."""
+    before = -1
+    for each in segments:
+        if each.stop > block[0]:
+            is_behind = each.start >= block[1] and before >= 0 and messages[before]["role"] == "assistant"
+            return before if is_behind else each.message
+        before = each.message
+    return before
 
 
 def _common(one: str, other: str) -> str:

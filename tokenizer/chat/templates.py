@@ -111,9 +111,10 @@ class ChatTemplate:
         if continues and arguments.get("add_generation_prompt"):
             raise TemplateError("add_generation_prompt and continue_final_message exclude each other")
         given = {"tools": None, "documents": None, "add_generation_prompt": False, **self.tokens, **arguments}
-        chat = [_with_reasoning(dict(message)) for message in messages]
+        chat = [_as_in_transformers(message) for message in messages]
+        last = ""
         if continues:
-            chat = _with_tag(chat)
+            chat, last = _with_tag(chat)
         if is_traced:
             chat = [_traced_message(i, message) for i, message in enumerate(chat)]
         sandbox.begin(len(chat))
@@ -125,7 +126,7 @@ class ChatTemplate:
             raise TemplateError("the template calls itself too deep") from None
         except Exception as error:  # a template can make any operation fail
             raise TemplateError(_describe(error)) from None
-        return _until_tag(text) if continues else text
+        return _until_tag(text, last) if continues else text
 
 
 def _plain(text: str) -> str:
@@ -135,28 +136,32 @@ def _plain(text: str) -> str:
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
-def _with_tag(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_tag(chat: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    """Returns messages with a tag behind the last text, and this text."""
     content = chat[-1].get("content") if chat else None
     if isinstance(content, str):
-        return [*chat[:-1], {**chat[-1], "content": content + _TAG}]
+        return [*chat[:-1], {**chat[-1], "content": content + _TAG}], content
     texts = [i for i, part in enumerate(content or ()) if isinstance(part, dict) and "text" in part]
     if not texts:
         raise TemplateError("continue_final_message: the last message has no text to continue")
     parts = list(content or ())
-    parts[texts[-1]] = {**parts[texts[-1]], "text": parts[texts[-1]]["text"] + _TAG}
-    return [*chat[:-1], {**chat[-1], "content": parts}]
+    last = parts[texts[-1]]["text"]
+    parts[texts[-1]] = {**parts[texts[-1]], "text": last + _TAG}
+    return [*chat[:-1], {**chat[-1], "content": parts}], last
 
 
-def _until_tag(text: str) -> str:
+def _until_tag(text: str, last: str) -> str:
     at = text.rfind(_TAG.strip())
-    if at < 0:
-        raise TemplateError("continue_final_message: the template does not render the end of the last message")
+    if at < 0 or last.strip() not in text:
+        raise TemplateError("continue_final_message: the template does not render the last message as it is")
     is_spaced = text[at : at + len(_TAG)] == _TAG
     return text[:at] if is_spaced else text[:at].rstrip()
 
 
-def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    found = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+def _as_in_transformers(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a message as `transformers` gives it to a template: without nulls, reasoning under the usual names."""
+    message = {name: value for name, value in message.items() if value is not None}
+    found = next((message[name] for name in _REASONING if name in message), None)
     return message if found is None else {"thinking": found, **message, "reasoning_content": found}
 
 

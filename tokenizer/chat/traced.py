@@ -73,7 +73,8 @@ class Traced(str):
         return self._slice(at, at + 1)
 
     def __add__(self, other: str) -> str:
-        return concat((self, other)) if isinstance(other, str) else NotImplemented
+        # What `| safe` returns escapes HTML in what is added to it, as it does with `str`; it is then not traced.
+        return concat((self, other)) if isinstance(other, str) and not hasattr(other, "__html__") else NotImplemented
 
     def __radd__(self, other: str) -> str:
         return concat((other, self)) if isinstance(other, str) else NotImplemented

@@ -237,6 +237,19 @@ def test_marks_of_a_template_count() -> None:
     assert trained(last.mark(read_conversation({"messages": [ASK, ANSWER, AGAIN, LAST]}))) == ["thus<|im_end|>"]
 
 
+def test_marks_without_a_text_belong_to_the_answer_beside_them() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}<think>{% endgeneration %}|"
+        "{% generation %}{{ m.content }}{% endgeneration %}|{% generation %}</s>{% endgeneration %}"
+        "{% else %}[{{ m.content }}]{% endif %}{% endfor %}"
+    )
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
+    found = marker.mark(read_conversation({"messages": [ASK, ANSWER, AGAIN, LAST]}))
+    assert trained(found) == ["<think>", "so", "</s>", "<think>", "thus", "</s>"]
+    found = marker.mark(read_conversation({"messages": [ASK, {**ANSWER, "train": False}, AGAIN, LAST]}))
+    assert trained(found) == ["<think>", "thus", "</s>"]
+
+
 def test_marks_of_messages_and_parts_come_first() -> None:
     untrained = {**ANSWER, "train": False}
     assert trained(mark("chatml", ASK, untrained, AGAIN, LAST)) == ["thus<|im_end|>"]

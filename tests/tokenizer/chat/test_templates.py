@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.chats import NAMED, TEMPLATES, make_conversation
+from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill.tokenizer.chat import templates
 from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, TemplateError, load_template
 
@@ -93,6 +93,10 @@ def test_the_sandbox_holds(source: str) -> None:
         ("{{ namespace(x=1234567).x }}{% macro f(n) %}{{ n }}{% endmacro %} {{ f(1764189192) }}", "1234567 1764189192"),
         ("{{ '%s 12345 %d' % ('a', 1) }} {{ '{} 12345'.format('b') }}", "a 12345 1 b 12345"),
         ("{{ {'most': 10000000} | tojson }} {{ range(0, 1000000, 500000) | list }}", '{"most": 10000000} [0, 500000]'),
+        (
+            "{{ 10000000 | tojson }} {{ '%d' | format(10000000) }} {{ [1] | tojson(indent=2) }}",
+            "10000000 10000000 [\n  1\n]",
+        ),
         ("{{ [['a', 'b'], ['c', 'd']] | join(',', attribute=1) }}", "b,d"),
     ],
 )
@@ -154,6 +158,33 @@ def test_text_is_that_of_transformers(family: str) -> None:
             assert template.trace(messages, add_generation_prompt=prompt).text == expected
             n_equal += 1
     assert n_equal > 50
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # A loop that sets names has them passed to every call in it.
+        "{% for m in messages %}{% set said = m.role.replace('s', 'S', 1) %}{{ said.replace('r', '') }}{% endfor %}",
+        "{{ messages[0].content + ({'a': '<'} | tojson | safe) + messages[0].content }}",
+        "{{ messages[1].content }}{{ messages[1].name is defined }}",
+    ],
+)
+def test_odd_templates_have_the_text_of_transformers(source: str) -> None:
+    pytest.importorskip("transformers")
+    messages = [{"role": "user", "content": "<tell>"}, {"role": "assistant", "content": None, "name": None}]
+    try:
+        expected = make_tokenizer().as_hf().apply_chat_template(messages, chat_template=source, tokenize=False)
+    except Exception:
+        with pytest.raises(TemplateError):
+            ChatTemplate(source).trace(messages)
+    else:
+        assert ChatTemplate(source).trace(messages).text == expected
+
+
+def test_a_last_message_that_is_shown_otherwise_is_not_continued() -> None:
+    template = ChatTemplate("{{ messages[-1].content.split('</think>')[-1] }}")
+    with pytest.raises(TemplateError, match="does not render the last message as it is"):
+        template.render([{"role": "assistant", "content": "a</think>b"}], continue_final_message=True)
 
 
 @pytest.mark.parametrize("last", ["tell me", "tell me  \n", [{"type": "text", "text": "tell"}, {"type": "image"}]])
