@@ -111,6 +111,9 @@ def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
         if "source_bytes" in at:
             line += ", bytes {0[0]} to {0[1]} of the file".format(at["source_bytes"])
+        if "trained" in at:
+            by = f"message {at['message']}, of {at['role']}" if at["message"] is not None else "the chat template"
+            line += f"; from {by}; {'trained' if at['trained'] else 'not trained'}"
         found.append(("token", line))
     before, inside, behind = (printable(part) for part in excerpt(document))
     return [*found, ("text", f"{before}⟦{inside}⟧{behind}" if inside else before)]

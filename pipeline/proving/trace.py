@@ -29,6 +29,7 @@ from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
 from tokenmill.pipeline.proving.inputs import check_unchanged
 from tokenmill.pipeline.splits import Piece, Split
+from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer import Encoding, Tokenizer
 
 _SHOWN = 60
@@ -71,7 +72,8 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
 
       The document of a token also has `at`: `token`, its position in the document, None for a separator; `characters`
       and `bytes` of the text, None if no text gave the token; `source_bytes`, its place in the source, if the source
-      contains the text as it is.
+      contains the text as it is. Of a conversation, `text` is then what the chat template made of it, and `at` has
+      `message` and `role` of the message that wrote the token, None for the template, and `trained`.
 
     Raises:
       ValueError: if the folder, the shard, the row or the token is not there.
@@ -229,12 +231,17 @@ def _locate(
     at: dict[str, Any] = {"token": number, "characters": None, "bytes": None}
     if "text" not in document:
         return {**at, "why_no_place": "the text cannot be read again"}
-    if config.input.is_chat or config.output.fim is not None:
-        return {
-            **at,
-            "why_no_place": "a chat template, or output.fim, made another text of this one",
-        }
-    text, layout = document["text"], marks.lay_out(config, tokenizer).document
+    if config.output.fim is not None:
+        return {**at, "why_no_place": "output.fim made another text of this one"}
+    chat, layout = None, marks.lay_out(config, tokenizer).document
+    if config.input.is_chat:
+        texts = ChatTexts.of(config, tokenizer)
+        try:
+            chat = texts.mark(document["text"])
+        except ValueError as error:
+            return {**at, "why_no_place": f"the conversation is not trained on now: {error}"}
+        document["text"], tokenizer = chat[1].text, texts.tokenizer
+    text = document["text"]
     encoding = _encode_bare(config, tokenizer, text)
     n_text = len(encoding.ids)
     n_kept = int(layout.kept(np.array([n_text]))[0])
@@ -249,6 +256,12 @@ def _locate(
         return {**at, "why_no_place": "no character of the text gave it"}
     in_bytes = [len(text[:start].encode()), len(text[:stop].encode())]
     at |= {"characters": [start, stop], "bytes": in_bytes}
+    if chat is not None:
+        conversation, marked = chat
+        message = next((i for first, last, i in marked.messages if first < stop and start < last), None)
+        role = conversation.messages[message]["role"] if message is not None else None
+        is_trained = number > 0 and any(first < stop and start < last for first, last in marked.spans)
+        return {**at, "message": message, "role": role, "trained": is_trained}
     text_offset = document["source"]["text_offset"]
     if text_offset is not None:
         at["source_bytes"] = [text_offset + each for each in in_bytes]

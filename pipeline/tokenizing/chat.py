@@ -14,9 +14,9 @@ import pyarrow as pa
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
-from tokenmill.tokenizer.chat.conversations import ROLES, ConversationError, read_conversation
+from tokenmill.tokenizer.chat.conversations import ROLES, Conversation, ConversationError, read_conversation
 from tokenmill.tokenizer.chat.masks import mask_tokens
-from tokenmill.tokenizer.chat.spans import Marker, TrainingRule
+from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
@@ -46,7 +46,7 @@ class ChatTexts:
 
     def __init__(self, tokenizer: Tokenizer, marker: Marker, field: str, arguments: dict[str, Any]) -> None:
         """Takes the parts that `of` makes of a config."""
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._marker = marker
         self._field = field
         self._arguments = arguments
@@ -63,6 +63,16 @@ class ChatTexts:
         tokens = tuple(sorted(chat.special_tokens.items()))
         return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule), field, dict(chat.arguments))
 
+    def mark(self, record: str) -> tuple[Conversation, Marked]:
+        """Returns the conversation of a record in JSON, and its text with what of it is trained.
+
+        Raises:
+          ConversationError: if it cannot be trained on. ValueError: if Python does not read the JSON.
+        """
+        conversation = read_conversation(json.loads(record), self._field)
+        conversation = conversation._replace(arguments={**self._arguments, **conversation.arguments})
+        return conversation, self._marker.mark(conversation)
+
     def encode(self, records: pa.StringArray, layout: Layout, tally: Any = None) -> Encoded:
         """Renders and encodes records, and finds their trained tokens.
 
@@ -75,9 +85,7 @@ class ChatTexts:
         rows, marked, roles = [], [], []
         for row, record in enumerate(records.to_pylist()):
             try:
-                conversation = read_conversation(json.loads(record), self._field)
-                conversation = conversation._replace(arguments={**self._arguments, **conversation.arguments})
-                found = self._marker.mark(conversation)
+                conversation, found = self.mark(record)
                 found.text.encode()
             except ConversationError as error:
                 rejects.setdefault(error.reason, []).append((row, error.detail))
@@ -90,11 +98,11 @@ class ChatTexts:
                 marked.append(found)
                 roles.append([ROLES.index(message["role"]) for message in conversation.messages])
         texts = pa.array([each.text for each in marked], pa.string())
-        ids = self._tokenizer.encode_bare(unchecked_text_rows(texts), tally)
+        ids = self.tokenizer.encode_bare(unchecked_text_rows(texts), tally)
         sources = [
             [(start, stop, of[i]) for start, stop, i in each.messages] for each, of in zip(marked, roles, strict=True)
         ]
-        mask = mask_tokens(self._tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
+        mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         masks = _lay_out(pa.LargeListArray.from_arrays(ids.offsets, pa.array(mask.trained.astype(np.int32))), layout)
         n_trained = np.add.reduceat([*masks.values.to_numpy(zero_copy_only=False), 0], masks.offsets.to_numpy()[:-1])
         n_trained = np.where(np.diff(masks.offsets.to_numpy()) > 0, n_trained, 0)
@@ -105,7 +113,7 @@ class ChatTexts:
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
             rows, marked, sources = [rows[i] for i in left], [marked[i] for i in left], [sources[i] for i in left]
-            mask = mask_tokens(self._tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
+            mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         counts = Counter(
             turns=sum(each.n_turns for each in marked),
             trained_tokens=int(n_trained.sum()),

@@ -17,6 +17,7 @@ from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.trace import trace
 from tokenmill.tokenizer.chat import conversations
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -211,6 +212,32 @@ def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
     packed = np.array([loss(row) for row in rows_of(folder, "packed")]).sum(axis=0)
     assert plain[1] == packed[1] > 0
     assert np.isclose(plain[0], packed[0])
+
+
+@pytest.mark.parametrize("truncation", [None, {"max_length": 30, "side": "left"}])
+@pytest.mark.parametrize("packing", [None, {"length": 64, "strategy": "best_fit", "pad_token": "</s>"}])
+def test_a_trained_token_leads_to_its_message(folder: Path, packing: Any, truncation: Any) -> None:
+    output = {"path": str(folder / "out"), "report": False, "packing": packing}
+    run(config_of(folder, output=output, tokenizer={"truncation": truncation}))
+    (shard,) = (folder / "out").glob("tokens-*.parquet")
+    records = {each["id"]: each for each in map(json.loads, (folder / "chat.jsonl").read_text().splitlines())}
+    rng = random.Random(3)
+    seen = set()
+    for number, row in enumerate(rows_of(folder)):
+        token = rng.randrange(row["n_tokens"])
+        (document,) = trace(str(folder / "out"), shard.name, number, token)["documents"]
+        at = document["at"]
+        assert at["trained"] == row["loss_mask"][token]
+        start, stop = at["characters"]
+        messages = records[document["doc_id"]]["messages"]
+        if at["message"] is None:
+            assert at["role"] is None
+        else:
+            assert messages[at["message"]]["role"] == at["role"]
+            shown = (messages[at["message"]]["content"], at["role"])
+            assert any(document["text"][start:stop].strip() in text for text in shown)
+        seen.add((at["role"], at["trained"]))
+    assert seen >= {("user", False), ("assistant", True)}
 
 
 def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
