@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 SHARD_FORMAT_VERSION = 1
 """The version of the format of shards; written into every Parquet shard and into the manifest."""
@@ -104,6 +105,36 @@ LOSS_MASK = pa.field("loss_mask", pa.large_list(pa.field("element", pa.bool_(), 
 """For each id of a row whether it is trained, where documents are conversations. False for a row's first token, which
 nothing before it predicts, and for padding. This column follows those of TOKENS."""
 
+LABELS = pa.field("labels", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False)
+"""What shards have in place of `LOSS_MASK` with `output.labels`: the ids that are trained, and `IGNORED` elsewhere."""
+IGNORED = -100
+"""The label of what is not trained; the default of PyTorch's cross entropy."""
+
+
+def labelled(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns rows with `LABELS` in place of `LOSS_MASK`."""
+    at, ids, mask = rows.schema.get_field_index(LOSS_MASK.name), rows.column("input_ids"), rows.column(LOSS_MASK.name)
+    (ids, mask), offsets = (each.flatten() for each in (ids, mask)), ids.offsets
+    values = pc.if_else(mask, ids, pa.scalar(IGNORED, pa.int32()))
+    labels = pa.LargeListArray.from_arrays(pc.subtract(offsets, offsets[0]), values, type=LABELS.type)
+    return rows.set_column(at, LABELS, labels)
+
+
+def masked(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns rows with `LOSS_MASK` in place of `LABELS`.
+
+    Raises:
+      ValueError: if a label is neither the id at its place nor `IGNORED`.
+    """
+    at, ids, labels = rows.schema.get_field_index(LABELS.name), rows.column("input_ids"), rows.column(LABELS.name)
+    mask = pc.not_equal(labels.flatten(), IGNORED)
+    masks = pa.LargeListArray.from_arrays(pc.subtract(labels.offsets, labels.offsets[0]), mask, type=LOSS_MASK.type)
+    found = rows.set_column(at, LOSS_MASK, masks)
+    if len(ids.flatten()) == len(mask) and not labelled(found).column(LABELS.name).equals(labels):
+        raise ValueError(f"a label is neither the id at its place nor {IGNORED}")
+    return found
+
+
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
 """Columns that say where documents begin in a packed sequence, in the order in which they are stored."""
 
@@ -114,7 +145,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
     A segment is the part of a document that a sequence holds, its separator included.
 
     Args:
-      boundaries: names from `BOUNDARIES`, and that of `LOSS_MASK`, each at most once; the order does not matter.
+      boundaries: names from `BOUNDARIES`, and that of `LOSS_MASK` or `LABELS`, each at most once; in any order.
     """
     fields = [
         pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
@@ -129,7 +160,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
             for name in BOUNDARIES
             if name in boundaries
         ),
-        *([LOSS_MASK] if LOSS_MASK.name in boundaries else []),
+        *(field for field in (LOSS_MASK, LABELS) if field.name in boundaries),
     ]
     return pa.schema(fields)
 
@@ -162,7 +193,7 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
         return packed(names)
     if "window" in names:
         return windowed(rows(name for name in names if name not in WINDOWS.names))
-    added = [field for field in (LOSS_MASK, SPAN_SOURCES) if field.name in names]
+    added = [field for field in (LOSS_MASK, LABELS, SPAN_SOURCES) if field.name in names]
     languages = LANGUAGES if LANGUAGES.names[0] in names else []
     return pa.schema([*TOKENS, *added, *languages, *fields])
 

@@ -156,6 +156,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
         if not self.input.is_chat:
+            if self.output.labels:
+                raise mistake("output.labels", True, "is for conversations: set input.messages_field")
             if self.chat is not None:
                 raise mistake(
                     "chat", "given", "is for conversations: set input.messages_field, for example to messages"
@@ -173,7 +175,11 @@ class Config(Section):
         if self.tokenizer.has_windows:
             raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
         if other := [name for name in self.output.formats if name not in KEEPS_MASK]:
-            raise mistake("output.format", other[0], f"the mask of conversations needs {', '.join(KEEPS_MASK)}")
+            raise mistake(
+                "output.format",
+                other[0],
+                f"has no place for which tokens are trained; conversations need {', '.join(KEEPS_MASK)}",
+            )
         return self
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
 OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
     *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts", "span_sources"),
-    "loss_mask",
+    *("loss_mask", "labels"),
 )
 """Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
 schemas, which a config does not import."""
@@ -136,6 +136,8 @@ class OutputConfig(Section):
     """Rows are sequences of one length; null: rows are documents."""
     fim: FimConfig | None = None
     """Put the middle of some documents last, between tokens that say so; null: documents stay as they are."""
+    labels: bool = False
+    """Rows of conversations have `labels`, the ids with -100 where they are not trained, in place of `loss_mask`."""
     shuffle: ShuffleConfig | None = None
     """Shuffle the documents of the whole input, or of each part; null: shards are in the order of the input, one per
     split."""

@@ -216,7 +216,8 @@ def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
-    mask = [schemas.LOSS_MASK.name] if schemas.LOSS_MASK.name in config.columns else []
+    trained = schemas.LABELS.name if config.output.labels else schemas.LOSS_MASK.name
+    mask = [trained] if schemas.LOSS_MASK.name in config.columns else []
     if config.output.packing is not None:
         schema = schemas.packed([*config.output.packing.boundaries, *mask])
     elif config.tokenizer.has_windows:

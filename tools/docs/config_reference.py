@@ -142,6 +142,7 @@ EXAMPLES = {
     "output.append": 'output: {append: "<|endoftext|>"}',
     "output.vocabulary": "output: {vocabulary: [vocab.txt]}",
     "output.report": "output: {report: false}",
+    "output.labels": _of_chat("}, output: {labels: true"),
     "output.fim": "output: {fim: {}}",
     "output.fim.rate": "output: {fim: {rate: 0.9}}",
     "output.fim.mode": "output: {fim: {mode: psm}}",

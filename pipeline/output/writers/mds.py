@@ -221,8 +221,8 @@ def _schema_of(columns: dict[str, str]) -> pa.Schema | None:
     columns = {name: encoding for name, encoding in columns.items() if encoding != "json"}
     packed = schemas.packed(list(columns))
     tokens = pa.schema([schemas.TOKENS.field(name) for name in ("doc_id", "input_ids", "n_tokens")])
-    masked = pa.schema([*tokens, schemas.LOSS_MASK])
-    for schema in (tokens, masked, pa.schema([*tokens, *schemas.WINDOWS]), packed):
+    trained = (pa.schema([*tokens, field]) for field in (schemas.LOSS_MASK, schemas.LABELS))
+    for schema in (tokens, *trained, pa.schema([*tokens, *schemas.WINDOWS]), packed):
         for vocab_size in (1, 1 << 20):
             if columns == columns_of(schema, TokenizerInfo("", vocab_size)):
                 return pa.schema([*schema, *(pa.field(name, pa.string()) for name in kept)])

@@ -260,9 +260,13 @@ def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
     assert one == many
 
 
-def test_every_format_that_holds_a_mask_reads_it_back(folder: Path) -> None:
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
+def test_every_format_that_holds_a_mask_reads_it_back(folder: Path, packing: Any, labels: bool) -> None:
     formats_ = ["parquet", "arrow", "mds"]
-    run(config_of(folder, output={"format": formats_, "path": str(folder / "out"), "report": False}))
+    output = {"format": formats_, "path": str(folder / "out"), "report": False, "packing": packing}
+    run(config_of(folder, "masks", output={**output, "path": str(folder / "masks")}))
+    run(config_of(folder, output={**output, "labels": labels}))
     assert verify(str(folder / "out"), deep=True).problems == []
     paths = sorted((folder / "out").glob("tokens-*"))
     assert len(paths) == len(formats_)
@@ -270,8 +274,25 @@ def test_every_format_that_holds_a_mask_reads_it_back(folder: Path) -> None:
         with open(path, "rb") as handle:
             batches = list(formats.read_rows(handle, path.name))
         assert pa.Table.from_batches(batches).select(["input_ids", "loss_mask"]).to_pylist() == [
-            {name: row[name] for name in ("input_ids", "loss_mask")} for row in rows_of(folder)
+            {name: row[name] for name in ("input_ids", "loss_mask")} for row in rows_of(folder, "masks")
         ]
+    if labels:
+        for row, masked in zip(rows_of(folder), rows_of(folder, "masks"), strict=True):
+            expected = np.where(masked.pop("loss_mask"), masked["input_ids"], -100).tolist()
+            assert {**masked, "labels": expected} == row
+
+
+def test_a_label_of_another_token_is_found(folder: Path) -> None:
+    run(config_of(folder, output={"path": str(folder / "out"), "report": False, "labels": True}))
+    (path,) = (folder / "out").glob("tokens-*.parquet")
+    table = pq.read_table(path)
+    labels = table.column("labels").to_pylist()
+    labels[2][-2] += 1
+    field = table.schema.field("labels")
+    at = table.schema.get_field_index("labels")
+    pq.write_table(table.set_column(at, field, pa.array(labels, field.type)), folder / path.name, version="1.0")
+    with open(folder / path.name, "rb") as handle, pytest.raises(ValueError, match="neither the id at its place"):
+        list(formats.read_rows(handle, path.name))
 
 
 def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> None:
