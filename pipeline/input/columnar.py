@@ -21,7 +21,7 @@ from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names
 NO_FIELDS = pa.schema([])
 
 _LOST_ROWS = 1 << 14
-_BESIDE_MESSAGES = ("tools", "documents", "chat_template_kwargs", "system", "input")
+_BESIDE_MESSAGES = ("tools", "documents", "chat_template_kwargs", "system", "input", "chosen", "rejected")
 CONVERSATION_FIELDS = ("conversations", "prompt", "completion", "instruction", "output", *_BESIDE_MESSAGES)
 """Columns that may hold a part of a conversation, besides `input.messages_field`; see `read_conversation`."""
 
@@ -228,7 +228,8 @@ def _to_text(column: pa.Array) -> pa.Array:
 
 def check_columns(schema: pa.Schema, config: InputConfig) -> None:
     """Raises ValueError unless a file has the columns that are needed, each once, and of a type that may be."""
-    if config.messages_field is not None and not {*own_columns(schema, config)} - {*_BESIDE_MESSAGES}:
+    beside = {*_BESIDE_MESSAGES} - {str(config.messages_field).split(".")[0]}
+    if config.messages_field is not None and not {*own_columns(schema, config)} - beside:
         raise ValueError(
             f"has no column {config.messages_field!r} for input.messages_field, nor another that holds a conversation; "
             f"it has {listed_names(schema.names)}"

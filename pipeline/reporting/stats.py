@@ -35,7 +35,7 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
 
 
 def _chat_summary(chat: Mapping[str, int], n_tokens: int) -> dict[str, Any]:
-    names = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages")
+    names = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages")
     tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in names and n}
     return {
         **{name: chat[name] for name in names},

@@ -352,6 +352,8 @@ class Chat(_Part):
     """Trained tokens that begin or end outside of the text that is trained."""
     unrendered_messages: Count
     """Messages of which the template shows nothing."""
+    shared_messages: Count
+    """Messages that are the prompt of a preference pair: both sides have them."""
     share_of_tokens_trained: Share
     tokens_by_role: dict[str, Count]
     """Tokens of the texts of messages by role, before rows are cut, and those of the template itself."""

@@ -20,7 +20,7 @@ from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
-COUNTS = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", *_TOKENS_OF)
+COUNTS = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages", *_TOKENS_OF)
 """Counts of conversations; those of several splits can be added up."""
 
 
@@ -82,7 +82,7 @@ class ChatTexts:
           tally: as for `Tokenizer.encode_bare`.
         """
         rejects: dict[str, list[tuple[int, str]]] = {}
-        rows, marked, roles = [], [], []
+        rows, marked, roles, shared = [], [], [], []
         for row, record in enumerate(records.to_pylist()):
             try:
                 conversation, found = self.mark(record)
@@ -96,6 +96,7 @@ class ChatTexts:
             else:
                 rows.append(row)
                 marked.append(found)
+                shared.append(conversation.n_shared)
                 roles.append([ROLES.index(message["role"]) for message in conversation.messages])
         texts = pa.array([each.text for each in marked], pa.string())
         ids = self.tokenizer.encode_bare(unchecked_text_rows(texts), tally)
@@ -112,13 +113,14 @@ class ChatTexts:
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
-            rows, marked, sources = [rows[i] for i in left], [marked[i] for i in left], [sources[i] for i in left]
+            rows, marked, sources, shared = ([of[i] for i in left] for of in (rows, marked, sources, shared))
             mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         counts = Counter(
             turns=sum(each.n_turns for each in marked),
             trained_tokens=int(n_trained.sum()),
             straddling_tokens=mask.n_straddling,
             unrendered_messages=sum(each.n_unrendered for each in marked),
+            shared_messages=sum(shared),
             **dict(zip(_TOKENS_OF, mask.by_source.tolist(), strict=True)),
         )
         details = [

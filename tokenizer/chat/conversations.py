@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the conversation in a record, whichever of the usual shapes it has."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -52,6 +53,8 @@ class Conversation(NamedTuple):
     """Messages that are marked to be trained on, or not to be; `weight` 0 and 1 mean the same."""
     untrained_parts: set[tuple[int, int]]
     """Parts of a content, as (message, part), that are not to be trained on."""
+    n_shared: int = 0
+    """Messages that the chosen and the rejected side of a pair have in common, from the first on."""
 
 
 def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Conversation:
@@ -59,7 +62,8 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
 
     It is in `field`, or in `conversations`: a list of `{"role", "content"}` or ShareGPT's `{"from", "value"}`. Else it
     is made of `prompt` and `completion`, each a text or messages, or of Alpaca's `instruction`, `input` and `output`.
-    If `field` holds an answer alone, as `chosen` and `rejected` of a pair may, `prompt` is put in front of it.
+    If `field` holds an answer alone, as `chosen` and `rejected` of a pair may, `prompt` is put in front of it. If both
+    sides are whole conversations, what they have in common is their prompt.
     `tools`, `documents` and `chat_template_kwargs` beside it go to the template.
 
     Args:
@@ -70,6 +74,8 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
       ConversationError: if there is none, or it is not one to train on.
     """
     found = _find(record, field)
+    n_shared = _shared(record, field)
+    found = [*_as_prompt(found[:n_shared]), *found[n_shared:]]
     messages: list[dict[str, Any]] = []
     trained: dict[int, bool] = {}
     untrained_parts: set[tuple[int, int]] = set()
@@ -89,7 +95,7 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
         raise ConversationError(
             "not_a_conversation", f"chat_template_kwargs has {min(taken)!r}, which is not for a record"
         )
-    return Conversation(messages, {**arguments, **_without_nulls(own or {})}, trained, untrained_parts)
+    return Conversation(messages, {**arguments, **_without_nulls(own or {})}, trained, untrained_parts, n_shared)
 
 
 def _read_objects(name: str, value: Any) -> list[Any]:
@@ -108,8 +114,7 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     value: Any = record
     for name in [field] if field in record else field.split("."):
         value = value.get(name) if isinstance(value, dict | Mapping) else None
-    is_answer = isinstance(value, str) or (isinstance(value, list) and _answers(value))
-    if is_answer and record.get("prompt"):
+    if _is_answer(value) and record.get("prompt"):
         # The chosen or the rejected answer of a pair, whose prompt is beside it.
         value = [*_as_prompt(record["prompt"]), *_as_messages(value, "assistant")]
     if value is None:
@@ -127,9 +132,23 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     return value
 
 
-def _answers(messages: Sequence[Any]) -> bool:
-    """Returns whether all messages are of the assistant."""
-    return bool(messages) and all(isinstance(each, dict) and _role_of(each) == "assistant" for each in messages)
+def _shared(record: Mapping[str, Any], field: str) -> int:
+    """Returns how many messages both sides of a preference pair begin with; 0 if the record is no pair."""
+    sides = record.get("chosen"), record.get("rejected")
+    if field not in ("chosen", "rejected") or None in sides:
+        return 0
+    if _is_answer(record[field]) and record.get("prompt"):
+        return len(_as_prompt(record["prompt"]))
+    if not all(isinstance(side, list) for side in sides):
+        return 0
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*sides, strict=False)))
+
+
+def _is_answer(value: Any) -> bool:
+    """Returns whether a field holds an answer: a text, or messages of the assistant alone."""
+    if not isinstance(value, list):
+        return isinstance(value, str)
+    return bool(value) and all(isinstance(each, dict) and _role_of(each) == "assistant" for each in value)
 
 
 def _role_of(message: Mapping[str, Any]) -> Any:

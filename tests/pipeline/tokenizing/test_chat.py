@@ -249,6 +249,28 @@ def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
     assert verify(str(folder / "table"), deep=True).problems == []
 
 
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+def test_both_sides_of_pairs_begin_with_their_prompt(folder: Path, format_: str) -> None:
+    records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
+    other = {"role": "assistant", "content": "never"}
+    pairs = [{"id": r["id"], "chosen": r["messages"], "rejected": [*r["messages"][:-1], other]} for r in records]
+    if format_ == "parquet":
+        pq.write_table(pa.Table.from_pylist(pairs), folder / "pairs.parquet")
+    else:
+        (folder / "pairs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in pairs))
+    for side in ("chosen", "rejected"):
+        run(config_of(folder, side, data=f"pairs.{format_}", input={"messages_field": side}))
+        stats = json.loads((folder / side / "stats.json").read_text())["chat"]
+        assert stats["shared_messages"] == sum(len(each["messages"]) - 1 for each in records)
+        assert verify(str(folder / side), deep=True).problems == []
+    for chosen, rejected, record in zip(rows_of(folder, "chosen"), rows_of(folder, "rejected"), records, strict=True):
+        first = chosen["loss_mask"].index(True)
+        assert chosen["doc_id"] == rejected["doc_id"] == record["id"]
+        assert chosen["input_ids"][:first] == rejected["input_ids"][: rejected["loss_mask"].index(True)]
+        assert trained_text(chosen) == record["messages"][-1]["content"] + "<|im_end|>"
+        assert trained_text(rejected) == "never<|im_end|>"
+
+
 def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
     for name, split_bytes, workers in (("one", 1 << 20, 1), ("many", 900, 2)):
         shuffle = {"shuffle": {"seed": 1, "shards": 2}, "path": str(folder / name), "report": False}

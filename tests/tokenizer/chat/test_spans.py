@@ -374,6 +374,21 @@ def test_what_is_no_conversation_says_why(record: dict[str, Any], reason: str) -
     assert error.value.detail
 
 
+def test_what_both_sides_of_a_pair_begin_with_is_their_prompt() -> None:
+    other = {"role": "assistant", "content": "never"}
+    record = {"chosen": [ASK, ANSWER, AGAIN, LAST], "rejected": [ASK, ANSWER, AGAIN, other]}
+    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
+    for side, text in (("chosen", "thus"), ("rejected", "never")):
+        conversation = read_conversation(record, side)
+        assert conversation.n_shared == 3
+        assert trained(marker.mark(conversation)) == [f"{text}<|im_end|>"]
+    same = read_conversation({"chosen": [ASK, ANSWER], "rejected": [ASK, ANSWER]}, "chosen")
+    with pytest.raises(ConversationError, match="no text of the 2 messages"):
+        marker.mark(same)
+    assert read_conversation({"prompt": "why?", "chosen": "so", "rejected": "no"}, "rejected").n_shared == 1
+    assert read_conversation({**record, "messages": [ASK, ANSWER]}).n_shared == 0
+
+
 def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
     pair = {"prompt": "why?", "chosen": "so", "rejected": [ANSWER]}
     whole = {"chosen": [ASK, ANSWER], "prompt": "why?"}
