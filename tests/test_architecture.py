@@ -152,6 +152,7 @@ PIPELINE_NAMES = {
     "IdentifyLanguage",
     "Normalize",
     "ReadCorpus",
+    "RenderChat",
     "Tokenize",
     "TrainVocabulary",
     "VocabularyStatistics",

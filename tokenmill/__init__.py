@@ -5,8 +5,9 @@
 - `run`, `plan` and `verify`, which are the commands of these names; `JobError` and `JobResult`.
 - `VERSION`, `InputConfig` and `plan_splits` of `tokenmill.pipeline`; `compare` and `read_report`, whose results are
   displayed in notebooks. `__version__` is the same as `VERSION`.
-- For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `Tokenize`, `Detokenize`, `CountWords`,
-  `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`, `ComputeAndApplyTokenizer`.
+- For Beam pipelines of your own `ReadCorpus`, `Normalize`, `IdentifyLanguage`, `RenderChat`, `Tokenize`, `Detokenize`,
+  `CountWords`, `TrainVocabulary`, `VocabularyStatistics`, `WriteShards` and, for `MLTransform`,
+  `ComputeAndApplyTokenizer`.
 
 Everything is imported on first use.
 """
@@ -26,6 +27,7 @@ if typing.TYPE_CHECKING:
     from tokenmill.pipeline.config.input import InputConfig as InputConfig
     from tokenmill.pipeline.input.splitting import plan_splits as plan_splits
     from tokenmill.pipeline.reporting.page import read_report as read_report
+    from tokenmill.pipeline.rows.chat import RenderChat as RenderChat
     from tokenmill.pipeline.rows.corpus import ReadCorpus as ReadCorpus
     from tokenmill.pipeline.rows.ml_transform import ComputeAndApplyTokenizer as ComputeAndApplyTokenizer
     from tokenmill.pipeline.rows.shards import WriteShards as WriteShards
@@ -57,6 +59,7 @@ _PIPELINE = {
     "IdentifyLanguage": "tokenmill.pipeline.rows.texts",
     "Normalize": "tokenmill.pipeline.rows.texts",
     "ReadCorpus": "tokenmill.pipeline.rows.corpus",
+    "RenderChat": "tokenmill.pipeline.rows.chat",
     "Tokenize": "tokenmill.pipeline.rows.tokenize",
     "TrainVocabulary": "tokenmill.pipeline.rows.vocabulary",
     "VocabularyStatistics": "tokenmill.pipeline.rows.vocabulary",

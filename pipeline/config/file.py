@@ -72,19 +72,24 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
         raise ConfigError(problems)
     if (parts := config.output.parts) is not None and parts.only is not None:
         config = config.for_part(parts.only, config.output.path)
-    return _with_template(config) if config.input.is_chat else config
+    if not config.input.is_chat:
+        return config
+    return config.model_copy(update={"chat": with_template(config.chat or ChatConfig(), config.tokenizer.file)})
 
 
-def _with_template(config: Config) -> Config:
-    """Returns a config with the chat template itself, which workers and later readers of the job need.
+def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
+    """Returns a section with the chat template itself, which workers and later readers of the job need.
+
+    Args:
+      chat: the section; without a template, it is that of the tokenizer.
+      tokenizer: the file or folder of the tokenizer.
 
     Raises:
       ConfigError: if there is none, or it is not one.
     """
     from tokenmill.tokenizer.chat.templates import ChatTemplate, load_template
 
-    chat = config.chat or ChatConfig()
-    source = chat.template or config.tokenizer.file
+    source = chat.template or tokenizer
     try:
         if source is None:
             raise ValueError("name a template, or a tokenizer.file whose folder has one")
@@ -100,7 +105,7 @@ def _with_template(config: Config) -> Config:
     if "strftime_now" in template.source and chat.date is None:
         raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
     found = {"template": template.source, "special_tokens": {**template.tokens, **chat.special_tokens}}
-    return config.model_copy(update={"chat": chat.model_copy(update={**found, "template_name": None})})
+    return chat.model_copy(update={**found, "template_name": None})
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:

@@ -10,11 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
+from tokenmill.pipeline.rows.chat import FIELD, records_of, section_of
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
+from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer import Layout, Tokenizer
+from tokenmill.tokenizer.chat.conversations import ConversationError
 
 IDS = schemas.TOKENS.field("input_ids").type
 
@@ -27,6 +31,9 @@ class Tokenize(RowTransform):
     Input: rows with a text, or batches. Output: the same with `input_ids` (int32), `n_tokens` (without padding) and
     `n_oov`, how many of the text's tokens are the unknown token. With `overflow="rows"` a text that is too long becomes
     several rows, which `window` numbers from 0. Ids are those of `Tokenizer.encode`.
+
+    With `messages="messages"` rows have conversations, as `RenderChat` takes them, and also get `loss_mask`: which
+    tokens are trained.
     """
 
     def __init__(
@@ -34,6 +41,8 @@ class Tokenize(RowTransform):
         tokenizer: TokenizerSource,
         *,
         column: str = "text",
+        messages: str | None = None,
+        chat: Mapping[str, Any] | None = None,
         output: str = "input_ids",
         add_special_tokens: bool = False,
         max_length: int | None = None,
@@ -51,6 +60,8 @@ class Tokenize(RowTransform):
         Args:
           tokenizer: see `TokenizerSource`. Truncation and padding in its file are ignored.
           column: the field with the text.
+          messages: the field with the messages, instead of `column`; a conversation that cannot be trained on fails.
+          chat: with `messages`: the section `chat` of a config. A template is needed if none is beside the tokenizer.
           output: the field for the ids.
           add_special_tokens: frame every row as the tokenizer's template says.
           max_length: at most this many tokens a row, special tokens included; None: no limit.
@@ -79,6 +90,16 @@ class Tokenize(RowTransform):
         padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
         options = TokenizerConfig(oov=oov, truncation=limits, padding=padding)
         given = GivenTokenizer(tokenizer, options)
+        if messages is not None:
+            if add_special_tokens or options.has_windows:
+                raise ValueError(
+                    "Tokenize: messages go with neither add_special_tokens nor overflow: a template is whole"
+                )
+            section = section_of(chat or {}, tokenizer if isinstance(tokenizer, str) else None)
+            super().__init__(_TokenizeChat(given, section, output, with_counts, as_numpy), messages, given.side_input)
+            return
+        if chat is not None:
+            raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
         columns = _Tokenize(given, output, add_special_tokens, options.has_windows, with_counts, as_numpy)
         super().__init__(columns, column, given.side_input)
 
@@ -127,6 +148,54 @@ class _Tokenize:
         return compute
 
 
+@dataclasses.dataclass
+class _TokenizeChat:
+    given: GivenTokenizer
+    chat: ChatConfig
+    output: str
+    with_counts: bool
+    as_numpy: bool
+
+    reads = None
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        ids: Any = np.ndarray if self.as_numpy else Sequence[np.int32]
+        mask: Any = np.ndarray if self.as_numpy else Sequence[bool]
+        counts = {"n_tokens": np.int32, "n_oov": np.int32} if self.with_counts else {}
+        return {self.output: ids, "loss_mask": mask, **counts}
+
+    def display_data(self) -> Mapping[str, Any]:
+        return {**self.given.display_data(), "chat": self.chat.model_dump_json(exclude_defaults=True)}
+
+    def prepare(self, given: Any) -> Callable[[Any], Computed]:
+        tokenizer = self.given.tokenizer(given)
+        texts, layout = ChatTexts.of_section(self.chat, FIELD, tokenizer), tokenizer.layout(False)
+
+        def compute(column: Any) -> Computed:
+            made = texts.encode(records_of(column), layout)
+            failed: dict[int, Exception] = {}
+            for reason, rows, details in made.rejects:
+                pairs = zip(rows.to_pylist(), details.to_pylist(), strict=True)
+                failed |= {row: ConversationError(reason, detail) for row, detail in pairs}
+            if failed:
+                raise RowsError(failed)
+            ids, counts, _ = _lay_out(tokenizer, layout, made.ids, has_windows=False)
+            columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
+            columns = {self.output: ids, "loss_mask": made.masks, **columns}
+
+            def values(name: str) -> Any:
+                listed = columns[name]
+                if name in counts or not self.as_numpy:
+                    return listed.to_pylist()
+                flat = listed.values.to_numpy(zero_copy_only=False)
+                return np.split(flat, listed.offsets.to_numpy()[1:-1]) if len(listed) else []
+
+            return Computed(columns, values)
+
+        return compute
+
+
 def _encode(
     tokenizer: Tokenizer, layout: Layout, texts: pa.Array, *, has_windows: bool
 ) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
@@ -134,12 +203,18 @@ def _encode(
 
     The last is int64[n_rows] where a text may have several rows (`has_windows`), else None.
     """
-    bare = tokenizer.encode_bare(texts)
+    return _lay_out(tokenizer, layout, tokenizer.encode_bare(texts), has_windows=has_windows)
+
+
+def _lay_out(
+    tokenizer: Tokenizer, layout: Layout, bare: pa.LargeListArray, *, has_windows: bool
+) -> tuple[pa.LargeListArray, dict[str, np.ndarray], np.ndarray | None]:
+    """Returns the same as `_encode`, of the bare tokens of texts."""
     lengths = np.diff(bare.offsets.to_numpy())
     sources, counts = None, {}
     if has_windows:
         sources, starts, stops = layout.windows(lengths)
-        first = np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=len(texts)))))[:-1]
+        first = np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=len(bare)))))[:-1]
         counts["window"] = np.arange(sources.size) - first[sources]
         offsets = bare.offsets.to_numpy()[:-1][sources]
         rows = layout.lay_out(bare.values.to_numpy(), offsets + starts, offsets + stops)

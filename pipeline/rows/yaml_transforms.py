@@ -13,6 +13,7 @@ import apache_beam as beam
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tokenmill.pipeline.rows.chat import RenderChat
 from tokenmill.pipeline.rows.corpus import ReadCorpus
 from tokenmill.pipeline.rows.shards import WriteShards
 from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
@@ -81,6 +82,7 @@ def _statistics_row(statistics: Mapping[str, Any]) -> Row:
 read_corpus = _step(ReadCorpus)
 normalize = _step(Normalize)
 identify_language = _step(IdentifyLanguage)
+render_chat = _step(RenderChat)
 tokenize = _step(Tokenize)
 detokenize = _step(Detokenize)
 count_words = _step(CountWords)

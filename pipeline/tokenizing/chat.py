@@ -6,12 +6,14 @@ import datetime
 import functools
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.chat.conversations import ROLES, Conversation, ConversationError, read_conversation
@@ -54,36 +56,41 @@ class ChatTexts:
     @classmethod
     def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
         """Makes one for a config that `load_config` returned, which has the template itself."""
-        chat, field = config.chat, config.input.messages_field
-        assert chat is not None, "load_config puts it there"
+        assert config.chat is not None, "load_config puts it there"
+        assert config.input.messages_field is not None
+        return cls.of_section(config.chat, config.input.messages_field, tokenizer)
+
+    @classmethod
+    def of_section(cls, chat: ChatConfig, field: str, tokenizer: Tokenizer) -> Self:
+        """Makes one for a section with the template itself, and records with messages in `field`."""
         assert chat.template is not None
-        assert field is not None
         train = tuple(chat.train) if isinstance(chat.train, list) else chat.train
         rule = TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
         tokens = tuple(sorted(chat.special_tokens.items()))
         return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule), field, dict(chat.arguments))
 
-    def mark(self, record: str) -> tuple[Conversation, Marked]:
-        """Returns the conversation of a record in JSON, and its text with what of it is trained.
+    def mark(self, record: str | Mapping[str, Any]) -> tuple[Conversation, Marked]:
+        """Returns the conversation of a record, which may be in JSON, and its text with what of it is trained.
 
         Raises:
           ConversationError: if it cannot be trained on. ValueError: if Python does not read the JSON.
         """
-        conversation = read_conversation(json.loads(record), self._field)
+        record = json.loads(record) if isinstance(record, str) else record
+        conversation = read_conversation(record, self._field)
         conversation = conversation._replace(arguments={**self._arguments, **conversation.arguments})
         return conversation, self._marker.mark(conversation)
 
-    def encode(self, records: pa.StringArray, layout: Layout, tally: Any = None) -> Encoded:
+    def encode(self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None) -> Encoded:
         """Renders and encodes records, and finds their trained tokens.
 
         Args:
-          records: string[n], objects in JSON.
+          records: objects, or JSON of them.
           layout: how tokens become rows; a conversation of whose row no token is trained is rejected.
           tally: as for `Tokenizer.encode_bare`.
         """
         rejects: dict[str, list[tuple[int, str]]] = {}
         rows, marked, roles, shared = [], [], [], []
-        for row, record in enumerate(records.to_pylist()):
+        for row, record in enumerate(records):
             try:
                 conversation, found = self.mark(record)
                 found.text.encode()
@@ -113,7 +120,8 @@ class ChatTexts:
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
-            rows, marked, sources, shared = ([of[i] for i in left] for of in (rows, marked, sources, shared))
+            rows, marked, sources = [rows[i] for i in left], [marked[i] for i in left], [sources[i] for i in left]
+            shared = [shared[i] for i in left]
             mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         counts = Counter(
             turns=sum(each.n_turns for each in marked),
@@ -146,10 +154,19 @@ def _opened(
     tokenizer: Tokenizer, template: str, tokens: tuple[tuple[str, str], ...], date: str | None, rule: TrainingRule
 ) -> tuple[Tokenizer, Marker]:
     """Returns a tokenizer that takes the text of special tokens for these, and what renders conversations for it."""
-    day = None if date is None else datetime.date.fromisoformat(date)
     added = [token.content for token in tokenizer.added_tokens]
     special = [token.content for token in tokenizer.added_tokens if token.special]
     bare = tokenizer.replace(special="split")
     bare.no_truncation()
     bare.no_padding()
-    return bare, Marker(ChatTemplate(template, dict(tokens), day), special, rule, added)
+    return bare, Marker(_template(template, tokens, date), special, rule, added)
+
+
+def open_template(chat: ChatConfig) -> ChatTemplate:
+    """Returns the template of a section that has it itself."""
+    assert chat.template is not None
+    return _template(chat.template, tuple(sorted(chat.special_tokens.items())), chat.date)
+
+
+def _template(source: str, tokens: tuple[tuple[str, str], ...], date: str | None) -> ChatTemplate:
+    return ChatTemplate(source, dict(tokens), None if date is None else datetime.date.fromisoformat(date))

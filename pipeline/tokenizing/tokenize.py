@@ -329,7 +329,7 @@ class Attempt:
         """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
         if self._chat is not None:
-            made = self._chat.encode(text, self._layout, self._tally)
+            made = self._chat.encode(text.to_pylist(), self._layout, self._tally)
             for reason, rows, details in made.rejects:
                 self._reject(documents.take(rows), reason, details)
             self._chat_counts += made.counts
@@ -352,7 +352,7 @@ class Attempt:
 
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
         if self._chat is not None:
-            self._chat.encode(documents.column("text"), self._layout)
+            self._chat.encode(documents.column("text").to_pylist(), self._layout)
         elif self._text is None:
             self._tokenizer.encode_bare(unchecked_text_rows(documents.column("text")))
         else:
