@@ -70,6 +70,8 @@ class FimConfig(Section):
     """The share of documents, chosen by hash."""
     mode: Literal["psm", "spm", "both"] = "both"
     """`psm`: prefix, suffix, middle; `spm`: suffix, prefix, middle; `both`: one half each."""
+    level: Literal["character", "token"] = "character"
+    """Where documents are cut: between characters, as an editor does, or between tokens."""
     seed: Natural = 0
     """Another seed chooses other documents and cuts."""
     prefix: NonEmpty | None = None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fill in the middle: some documents are cut into prefix, middle and suffix, and the middle is put last.
 
-Cuts are between characters of the text, so that a model learns to begin in the middle of a token, as in an editor.
+Cuts are between characters of the text, so that a model learns to begin in the middle of a token, as in an editor; or
+between tokens, if the config says so. No document has a piece of another.
 
 Source: Bavarian et al., "Efficient Training of Language Models to Fill in the Middle", 2022, section 3: PSM and SPM.
 """
@@ -49,9 +50,12 @@ class FillInMiddle:
                 what = f"{given!r}: the tokenizer has no such token" if given else f"the tokenizer has none of {known}"
                 raise ValueError(f"output.fim.{role}: {what}; name the token in front of the {role}")
             ids.append(found[0])
+        if config.level == "token":
+            return cls(config, tokenizer, ids)
         piece = tokenizer.encode("a", add_special_tokens=False).ids
         if tokenizer.decode([*piece, *piece], skip_special_tokens=False) != "aa":
-            raise ValueError("output.fim: the tokenizer puts a space in front of every piece of a text; take another")
+            what = "the tokenizer puts a space in front of every piece of a text"
+            raise ValueError(f"output.fim: {what}; set level: token, or take another")
         return cls(config, tokenizer, ids)
 
     def encode(self, documents: pa.RecordBatch, names: Sequence[str], tally: Tally | None = None) -> pa.LargeListArray:
@@ -63,16 +67,24 @@ class FillInMiddle:
           tally: as for `Tokenizer.encode_bare`.
         """
         rows = unchecked_text_rows(documents.column("text"))
+        values, offsets = rows.values, rows.offsets
+        at_tokens = self._config.level == "token"
+        if at_tokens:
+            bare = self._tokenizer.encode_bare(rows, tally)
+            values, offsets = bare.values, bare.offsets.to_numpy()
         keys = document_keys(FILLING, self._config.seed, names, documents)
         is_chosen = keys < np.uint64(min(self._config.rate, 1 - 2**-53) * 2.0**64)
         is_chosen |= self._config.rate == 1
-        cuts = cut(rows.values, rows.offsets, mix(keys))
-        sizes = np.diff(rows.offsets)
+        sizes = np.diff(offsets)
+        cuts = _chosen(sizes, mix(keys)) if at_tokens else cut(values, offsets, mix(keys))
         cuts = np.where(is_chosen[:, None], cuts, sizes[:, None])
         # Pieces lie side by side: prefix, middle, suffix; of other documents the first piece is all.
-        bounds = np.column_stack([np.zeros_like(sizes), cuts, sizes]) + rows.offsets[:-1, None]
-        offsets = np.append(bounds[:, :-1].ravel(), rows.offsets[-1]).astype(rows.offsets.dtype)
-        pieces = self._tokenizer.encode_bare(rows._replace(offsets=offsets), tally)
+        bounds = np.column_stack([np.zeros_like(sizes), cuts, sizes]) + offsets[:-1, None]
+        offsets = np.append(bounds[:, :-1].ravel(), offsets[-1]).astype(offsets.dtype)
+        if at_tokens:
+            pieces = pa.LargeListArray.from_arrays(pa.array(offsets), values)
+        else:
+            pieces = self._tokenizer.encode_bare(rows._replace(offsets=offsets), tally)
         is_spm = (mix(mix(keys)) & np.uint64(1)).astype(bool) if self._config.mode == "both" else None
         if is_spm is None:
             is_spm = np.full(sizes.size, self._config.mode == "spm")
@@ -116,11 +128,15 @@ def cut(
       offsets: int64[n + 1], where they begin in `values`.
       keys: random numbers, one for each row.
     """
-    sizes = np.diff(offsets).astype(np.int64)
-    chosen = [mix(keys ^ np.uint64(salt)) % (sizes + 1).astype(np.uint64) for salt in (1, 2)]
-    places = np.sort(np.column_stack(chosen).astype(np.int64), axis=1) + offsets[:-1, None]
+    places = _chosen(np.diff(offsets), keys) + offsets[:-1, None]
     # Back to the first byte of a character, at most three bytes away.
     padded = np.append(values, np.uint8(0))
     for _ in range(3):
         places -= (padded[places] & 0xC0 == 0x80) & (places < offsets[1:, None])
     return places - offsets[:-1, None]
+
+
+def _chosen(sizes: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Returns int64[n, 2]: two places in each row, in order, from 0 to its size."""
+    chosen = [mix(keys ^ np.uint64(salt)) % (sizes.astype(np.int64) + 1).astype(np.uint64) for salt in (1, 2)]
+    return np.sort(np.column_stack(chosen).astype(np.int64), axis=1)

@@ -146,6 +146,7 @@ EXAMPLES = {
     "output.fim": "output: {fim: {}}",
     "output.fim.rate": "output: {fim: {rate: 0.9}}",
     "output.fim.mode": "output: {fim: {mode: psm}}",
+    "output.fim.level": "output: {fim: {level: token}}",
     "output.fim.seed": "output: {fim: {seed: 7}}",
     "output.fim.prefix": 'output: {fim: {prefix: "<PRE>"}}',
     "output.fim.suffix": 'output: {fim: {suffix: "<SUF>"}}',
