@@ -13,7 +13,7 @@ from typing import Any
 from tokenmill.pipeline.books import manifest, quantities
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output import rejects_file
-from tokenmill.pipeline.reporting import stats_file
+from tokenmill.pipeline.reporting import conversations, stats_file
 from tokenmill.pipeline.reporting.advice import advise
 from tokenmill.pipeline.reporting.stats import source_summary
 from tokenmill.pipeline.running import clock
@@ -54,6 +54,7 @@ def gather(output: str) -> dict[str, Any]:
         "flow": _flow(found),
         "balance": found["balance"],
         "stats": stats,
+        "chat": conversations.describe(output, found, stats),
         "languages": _languages(stats),
         "sources": cut_short(_sources(found, stats), "n_bytes"),
         "shards": cut_short(

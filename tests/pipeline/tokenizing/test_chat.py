@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
-from tokenmill import JobError, run, verify
+from tokenmill import JobError, read_report, run, verify
 from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.trace import trace
+from tokenmill.pipeline.reporting import page
 from tokenmill.tokenizer.chat import conversations
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -238,6 +239,28 @@ def test_a_trained_token_leads_to_its_message(folder: Path, packing: Any, trunca
             assert any(document["text"][start:stop].strip() in text for text in shown)
         seen.add((at["role"], at["trained"]))
     assert seen >= {("user", False), ("assistant", True)}
+
+
+@pytest.mark.parametrize("output", [{}, {"labels": True}, {"packing": {"length": 64, "pad_token": "</s>"}}])
+def test_the_report_shows_what_is_trained(folder: Path, output: dict[str, Any]) -> None:
+    evil = [{"role": "user", "content": "<b>why"}, {"role": "assistant", "content": "<script>so"}]
+    with open(folder / "chat.jsonl", "r+", encoding="utf-8") as file:
+        rest = file.read()
+        file.seek(0)
+        file.write(json.dumps({"messages": evil}) + "\n" + rest)
+    run(config_of(folder, output={"path": str(folder / "out"), **output}))
+    report = read_report(str(folder / "out"))
+    chat = report["chat"]
+    assert len(chat["examples"]) == 3
+    first = "<|im_start|>user\n<b>why<|im_end|>\n<|im_start|>assistant\n"
+    assert chat["examples"][0][:2] == [
+        {"text": first, "trained": False},
+        {"text": "<script>so<|im_end|>", "trained": True},
+    ]
+    shown = page.render(report)
+    assert "&lt;b&gt;why" in shown
+    assert "<mark>&lt;script&gt;so&lt;|im_end|&gt;</mark>" in shown
+    assert "<script>so" not in shown
 
 
 def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
