@@ -301,7 +301,7 @@ def _cut_files(
 ) -> Iterator[_CutFile | Exception]:
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
-    looked_at = map(partial(_look_at, config=config), others)
+    looked_at: Iterator[list[_CutFile | Exception]] = map(partial(_look_at, config=config), others)
     if any(storage.is_remote(file.path) for _, (_, file) in others):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
             looked_at = iter([*pool.map(partial(_look_at, config=config), others)])

@@ -185,7 +185,7 @@ def test_everything_that_one_finds_in_one_config(finds, bracketed, make_job, cap
     config = {
         "input": {"sources": finds, **limits},
         "tokenizer": {"file": str(bracketed), "oov": "contain"},
-        "output": {"path": str(job.output), "splits": parts},
+        "output": {"path": str(job.output), "parts": {"shares": parts}},
     }
     job.config.write_text(json.dumps(config))
 
@@ -194,7 +194,7 @@ def test_everything_that_one_finds_in_one_config(finds, bracketed, make_job, cap
     planned = json.loads(capfd.readouterr().out)["totals"]
     assert job.run("run", "--workers", "1", "--quiet") == 0
     assert "of the members of" in capfd.readouterr().err  # README is left out, and told
-    books = json.loads((job.output / "partitions.json").read_text())
+    books = json.loads((job.output / "parts.json").read_text())
     for name in ("n_records", "n_documents", "n_tokens"):
         assert planned[name]["value"] == books["totals"][name]
     read = {"n_files": 1, "n_records": 41, "n_documents": 40, "rejected": {"too_large": 1}}
@@ -219,7 +219,7 @@ def test_everything_that_one_finds_in_one_config(finds, bracketed, make_job, cap
 
     # The same from Python, in another folder and on two workers: the same bytes.
     other = make_job("python")
-    again = config | {"output": {"path": str(other.output), "splits": parts}}
+    again = config | {"output": {"path": str(other.output), "parts": {"shares": parts}}}
     result = tokenmill.run(again, workers=2)
     assert result.totals["n_documents"] == 5 * 40
     assert tokenmill.plan(again)["totals"]["n_records"]["value"] == 5 * 41
