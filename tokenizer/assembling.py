@@ -4,14 +4,16 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tokenmill.tokenizer.encoding import Encoding
-from tokenmill.tokenizer.post_processors import TemplateProcessing, Truncation, n_added, trim_offsets
+from tokenmill.tokenizer.post_processors import TemplatePiece, TemplateProcessing, Truncation, n_added, trim_offsets
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.token_runs import TokenRun
 
 _SEQUENCES = "AB"
+MOST_LISTED = 1 << 20
+"""The most ids that become lists at once; those of more are lists when they are asked for, one text at a time."""
 
 
 class EncodedToken(NamedTuple):
@@ -66,93 +68,188 @@ def assemble(
     return Encoding.merge(joined, growing_offsets=False)
 
 
+class RowLayout(NamedTuple):
+    """What goes around the tokens of texts."""
+
+    template: TemplateProcessing
+    trims: tuple[bool, ...]
+    """See `assemble`."""
+    before: list[int]
+    after: list[int]
+    """The ids before and after a single text."""
+
+    @classmethod
+    def of(cls, template: TemplateProcessing, trims: tuple[bool, ...]) -> "RowLayout":
+        """Returns that of a template."""
+        at = [piece.is_sequence for piece in template.single].index(True)
+        before, after = (
+            [i for piece in pieces for i in template.special_tokens[piece.name].ids]
+            for pieces in (template.single[:at], template.single[at + 1 :])
+        )
+        return cls(template, trims, before, after)
+
+
 class EncodedTexts:
     """Texts and pairs that were encoded together, to ids; what else an `Encoding` holds is found when asked for."""
 
     def __init__(
-        self, texts: Sequence[Any], firsts: Sequence[int], ids: Ragged, template: TemplateProcessing,
-        truncation: Truncation | None, align: Callable[[Any, list[int]], list[EncodedToken]],
-        finish: Callable[[list[list[EncodedToken]]], Encoding], spans: Callable[[], Any] | None = None,
+        self, finder: Any, texts: Sequence[Any], firsts: Sequence[int] | None, ids: "Ragged | list[list[int]]",
+        layout: RowLayout, truncation: Truncation | None,
     ) -> None:  # fmt: skip
         """Takes encoded texts.
 
         Args:
+          finder: an `encoder.Finder`, which finds where the tokens are; None if nobody shall know.
           texts: all texts, those of a pair one after the other.
-          firsts: int[n + 1], the first text of each of the n encodings.
+          firsts: int[n + 1], the first text of each of the n encodings; None if each has one text.
           ids: a row of int32 ids for each text.
-          template, truncation: as `assemble`.
-          align: finds the tokens of a text; takes it and its ids.
-          finish: `assemble` with the template, the truncation and whatever else it needs.
-          spans: `offsets.find_spans` of the texts and their tokens, if these are the bytes of the texts.
+          layout: what goes around them; truncation: as `assemble`.
         """
-        self._find_spans = spans
-        self._texts, self._firsts, self._align, self._finish = texts, firsts, align, finish
-        self._template, self._truncation = template, truncation
-        self._values, self._offsets = ids.values, ids.offsets.tolist()
-        self._around = None if truncation or len(firsts) != len(texts) + 1 else _around(template)
+        self._finder, self._texts, self._firsts, self._ids = finder, texts, firsts, ids
+        self._layout, self._truncation = layout, truncation
+        if isinstance(ids, Ragged) and ids.n_values <= MOST_LISTED:
+            values, ends = ids.values.tolist(), ids.offsets.tolist()
+            self._ids = [values[begin:end] for begin, end in itertools.pairwise(ends)]
+        self._found: dict[bool, Any] = {}
 
     def encodings(self) -> list[Encoding]:
         """Returns one for each text or pair."""
-        return [Encoding.of_row(self, row) for row in range(len(self._firsts) - 1)]
+        if self._firsts is not None or self._truncation is not None:
+            return [Encoding.of_row(self, row) for row in range(len(self._firsts or self._texts) - bool(self._firsts))]
+        if isinstance(self._ids, Ragged):
+            return [Encoding.of_row(self, row) for row in range(len(self._texts))]
+        before, after = self._layout.before, self._layout.after
+        if before or after:
+            return [Encoding.of_row(self, row, before + ids + after) for row, ids in enumerate(self._ids)]
+        return [Encoding.of_row(self, row, ids) for row, ids in enumerate(self._ids)]
 
-    def _sequences(self, row: int) -> list[list[int]]:
-        bounds = self._offsets[self._firsts[row] : self._firsts[row + 1] + 1]
-        return [self._values[a:b].tolist() for a, b in itertools.pairwise(bounds)]
+    def _texts_of(self, row: int) -> range:
+        """Returns the numbers of the texts of an encoding."""
+        return range(row, row + 1) if self._firsts is None else range(self._firsts[row], self._firsts[row + 1])
+
+    @functools.cached_property
+    def _offsets(self) -> list[int]:
+        if isinstance(self._ids, Ragged):
+            return cast("list[int]", self._ids.offsets.tolist())
+        return [0, *itertools.accumulate(map(len, self._ids))]
+
+    def _ids_of(self, text: int) -> list[int]:
+        if isinstance(self._ids, Ragged):
+            return cast("list[int]", self._ids.values[self._offsets[text] : self._offsets[text + 1]].tolist())
+        return self._ids[text]
 
     def n_sequences(self, row: int) -> int:
         """Returns how many texts a row has: 2 for a pair."""
-        return self._firsts[row + 1] - self._firsts[row]
+        return len(self._texts_of(row))
 
-    def known(self, row: int) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Returns the ids, type ids, attention mask and special tokens mask of an encoding."""
-        if self._around is not None:  # one text, nothing cut: what small calls ask for
-            (ids, types, special), (more, more_types, more_special), type_id = self._around
-            found = self._values[self._offsets[row] : self._offsets[row + 1]].tolist()
-            n = len(found)
-            type_ids = types + [type_id] * n + more_types
-            return ids + found + more, type_ids, [1] * len(type_ids), special + [0] * n + more_special
-        sequences, template, truncation = self._sequences(row), self._template, self._truncation
-        pieces = template.single if len(sequences) == 1 else template.pair
+    def _pieces(self, row: int) -> list[tuple[TemplatePiece, int, int, int]]:
+        """Returns the pieces of an encoding, each with its text, -1 for none, and which of its tokens are kept."""
+        texts, template, truncation = self._texts_of(row), self._layout.template, self._truncation
+        pieces = template.single if len(texts) == 1 else template.pair
+        lengths = [self._offsets[text + 1] - self._offsets[text] for text in texts]
+        kept = [(0, n) for n in lengths]
         if truncation:
-            n_second = len(sequences[1]) if len(sequences) > 1 else None
-            kept = truncation.lengths(len(sequences[0]), n_second, n_added(pieces, template.special_tokens))
-            parts = [truncation.parts(len(ids), n)[0] for ids, n in zip(sequences, kept, strict=False)]
-            sequences = [ids[start:stop] for ids, (start, stop) in zip(sequences, parts, strict=True)]
-        ids, type_ids, special = [], [], []
+            n_second = lengths[1] if len(texts) > 1 else None
+            n_kept = truncation.lengths(lengths[0], n_second, n_added(pieces, template.special_tokens))
+            kept = [truncation.parts(n, some)[0] for n, some in zip(lengths, n_kept, strict=False)]
+        laid_out = []
         for piece in pieces:
-            is_text = piece.is_sequence
-            added = sequences[_SEQUENCES.index(piece.name)] if is_text else template.special_tokens[piece.name].ids
-            ids += added
-            type_ids += [piece.type_id] * len(added)
-            special += [int(not is_text)] * len(added)
-        return ids, type_ids, [1] * len(ids), special
+            i = _SEQUENCES.index(piece.name) if piece.is_sequence else -1
+            laid_out.append((piece, *((texts[i], *kept[i]) if i >= 0 else (-1, 0, 0))))
+        return laid_out
 
-    @functools.cached_property
-    def _spans(self) -> Any:
-        return None if self._find_spans is None else self._find_spans()
+    def _laid_out(self, row: int, of_text: Callable[[int], list[Any]], special: str | Any) -> list[Any]:
+        """Returns a value for each token of an encoding; special: that of special tokens, or the field that has it."""
+        found: list[Any] = []
+        for piece, text, start, stop in self._pieces(row):
+            if text >= 0:
+                found += of_text(text)[start:stop]
+            else:
+                token = self._layout.template.special_tokens[piece.name]
+                found += getattr(token, special) if isinstance(special, str) else [special] * len(token.ids)
+        return found
 
-    def offsets(self, row: int) -> list[tuple[int, int]] | None:
-        """Returns the offsets of an encoding if they can be found for the whole batch, else None."""
-        if self._around is None or self._spans is None or not self._spans[2][row]:
+    def ids(self, row: int) -> list[int]:
+        """Returns the ids of an encoding."""
+        if self._firsts is None and self._truncation is None:
+            return self._layout.before + self._ids_of(row) + self._layout.after
+        return self._laid_out(row, self._ids_of, "ids")
+
+    def known(self, row: int) -> tuple[list[int], list[int], list[int]]:
+        """Returns the type ids, attention mask and special tokens mask of an encoding."""
+        type_ids: list[int] = []
+        special: list[int] = []
+        for piece, text, start, stop in self._pieces(row):
+            n = stop - start if text >= 0 else len(self._layout.template.special_tokens[piece.name].ids)
+            type_ids += [piece.type_id] * n
+            special += [int(text < 0)] * n
+        return type_ids, [1] * len(special), special
+
+    def places(self, trimmed: bool) -> Any:
+        """Returns the `encoder.Places` of all tokens, with their offsets trimmed as the layout says or not at all."""
+        if trimmed not in self._found:
+            trims = self._layout.trims if trimmed else ()
+            self._found[trimmed] = self._finder.places(self._texts, self._ids, trims)
+        return self._found[trimmed]
+
+    def _is_placed(self, row: int, trimmed: bool) -> bool:
+        is_right = self.places(trimmed and bool(self._layout.trims)).is_right
+        return all(is_right[text] for text in self._texts_of(row))
+
+    def found(self, row: int, name: str) -> Any:
+        """Returns a field of an encoding if it can be found for the whole batch at once, else None."""
+        if name == "sequence_ranges":
+            at, ranges = 0, {}
+            for piece, text, start, stop in self._pieces(row):
+                n = stop - start if text >= 0 else len(self._layout.template.special_tokens[piece.name].ids)
+                if text >= 0:
+                    ranges[_SEQUENCES.index(piece.name)] = (at, at + n)
+                at += n
+            return ranges
+        filler = {"offsets": (0, 0), "word_ids": None, "tokens": ""}[name]
+        special = "tokens" if name == "tokens" else filler
+        if self._finder is None:
+            return self._laid_out(row, lambda text: [filler] * len(self._ids_of(text)), special)
+        # After a cut on the left another token is the first, and trimmed as that.
+        cuts_left = self._truncation is not None and self._truncation.direction == "left"
+        trims = bool(self._layout.trims) and name == "offsets"
+        if (trims and cuts_left) or not self._is_placed(row, trims):
             return None
-        (before, *_), (after, *_), _ = self._around
-        starts, stops = (each[self._offsets[row] : self._offsets[row + 1]].tolist() for each in self._spans[:2])
-        return [(0, 0)] * len(before) + list(zip(starts, stops, strict=True)) + [(0, 0)] * len(after)
+        places = self.places(trims)
+
+        def of_text(text: int) -> list[Any]:
+            begin, end = self._offsets[text], self._offsets[text + 1]
+            return places.offsets(begin, end) if name == "offsets" else places.words[begin:end].tolist()
+
+        if name == "offsets" and self._firsts is None and self._truncation is None:
+            found = of_text(row)
+            before, after = self._layout.before, self._layout.after
+            return [filler] * len(before) + found + [filler] * len(after) if before or after else found
+        if name == "tokens":
+            named = [self._finder.names(self._ids_of(text)) for text in self._texts_of(row)]
+            if None in named:
+                return None
+            return self._laid_out(row, dict(zip(self._texts_of(row), named, strict=True)).__getitem__, special)
+        return self._laid_out(row, of_text, special)
 
     def whole(self, row: int) -> Encoding:
-        """Returns an encoding with all fields."""
-        texts = self._texts[self._firsts[row] : self._firsts[row + 1]]
-        return self._finish([self._align(*each) for each in zip(texts, self._sequences(row), strict=True)])
+        """Returns an encoding with all fields, and what overflows."""
+        sequences = [self._tokens_of(text) for text in self._texts_of(row)]
+        read = None if self._finder is None else self._finder.read
+        return assemble(self._layout.template, sequences, self._truncation, self._layout.trims, read)
 
-
-def _around(template: TemplateProcessing) -> tuple[Any, Any, int]:
-    """Returns the ids, type ids and special tokens mask before a single text, and after it, and the text's type id."""
-    at = [piece.is_sequence for piece in template.single].index(True)
-    sides = []
-    for pieces in (template.single[:at], template.single[at + 1 :]):
-        ids = [(i, piece.type_id) for piece in pieces for i in template.special_tokens[piece.name].ids]
-        sides.append(([i for i, _ in ids], [type_id for _, type_id in ids], [1] * len(ids)))
-    return sides[0], sides[1], template.single[at].type_id
+    def _tokens_of(self, text: int) -> list[EncodedToken]:
+        ids = self._ids_of(text)
+        if self._finder is None:
+            return [EncodedToken(i, "", (0, 0), None) for i in ids]
+        trims = bool(self._layout.trims)
+        names = self._finder.names(ids, trims) if self.places(False).is_right[text] else None
+        if names is None:
+            return cast("list[EncodedToken]", self._finder.align(self._texts[text]))
+        places, part = self.places(False), slice(self._offsets[text], self._offsets[text + 1])
+        columns = (each[part].tolist() for each in (places.starts, places.stops, places.words))
+        found = zip(ids, names, *columns, strict=True)
+        return [EncodedToken(i, name, (start, stop), word) for i, name, start, stop, word in found]
 
 
 def _part(tokens: Sequence[EncodedToken], sequence: int, type_id: int, trims: tuple[bool, ...]) -> Encoding:

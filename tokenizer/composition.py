@@ -86,6 +86,7 @@ class Composition:
         object.__setattr__(self, name, tuple(value) if name == "added_tokens" else value)
         if name in _ROWS:
             self.__dict__.pop("_text", None)
+            self.__dict__.pop("_row_layouts", None)
         if name not in _PARTS or not self._is_made:
             return
         try:

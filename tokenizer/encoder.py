@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,16 +13,18 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.added_tokens import Segments
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.assembling import EncodedTexts, EncodedToken, assemble
+from tokenmill.tokenizer.assembling import MOST_LISTED, EncodedTexts, EncodedToken, RowLayout, assemble
 from tokenmill.tokenizer.composition import Composition
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
-from tokenmill.tokenizer.offsets import TokenLengths, are_normal, find_spans
+from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.normalizers.traced import same_rows
+from tokenmill.tokenizer.offsets import Int32s, TokenLengths, WhiteSpace, are_bytes, find_spans, in_utf8
 from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import trim_offsets
-from tokenmill.tokenizer.ragged import Errors, Ragged, list_array, text_column, text_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, id_rows, list_array, text_column, text_rows
 from tokenmill.tokenizer.sampling import Sampling
 
 
@@ -64,8 +66,8 @@ class Encoder(Composition):
           sampling: how to draw tokens at random, BPE and Unigram only; None for the best tokens.
           first_row: for `sampling`, the number of the first text in its corpus: so draws do not depend on batches.
           errors: "strict" raises an error for bytes that are not UTF-8, "replace" reads them as U+FFFD.
-          offsets: where the tokens are in their texts, in characters (or True) or in UTF-8 bytes. Byte-level models
-            without a normalizer take little longer; for others plain Python looks at each text.
+          offsets: where the tokens are in their texts, in characters (or True) or in UTF-8 bytes. They are found for
+            the whole column; plain Python looks at a text only where a part of the tokenizer is not traced.
 
         Returns:
           One row of int32 ids per text, in order; truncated and padded if that is enabled. Null for null. With
@@ -111,10 +113,10 @@ class Encoder(Composition):
           texts: a text column without nulls, as for `encode_arrow`.
           ids: the tokens that `encode_bare` returned for it.
         """
-        rows, _ = text_column(texts, "strict")
-        offsets = ids.offsets.to_numpy()
-        values = ids.values.to_numpy()[offsets[0] : offsets[-1]]
-        return self._spans(rows, Ragged(values, offsets - offsets[0]), 0, in_bytes=True)
+        rows, tokens = text_rows(texts), id_rows(ids)
+        if rows.n_rows != tokens.n_rows:
+            raise ValueError(f"ids must be those of the texts, got {tokens.n_rows} rows of ids for {rows.n_rows} texts")
+        return self._spans(rows, tokens, 0, in_bytes=True)
 
     def _spans(
         self, rows: Ragged, ids: Ragged, n_around: int, *, in_bytes: bool
@@ -124,11 +126,8 @@ class Encoder(Composition):
         ids: the rows encoded, offsets from 0 on; n_around: how many special tokens there will be in a row.
         """
         left = self.truncation is not None and self.truncation.direction == "left" and any(self._trims)
-        if self._lengths is None or left:
-            is_right = np.zeros(rows.n_rows, np.bool_)
-            starts, stops = np.zeros((2, ids.n_values), np.int32)
-        else:
-            starts, stops, is_right = self._find_spans(rows, ids, self._lengths, in_bytes=in_bytes)
+        starts, stops, is_right, _ = self._find_places(rows, ids, self._trims, in_bytes=in_bytes)
+        is_right &= not left
         for row in np.flatnonzero(~is_right).tolist():
             first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
@@ -147,15 +146,13 @@ class Encoder(Composition):
             starts[first:last], stops[first:last] = zip(*spans, strict=True) if spans else ((), ())
         return starts, stops
 
-    def _find_spans(
-        self, rows: Ragged, ids: Ragged, lengths: TokenLengths, *, in_bytes: bool
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-        starts, stops, is_right = find_spans(rows, ids, lengths, self._trims, in_bytes=in_bytes)
-        return starts, stops, is_right & are_normal(self.normalizer, rows)
+    @functools.cached_property
+    def _white_space(self) -> WhiteSpace:
+        return WhiteSpace(self, self._token_of)
 
     @functools.cached_property
     def _lengths(self) -> TokenLengths | None:
-        return TokenLengths.of(self, self._token_of)
+        return TokenLengths.of(self, self._token_of, self._white_space) if are_bytes(self) else None
 
     def encode_bare(self, texts: Any, tally: Tally | None = None, errors: Errors = "strict") -> pa.LargeListArray:
         """Encodes a text column to the bare tokens of its texts, of which `layout` makes rows.
@@ -216,7 +213,7 @@ class Encoder(Composition):
         Raises:
           TypeError: if a text has another type. ValueError: if it cannot be truncated as `enable_truncation` asked.
         """
-        is_plain = type(sequence) is str and pair is None and not is_pretokenized
+        is_plain = pair is None and not is_pretokenized and type(sequence) is str
         return self._encode_all([sequence if is_plain else (sequence, pair)], is_pretokenized, add_special_tokens)[0]
 
     def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
@@ -276,32 +273,60 @@ class Encoder(Composition):
     ) -> list[Encoding]:
         """Encodes what `_pairs` returned, to ids. With `places`, the tokens are looked for in the text when asked."""
         texts: Sequence[Any] = input
-        firsts: Sequence[int] = range(len(input) + 1)
-        spans = None
+        firsts: Sequence[int] | None = None
+        plan = self._plan
+        ids: Ragged | list[list[int]]
         if not input or type(input[0]) is str:
-            rows = text_rows(texts)
-            ids = self._plan.encode(rows)
-            if places and self._lengths is not None:
-                spans = functools.partial(self._find_spans, rows, ids, self._lengths, in_bytes=False)
+            few = plan.encode_few(texts)
+            ids = plan.encode(text_rows(texts)) if few is None else few
         else:
             firsts = [0, *itertools.accumulate(1 if second is None else 2 for _, second in input)]
             texts = [text for pair in input for text in pair if text is not None]
             words = [_words(text, is_pretokenized) for text in texts]
-            ids = self._plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
-            if is_pretokenized:
-                ids = Ragged(ids.values, ids.offsets[np.cumsum([0, *map(len, words)])])
-        template, truncation = self._template(add_special_tokens), self.truncation
-        find = functools.partial(_align_text, self._plan, self._token_of, is_pretokenized, self._names_matched)
-        align = find if places else _bare
-        finish = functools.partial(assemble, template, truncation=truncation, trims=self._trims, read=self._read)
-        encodings = EncodedTexts(texts, firsts, ids, template, truncation, align, finish, spans).encodings()
+            rows = plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
+            ids = Ragged(rows.values, rows.offsets[np.cumsum([0, *map(len, words)])]) if is_pretokenized else rows
+        layout, truncation = self._row_layouts[add_special_tokens], self.truncation
+        finder = self._finders[is_pretokenized] if places else None
+        encodings = EncodedTexts(finder, texts, firsts, ids, layout, truncation).encodings()
         if truncation is not None:
             for encoding in encodings:
                 _ = encoding.ids  # raises here if a text cannot be truncated
-        return self._padded(encodings)
+        return encodings if self.padding is None else self._padded(encodings)
+
+    @functools.cached_property
+    def _row_layouts(self) -> tuple[RowLayout, RowLayout]:
+        """The layouts without and with special tokens."""
+        without, with_special = (RowLayout.of(self._template(special), self._trims) for special in (False, True))
+        return without, with_special
+
+    @functools.cached_property
+    def _finders(self) -> "tuple[Finder, Finder]":
+        """What finds the tokens of texts and of pre-tokenized texts, by the parts that this encoder has now."""
+        fixed = object.__new__(type(self))
+        fixed.__dict__.update(self.__dict__)
+        return Finder(fixed, is_pretokenized=False), Finder(fixed, is_pretokenized=True)
 
     def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
-        return _align(self._plan, self._token_of, parts)
+        found = self._plan.align(parts)
+        return [EncodedToken(each.id, self._token_of[each.id], each.span, each.word, each.matched) for each in found]
+
+    def _find_places(
+        self, rows: Ragged, ids: Ragged, trims: Sequence[bool], *, in_bytes: bool = False
+    ) -> tuple[Int32s, Int32s, npt.NDArray[np.bool_], Callable[[], Int32s]]:
+        """Finds the tokens of rows; returns what `Places` takes."""
+        lengths = self._lengths
+        if lengths is not None:
+            starts, stops, is_right = find_spans(rows, ids, lengths, trims, in_bytes=in_bytes)
+            if self.normalizer is not None:
+                is_right &= same_rows(rows, self.normalizer.normalize_rows(rows))
+            if in_bytes or is_right.all():
+                return starts, stops, is_right, functools.partial(self._plan.word_numbers, rows, ids, lengths.n_bytes)
+        starts, stops, words, is_right = self._plan.locate(rows, ids)
+        if trims:
+            is_right &= self._white_space.trim(ids, trims, starts, stops)
+        if in_bytes:
+            starts, stops = (in_utf8(rows, ids.offsets, each) for each in (starts, stops))
+        return starts, stops, is_right, lambda: words
 
     @property
     def _trims(self) -> tuple[bool, ...]:
@@ -323,30 +348,86 @@ class Encoder(Composition):
         return encodings
 
 
-def _align(plan: EncodePlan, token_of: Mapping[int, str], parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
-    """Encodes one text in plain stages, which know where its tokens come from."""
-    return [EncodedToken(each.id, token_of[each.id], each.span, each.word, each.matched) for each in plan.align(parts)]
+class Places:
+    """Where the tokens of texts are, all those of a batch."""
+
+    def __init__(
+        self, starts: Int32s, stops: Int32s, is_right: npt.NDArray[np.bool_], find_words: Callable[[], Int32s]
+    ) -> None:
+        """Takes what was found.
+
+        Args:
+          starts, stops: int32[n_tokens], in characters of the text.
+          is_right: bool[n_texts], the texts for which all this is right; those of the others must be found otherwise.
+          find_words: finds int32[n_tokens], the number of each token's word in its text.
+        """
+        self.starts, self.stops, self.is_right, self._find_words = starts, stops, is_right.tolist(), find_words
+
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.starts.tolist(), self.stops.tolist(), strict=True))
+
+    def offsets(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Returns the offsets of the tokens from `begin` to `end`."""
+        if self.starts.size <= MOST_LISTED:
+            return self._pairs[begin:end]
+        return list(zip(self.starts[begin:end].tolist(), self.stops[begin:end].tolist(), strict=True))
+
+    @functools.cached_property
+    def words(self) -> Int32s:
+        """int32[n_tokens]: the number of each token's word in its text."""
+        return self._find_words()
 
 
-def _align_text(
-    plan: EncodePlan,
-    token_of: Mapping[int, str],
-    is_pretokenized: bool,
-    names_matched: bool,
-    text: Any,
-    _: list[int],
-) -> list[EncodedToken]:
-    words = _words(text, is_pretokenized)
-    tokens = [_align(plan, token_of, [(AlignedText.original(word), -1)]) for word in words]
-    if is_pretokenized:
-        tokens = [[token._replace(word=i) for token in each] for i, each in enumerate(tokens)]
-    if names_matched:
-        tokens = [[token._replace(text=token.matched or token.text) for token in each] for each in tokens]
-    return list(itertools.chain.from_iterable(tokens))
+class Finder:
+    """Finds where the tokens of texts are, by the parts that an encoder had when it encoded them."""
 
+    def __init__(self, encoder: Encoder, *, is_pretokenized: bool) -> None:
+        """Takes an encoder that nobody changes."""
+        self._encoder, self._is_pretokenized = encoder, is_pretokenized
+        self.read = encoder._read
 
-def _bare(_: Any, ids: list[int]) -> list[EncodedToken]:
-    return [EncodedToken(i, "", (0, 0), None) for i in ids]
+    def places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
+        """Finds the tokens of texts whose ids are known; trims: see `assembling.assemble`."""
+        encoder, words = self._encoder, [_words(text, self._is_pretokenized) for text in texts]
+        rows = text_rows(list(itertools.chain.from_iterable(words)))
+        if self._is_pretokenized:
+            ids = encoder._plan.encode(rows)  # by words
+        elif isinstance(ids, list):
+            ends = np.cumsum([0, *map(len, ids)])
+            ids = Ragged(np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(ends[-1])), ends)
+        starts, stops, is_right, find_words = encoder._find_places(rows, ids, trims)
+        if self._is_pretokenized:
+            n_words = np.array(list(map(len, words)), np.int64)
+            text_of = np.repeat(np.arange(n_words.size), n_words)
+            # If offsets are trimmed, the first token of a text is another matter than that of each word.
+            is_right = (np.bincount(text_of, ~is_right, n_words.size) == 0) & (not trims)
+            numbers = np.arange(rows.n_rows) - np.repeat(np.cumsum(n_words) - n_words, n_words)
+            found = np.repeat(numbers, np.diff(ids.offsets)).astype(np.int32)
+            find_words = lambda: found  # noqa: E731
+        return Places(starts, stops, is_right, find_words)
+
+    def names(self, ids: list[int], trims: bool = False) -> list[str] | None:
+        """Returns the tokens of ids; None if they are named, or trimmed, by the text that they matched."""
+        if (trims or self._encoder._names_matched) and not self._matched.isdisjoint(ids):
+            return None
+        return list(map(self._encoder._token_of.__getitem__, ids))
+
+    @functools.cached_property
+    def _matched(self) -> frozenset[int]:
+        encoder = self._encoder
+        unknown: set[Any] = {encoder.model.unk_id} if isinstance(encoder.model, Unigram) else set()
+        return frozenset({*unknown, *encoder._added_ids.values()})
+
+    def align(self, text: Any) -> list[EncodedToken]:
+        """Finds the tokens of one text in plain stages."""
+        encoder, words = self._encoder, _words(text, self._is_pretokenized)
+        tokens = [encoder._aligned([(AlignedText.original(word), -1)]) for word in words]
+        if self._is_pretokenized:
+            tokens = [[token._replace(word=i) for token in each] for i, each in enumerate(tokens)]
+        if encoder._names_matched:
+            tokens = [[token._replace(text=token.matched or token.text) for token in each] for each in tokens]
+        return list(itertools.chain.from_iterable(tokens))
 
 
 def _pairs(input: Iterable[Any], is_pretokenized: bool) -> list[Any]:

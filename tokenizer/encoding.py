@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from tokenmill.tokenizer.post_processors import Direction, Padding, Truncation
 from tokenmill.tokenizer.token_runs import TokenRun
@@ -34,43 +34,45 @@ class Encoding:
     """Number of the pre-token in its text; None for tokens that are in neither text."""
     sequence_ranges: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """The range of tokens of the text, key 0, and of its pair, key 1; empty if no longer known."""
-    overflow: Callable[[], list["Encoding"]] = dataclasses.field(default=list, repr=False, compare=False)
+    overflow: Callable[[], list["Encoding"]] = dataclasses.field(
+        default_factory=lambda: list, repr=False, compare=False
+    )
     """Makes `overflowing` when asked for: two long texts may have very many parts, which are rarely needed."""
-    read: Callable[[list[int]], list[TokenRun]] | None = dataclasses.field(default=None, repr=False, compare=False)
+    read: Callable[[list[int]], list[TokenRun]] | None = dataclasses.field(
+        default_factory=lambda: None, repr=False, compare=False
+    )
     """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
     @classmethod
-    def of_row(cls, batch: "EncodedBatch", row: int) -> "Encoding":
-        """Returns an encoding that asks a batch for its fields when somebody asks for them."""
-        encoding = cls.__new__(cls)
-        fields = encoding.__dict__
-        fields["_batch"], fields["_row"] = batch, row
-        return encoding
+    def of_row(cls, batch: "EncodedBatch", row: int, ids: list[int] | None = None) -> "Encoding":
+        """Returns an encoding that asks a batch for its fields when somebody asks for them; ids: those if known."""
+        encoding: Any = cls.__new__(cls)
+        if ids is not None:
+            encoding.ids = ids
+        encoding._batch, encoding._row = batch, row
+        return cast("Encoding", encoding)
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__
         batch, row = fields.get("_batch"), fields.get("_row")
         if name in fields:  # another thread was faster
             return fields[name]
-        if batch is None or not (name in _KNOWN or name in _FOUND_LATER):
+        if batch is None or row is None or name not in _LATER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "ids":
+            return fields.setdefault(name, batch.ids(row))
         if name in _KNOWN:
-            known = dict(zip(_KNOWN, batch.known(row), strict=True)) | fields
-            fields.update(known)
+            fields.update(dict(zip(_KNOWN, batch.known(row), strict=True)) | fields)
             return fields[name]
-        _ = self.ids
-        if name == "offsets" and (found := batch.offsets(row)) is not None:
-            fields[name] = found
-            return found
-        whole = batch.whole(row)
-        fields.setdefault("overflow", whole.overflow)
-        for each in (*_FOUND_LATER, "read"):
-            fields.setdefault(each, getattr(whole, each))
-        fields.pop("_batch", None)
-        return fields[name]
+        found = batch.found(row, name) if name in _FOUND_LATER else None
+        if found is None:
+            whole = batch.whole(row)
+            for each in (*_FOUND_LATER, "overflow", "read"):
+                fields.setdefault(each, getattr(whole, each))
+        return fields.setdefault(name, found)
 
     def __dir__(self) -> Iterable[str]:
-        return [*super().__dir__(), *_KNOWN, *_FOUND_LATER]
+        return [*super().__dir__(), *_LATER]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,8 +81,7 @@ class Encoding:
         return f"Encoding({len(self.ids)} tokens)"
 
     def __getstate__(self) -> dict[str, Any]:
-        _ = self.tokens  # all fields
-        return vars(self) | {"read": None}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
 
     def _repr_html_(self) -> str:
         """Shows the first tokens in a notebook, as `Tokenizer.token_runs` reads them."""
@@ -94,7 +95,6 @@ class Encoding:
     @functools.cached_property
     def overflowing(self) -> list["Encoding"]:
         """What truncation cut off, in parts laid out like this one; of a pair, each part with each of the other's."""
-        _ = self.tokens  # finds `overflow`, too
         return self.overflow()
 
     @property
@@ -181,17 +181,18 @@ class Encoding:
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
         n_padding = max(0, length - len(self.ids))
         fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
+        _ = self.ids, self.type_ids
         is_open = "_batch" in self.__dict__
         if is_open:
             self.__dict__["_batch"] = _Padded(self.__dict__["_batch"], length, padding)
-        else:
+        if not is_open or "overflow" in self.__dict__:
             self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         for name, filler in zip(_PER_TOKEN, fillers, strict=True):
             if is_open and name in _FOUND_LATER and name not in self.__dict__:
                 continue
             filling = filler * n_padding
             setattr(self, name, filling + getattr(self, name) if direction == "left" else getattr(self, name) + filling)
-        if not is_open:
+        if not is_open or "sequence_ranges" in self.__dict__:
             self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
 
     def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
@@ -257,21 +258,25 @@ _SHOWN_TOKENS = 1000
 _PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
 
 
-_KNOWN = ("ids", "type_ids", "attention_mask", "special_tokens_mask")
+_KNOWN = ("type_ids", "attention_mask", "special_tokens_mask")
 _FOUND_LATER = ("tokens", "offsets", "word_ids", "sequence_ranges")
+_LATER = frozenset({"ids", *_KNOWN, *_FOUND_LATER, "overflow", "read"})
 
 
 class EncodedBatch(Protocol):
     """Texts that were encoded together."""
 
-    def known(self, row: int) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Returns the ids, type ids, attention mask and special tokens mask of a row."""
+    def ids(self, row: int) -> list[int]:
+        """Returns the ids of a row."""
+
+    def known(self, row: int) -> tuple[list[int], list[int], list[int]]:
+        """Returns the type ids, attention mask and special tokens mask of a row."""
 
     def n_sequences(self, row: int) -> int:
         """Returns how many texts a row has."""
 
-    def offsets(self, row: int) -> list[tuple[int, int]] | None:
-        """Returns the offsets of a row if they are found faster than the rest."""
+    def found(self, row: int, name: str) -> Any:
+        """Returns one of `_FOUND_LATER` if it is found faster than all of them, else None."""
 
     def whole(self, row: int) -> Encoding:
         """Returns all fields of a row, found by plain stages."""
@@ -282,15 +287,21 @@ class _Padded(NamedTuple):
     length: int
     padding: Padding
 
+    def ids(self, row: int) -> list[int]:
+        return [self.padding.pad_id] * max(self.length, len(self.batch.ids(row)))
+
     def n_sequences(self, row: int) -> int:
         return self.batch.n_sequences(row)
 
-    def offsets(self, row: int) -> list[tuple[int, int]] | None:
-        found, n = self.batch.offsets(row), self.length
+    def found(self, row: int, name: str) -> Any:
+        found, is_left = self.batch.found(row, name), self.padding.direction == "left"
+        if name == "sequence_ranges":
+            return _shifted(found, max(0, self.length - len(self.batch.ids(row))) if is_left else 0)
         if found is None:
             return None
-        filling = [(0, 0)] * (n - len(found))
-        return filling + found if self.padding.direction == "left" else found + filling
+        filler = {"offsets": (0, 0), "word_ids": None, "tokens": self.padding.pad_token}[name]
+        filling = [filler] * (self.length - len(found))
+        return filling + found if is_left else found + filling
 
     def whole(self, row: int) -> Encoding:
         encoding, padding = self.batch.whole(row), self.padding

@@ -3,6 +3,7 @@
 
 import collections.abc
 import dataclasses
+import re
 from collections import Counter
 from typing import Any
 
@@ -20,16 +21,23 @@ from tokenmill.tokenizer.added_tokens import (
 )
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
-from tokenmill.tokenizer.engines.base import AlignedToken
-from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine
-from tokenmill.tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenmill.tokenizer.engines.bert import BertEngine
+from tokenmill.tokenizer.engines.few import MOST_TEXTS
+from tokenmill.tokenizer.engines.staged import whole_rows
 from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.locating import AlignedToken, Located, align, located
 from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.normalizers.forms import NormalForm
+from tokenmill.tokenizer.normalizers.traced import Traced, characters_before, traced
 from tokenmill.tokenizer.normalizing import NormalizingStage
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 from tokenmill.tokenizer.sampling import Sampling, encode_sampled
+from tokenmill.tokenizer.words import Words
+
+Int32s = npt.NDArray[np.int32]
+_Stage = collections.abc.Callable[[Ragged, npt.NDArray[np.bool_]], tuple[Ragged, npt.NDArray[np.bool_]]]
 
 
 class EncodePlan:
@@ -63,9 +71,31 @@ class EncodePlan:
             normalizer, pre_tokenizer, model, self.pool, raw=not self._looks_at_normalized
         )
 
+        # Texts with none of these have no added tokens.
+        spelled = zip((*raw, *normalized), (*(t.content for t in raw), *contents), strict=True)
+        cut = [re.escape(content) for t, content in spelled if not (t.special and special == "plain")]
+        self._may_be_cut = re.compile("|".join(cut)).search if cut else None
+        # A text in ASCII is in all normal forms.
+        self._few_in_ascii = isinstance(normalizer, NormalForm)
+        is_raw = normalizer is None or self._few_in_ascii or (self._engine_normalizes and not self._looks_at_normalized)
+        self._few = self._engine.few if is_raw else None
+
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
         return self._engine.new_tally()
+
+    def encode_few(self, texts: collections.abc.Sequence[str]) -> list[list[int]] | None:
+        """Encodes a few texts like `encode`, to lists, in less time; returns None if that cannot be done."""
+        if self._few is None or not 0 < len(texts) <= MOST_TEXTS:
+            return None
+        if self._may_be_cut is not None and any(map(self._may_be_cut, texts)):
+            return None
+        if self._few_in_ascii and not all(map(str.isascii, texts)):
+            return None
+        try:
+            return self._few.encode([*map(str.encode, texts)])
+        except UnicodeEncodeError:
+            return None  # half a surrogate pair: `text_rows` says where
 
     def encode(self, text: Ragged | Segments, tally: Tally | None = None) -> Ragged:
         """Encodes rows of UTF-8 into ids, int32, without special tokens of a template.
@@ -97,16 +127,16 @@ class EncodePlan:
         of_row = np.repeat(np.arange(rows.n_rows), n_parts)
         parts = np.arange(of_row.size) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts)
         added = tokens if tokens.size else np.full(segments.n_rows, -1, np.int32)
-        engine = self._engine
-        if isinstance(engine, StagedEngine | LikeSentencePieceEngine):
-            words = engine.words(segments, is_first)
-        else:
-            # Under sentencepiece's own rules a row is one word.
-            words = whole_rows(segments)
+        words = self._words(segments, is_first)
         if self._reads_bytes and isinstance(self._model, Unigram):
             words = spelled_words(words)
         ids = encode_sampled(self._model, words, added, sampling.keys(of_row + first_row, parts), sampling)
         return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+
+    def _words(self, segments: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
+        """Finds the words of normalized segments; without a pre-tokenizer each is one."""
+        pre_tokenizer, _ = self._engine.stages
+        return whole_rows(segments) if pre_tokenizer is None else pre_tokenizer.split_rows(segments, is_first)
 
     def nbest(self, text: str, n: int) -> list[list[int]]:
         """Returns the ids of the `n` best ways to cut a text; see `Tokenizer.nbest_encode`."""
@@ -116,9 +146,11 @@ class EncodePlan:
         return [[i for i, _ in found.pieces] for found in self._model.nbest(normalized, n)] if normalized else [[]]
 
     def _prepared(
-        self, text: Ragged | Segments, hits: Counter[str] | None, normalize: bool = False
+        self, text: Ragged | Segments, hits: Counter[str] | None, normalize: bool = False, stage: _Stage | None = None
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
         """Cuts rows at added tokens, and normalizes them if asked to or if the engine does not.
+
+        stage: normalizes instead of `NormalizingStage.run`.
 
         Returns:
           The rows cut into segments; int32[n_segments], the id of those that are added tokens, -1 for text, or empty
@@ -130,8 +162,9 @@ class EncodePlan:
         if cut is not None:
             row_segments = cut if row_segments is None else cut[row_segments]
         is_first = read_only(_starts_document(rows, segments, row_segments))
-        if self._normalizer is not None and (normalize or self._looks_at_normalized or not self._engine_normalizes):
-            segments, is_first = self._stage.run(segments, is_first)
+        here = normalize or self._looks_at_normalized or not self._engine_normalizes
+        if self._normalizer is not None and here:
+            segments, is_first = (stage or self._stage.run)(segments, is_first)
         if self._normalized is not None:
             before = segments
             segments, tokens, cut = self._cut(self._normalized, segments, tokens, None, hits)
@@ -157,6 +190,101 @@ class EncodePlan:
         # The matcher looks into all rows; the segments of a row that is a token become one again.
         return _keep_whole(rows, tokens, found.rows.offsets, found.tokens, found.row_segments)
 
+    def word_numbers(self, rows: Ragged, ids: Ragged, n_bytes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Returns the number of each token's word in its row, int32[n_tokens], where `offsets.find_spans` is right.
+
+        Args:
+          rows, ids: the texts and their tokens; n_bytes: int32[n_ids], how long each token is.
+        """
+        segments, tokens, is_first, _ = self._prepared(rows, None, normalize=True, stage=lambda *segments: segments)
+        words = self._words(segments, is_first)
+        is_token = tokens >= 0 if tokens.size else np.zeros(segments.n_rows, np.bool_)
+        inside = np.repeat(is_token, np.diff(words.row_offsets))
+        begins = np.sort(np.concatenate((words.starts[~inside], segments.offsets[:-1][is_token])), kind="stable")
+        row_of = np.repeat(np.arange(rows.n_rows), np.diff(ids.offsets))
+        ends = np.append(0, np.cumsum(n_bytes[ids.values]))
+        at = ends[:-1] + (rows.offsets[:-1] - ends[ids.offsets[:-1]])[row_of]
+        first = np.searchsorted(begins, rows.offsets[:-1])
+        return (np.searchsorted(begins, at, "right") - 1 - first[row_of]).astype(np.int32)
+
+    def locate(self, rows: Ragged, ids: Ragged) -> tuple[Int32s, Int32s, Int32s, npt.NDArray[np.bool_]]:
+        """Finds where the tokens of all rows came from, at once.
+
+        Args:
+          rows, ids: the texts and their tokens.
+
+        Returns:
+          int32[n_tokens] each: starts and stops in characters, and numbers of words; and bool[n_rows], the rows for
+          which these are right. They are not where `traced` or `located` cannot tell; then `align` can.
+        """
+        places = np.zeros((3, ids.n_values), np.int32)
+        unnormalized: list[Traced] = []
+
+        def stage(segments: Ragged, is_first: npt.NDArray[np.bool_]) -> tuple[Ragged, npt.NDArray[np.bool_]]:
+            unnormalized.append(traced(self._normalizer, segments))
+            return unnormalized[0].rows, is_first
+
+        by_engine = self._engine.stages is None and not self._looks_at_normalized
+        segments, tokens, is_first, row_segments = self._prepared(rows, None, normalize=not by_engine, stage=stage)
+        is_token = tokens >= 0 if tokens.size else np.zeros(segments.n_rows, np.bool_)
+        of_text, of_added = np.flatnonzero(~is_token), np.flatnonzero(is_token)
+        texts = segments.take(of_text) if of_added.size else segments
+        if isinstance(self._engine, BertEngine):
+            found: Located | None = Located(*self._engine.locate(texts))
+        else:
+            found = located(self._engine.stages, self._model, texts, read_only(is_first[~is_token]))
+        if found is None:
+            return places[0], places[1], places[2], np.zeros(rows.n_rows, np.bool_)
+        is_same = not unnormalized or unnormalized[0].rows is unnormalized[0].before
+        if is_same and row_segments is None and all(map(np.array_equal, found.ids, ids)):  # most calls with few texts
+            starts, stops, words = (each.astype(np.int32) for each in (found.starts, found.stops, found.words))
+            return starts, stops, words, np.ones(rows.n_rows, np.bool_)
+        raw = unnormalized[0] if unnormalized else Traced.unchanged(segments)
+        # The tokens of texts and added tokens, in the order of their segments.
+        at = characters_before(segments.values, segments.offsets)
+        segment = np.concatenate((np.repeat(of_text, np.diff(found.ids.offsets)), of_added))
+        order = np.argsort(segment, kind="stable")
+        segment = segment[order]
+        zeros = np.zeros_like(of_added)
+        starts, stops, words, values = (
+            np.concatenate(pair)[order]
+            for pair in (
+                (found.starts, zeros), (found.stops, np.diff(at)[of_added]), (found.words, zeros),
+                (found.ids.values, tokens[of_added]),
+            )
+        )  # fmt: skip
+        n_words = np.ones(segments.n_rows, np.int64)
+        n_words[of_text] = found.n_words
+        first_word = np.cumsum(n_words) - n_words
+        n_segments = np.ones(rows.n_rows, np.int64) if row_segments is None else np.diff(row_segments)
+        row_of = np.repeat(np.arange(rows.n_rows), n_segments)
+        first_segment = np.cumsum(n_segments) - n_segments
+        words += (first_word - first_word[np.minimum(first_segment, segments.n_rows - 1)][row_of])[segment]
+        # From places in segments to places in the texts before they were normalized.
+        owner = np.searchsorted(raw.rows.offsets, segments.offsets[:-1], "right") - 1
+        owner = np.minimum(owner, raw.rows.n_rows - 1)
+        base = characters_before(rows.values, raw.before.offsets[:-1])[owner]
+        base -= characters_before(rows.values, rows.offsets)[row_of]
+        inside = (at[:-1] - characters_before(raw.rows.values, raw.rows.offsets[:1])[0])[segment]
+        origins = np.append(raw.origins, 0)  # for an empty token, of which nothing is known
+        begins = starts + inside
+        lasts = np.maximum(stops + inside - 1, begins)
+        known = lasts < raw.origins.size
+        starts, stops = (origins[np.where(known, each, -1)] + base[segment] for each in (begins, lasts))
+        stops += 1
+        # Only where the tokens are those that `encode` found.
+        n_found = np.bincount(row_of[segment], minlength=rows.n_rows)
+        n_tokens = np.diff(ids.offsets)
+        is_right = n_found == n_tokens
+        is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
+        kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
+        for place, each in zip(places, (starts, stops, words), strict=True):
+            place[wanted] = each[kept]
+        differs = np.zeros(ids.n_values, np.bool_)
+        differs[wanted] = values[kept] != ids.values[wanted]
+        is_right[np.repeat(np.arange(rows.n_rows), n_tokens)[differs]] = False
+        return places[0], places[1], places[2], is_right
+
     def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:
         """Encodes one text and finds where each token came from.
 
@@ -177,7 +305,7 @@ class EncodePlan:
                 tokens.append(AlignedToken(token_id, segment.span(), word, segment.text if is_found else ""))
                 word += 1
                 continue
-            if self._normalizer is not None and (self._looks_at_normalized or not self._engine_normalizes):
+            if self._normalizer is not None and (self._looks_at_normalized or self._engine.stages is not None):
                 begin = segment.starts[0] if segment.text else 0
                 segment = self._normalizer.normalize_aligned(segment)
                 # As in `NormalizingStage`: if the first characters were removed, the text starts later.
@@ -188,10 +316,18 @@ class EncodePlan:
                     tokens.append(AlignedToken(part_id, part.span(), word, part.text))
                     word += 1
                 else:
-                    found, word = self._engine.align(part, starts_text and first, word)
+                    found, word = self._align(part, starts_text and first, word)
                     tokens += found
                 first = False
         return tokens
+
+    def _align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
+        if not isinstance(self._engine, BertEngine):
+            return align(self._engine.stages, self._model, text, is_first, first_word)
+        found = Located(*self._engine.locate(text_rows([text.text])))
+        each = zip(*(column.tolist() for column in (found.ids.values, *found[1:4])), strict=True)
+        tokens = [AlignedToken(i, (text.starts[a], text.stops[b - 1]), first_word + word) for i, a, b, word in each]
+        return tokens, first_word + int(found.n_words[0])
 
     def _segments(self, text: AlignedText, matcher: AddedTokenMatcher | None) -> list[tuple[AlignedText, int]]:
         if matcher is None or not text.text:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Ragged`: rows of different lengths in one flat array, which kernels compute on; views and makes Arrow columns."""
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -307,6 +308,11 @@ def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLi
 
 
 def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa.Array | None]:
+    with contextlib.suppress(TypeError, UnicodeEncodeError):  # for something in a row that is looked for below
+        whole = "".join(cast("Sequence[str]", texts))
+        if whole.isascii():
+            return _encoded([whole.encode()], texts), None
+        return _encoded([text.encode() for text in cast("Sequence[str]", texts)]), None
     data = []
     for row, text in enumerate(texts):
         if not isinstance(text, str | None):
@@ -325,10 +331,12 @@ def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa
     return _encoded(data), nulls
 
 
-def _encoded(texts: list[bytes]) -> Ragged:
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return Ragged(read_only(np.frombuffer(b"".join(texts), np.uint8)), offsets)
+def _encoded(texts: list[bytes], rows: Sequence[Any] | None = None) -> Ragged:
+    """Returns texts as rows; rows: values with the lengths of the rows, if they are not these texts."""
+    lengths = texts if rows is None else rows
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.fromiter(map(len, lengths), np.int64, len(lengths)).cumsum(out=offsets[1:])
+    return Ragged(np.frombuffer(texts[0] if len(texts) == 1 else b"".join(texts), np.uint8), offsets)
 
 
 def list_array(

@@ -2,7 +2,9 @@
 """Offsets of columns are those of `Encoding`, which plain stages find, in characters and in bytes."""
 
 import dataclasses
+import itertools
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,11 +12,34 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.normalizers import NFC, NFKC
+from tokenmill.tokenizer.normalizers import (
+    NFC,
+    NFKC,
+    NFKD,
+    BertNormalizer,
+    Lowercase,
+    Nmt,
+    Precompiled,
+    Prepend,
+    Replace,
+    Sequence,
+    Strip,
+    StripAccents,
+)
+from tokenmill.tokenizer.normalizers.charsmaps import write_charsmap
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
-from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Metaspace
+from tokenmill.tokenizer.pre_tokenizers import (
+    BertPreTokenizer,
+    ByteLevel,
+    Digits,
+    Metaspace,
+    Whitespace,
+    WhitespaceSplit,
+)
+from tokenmill.tokenizer.pre_tokenizers import Sequence as Sequences
 
 TEXTS = st.lists(strategies.texts(30) | st.text("abe\u0301é 玫😀ﬁ \n<s>", max_size=30), max_size=6)
 
@@ -112,3 +137,89 @@ def test_what_was_read_before_is_padded_too(name, direction, read) -> None:
         encoding.pad(20, direction, pad_id=1, pad_token="a")
     assert (len(found.offsets), len(found.tokens)) == (20, 20)
     assert found == expected
+
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", *"abhteé玫▁ ", "▁a", "th", "##e", "ab", "▁th", "he", "the"]
+VOCAB = {token: i for i, token in enumerate(WORDS)}
+MERGES = [("t", "h"), ("a", "b"), ("▁", "a"), ("h", "e"), ("▁", "th"), ("th", "e")]
+MODELS = {
+    "BPE": BPE(VOCAB | {"<0xC3>": 90}, [], unk_token="[UNK]", fuse_unk=True),
+    "merges": BPE({**VOCAB}, MERGES, unk_token="[UNK]", fuse_unk=True),
+    "WordPiece": WordPiece(VOCAB, unk_token="[UNK]"),
+    "WordLevel": WordLevel(VOCAB, unk_token="[UNK]"),
+    "Unigram": Unigram([(token, -1.0 - i / 9) for i, token in enumerate(WORDS)], 0),
+}
+NORMALIZERS = {
+    "none": None,
+    "T5": Sequence((Replace(" {2,}", "▁", is_regex=True), Lowercase())),
+    "Llama": Sequence((Prepend("▁"), Replace(" ", "▁"))),
+    "lower": Lowercase(),
+    "NFKD": Sequence((NFKD(), StripAccents(), Lowercase())),
+    "Nmt": Sequence((Nmt(), Strip(), Replace("b", "é"))),
+    "BERT": BertNormalizer(),
+    "map": Precompiled(
+        write_charsmap({key.encode(): text for key, text in {"e\u0301": "é", "，": ",", "ﬁ": "fi", "é": "e"}.items()})
+    ),
+}
+PRE_TOKENIZERS = {
+    "none": None,
+    "Metaspace": Metaspace("▁"),
+    "first": Metaspace("▁", prepend_scheme="first"),
+    "whole": Metaspace("▁", split=False),
+    "T5": Sequences((WhitespaceSplit(), Metaspace("▁"))),
+    "Whitespace": Whitespace(),
+    "BERT": BertPreTokenizer(),
+    "digits": Sequences((Metaspace("▁"), Digits())),
+    "ByteLevel": ByteLevel(add_prefix_space=True),
+}
+
+
+@pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
+@given(data=st.data(), texts=TEXTS, is_pretokenized=st.booleans())
+def test_places_are_those_of_plain_stages(pre_tokenizer, data, texts, is_pretokenized) -> None:
+    model = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
+    normalizer = data.draw(st.sampled_from(sorted(NORMALIZERS)))
+    flags = st.builds(dict, lstrip=st.booleans(), rstrip=st.booleans(), normalized=st.booleans(), special=st.booleans())
+    added = [AddedToken(100 + i, text, **data.draw(flags)) for i, text in enumerate(("<s>", "ht", "É"))]
+    tokenizer = Tokenizer(
+        model=model,
+        normalizer=NORMALIZERS[normalizer],
+        pre_tokenizer=PRE_TOKENIZERS[pre_tokenizer],
+        added_tokens=added[: data.draw(st.integers(0, 3))],
+        special="split",
+        post_processor=Trims(add_prefix_space=data.draw(st.booleans()), trim_offsets=data.draw(st.booleans())),
+    )
+    tokenizer._names_matched = data.draw(st.booleans())
+    if data.draw(st.booleans()):
+        tokenizer.enable_truncation(5, stride=1, direction=data.draw(st.sampled_from(("left", "right"))))
+    if data.draw(st.booleans()):
+        tokenizer.enable_padding(pad_id=1, pad_token="[CLS]", direction=data.draw(st.sampled_from(("left", "right"))))
+    inputs = [text.split(" ") for text in texts] if is_pretokenized else texts
+    inputs += list(itertools.pairwise(inputs)) if not is_pretokenized else []
+    found = tokenizer.encode_batch(inputs, is_pretokenized)
+    expected = tokenizer.encode_batch(inputs, is_pretokenized)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tokenizer, "_find_places", nothing_found)
+        fields = "tokens", "offsets", "word_ids", "sequence_ids", "sequence_ranges", "overflowing"
+        expected = [[getattr(each, name) for name in fields] for each in expected]
+    assert [[getattr(each, name) for name in fields] for each in found] == expected
+
+
+def nothing_found(_, rows, ids, trims, *, in_bytes=False):
+    zeros = np.zeros(ids.n_values, np.int32)
+    return zeros, zeros, np.zeros(rows.n_rows, np.bool_), zeros.copy
+
+
+def test_texts_as_people_write_them_need_no_plain_stages(monkeypatch) -> None:
+    monkeypatch.setattr(Tokenizer, "_aligned", None)
+    parts = [("T5", "Metaspace"), ("Llama", "none"), ("BERT", "BERT"), ("map", "T5"), ("none", "Whitespace")]
+    for normalizer, pre_tokenizer in parts:
+        tokenizer = Tokenizer(
+            model=MODELS["Unigram"], normalizer=NORMALIZERS[normalizer], pre_tokenizer=PRE_TOKENIZERS[pre_tokenizer]
+        )
+        if normalizer == "BERT":
+            tokenizer = TOKENIZERS["BERT"]
+        found = tokenizer.encode_batch(["The ab é", ("a 玫", "the")])
+        assert found[0].offsets[-1][1] in (0, 8)
+        assert found[1].word_ids
+        assert tokenizer.encode_arrow(["The ab é"], offsets="bytes").column("stops").to_pylist()[0][-1] == 9

@@ -123,16 +123,23 @@ class BoundKernel:
         self._kernel, self._first = kernel, first
         self._kinds = machine_code.signature(first)
 
-    def __call__(self, *others: Any, last: tuple[Any, ...] = (), last_kinds: tuple[Any, ...] | None = None) -> Any:
-        """Runs it with its bound arguments, `others` and `last`; last_kinds: the `signature` of `last` if known."""
+    def __call__(self, *others: Any) -> Any:
+        """Runs it with its bound arguments and `others`."""
         kinds = machine_code.signature(others)
-        if last_kinds is None:
-            last_kinds = machine_code.signature(last)
-        known = self._kinds is not None and kinds is not None and last_kinds is not None
-        return self._kernel._run(
-            self._kinds + kinds + last_kinds if known else None,  # type: ignore[operator]
-            (*self._first, *others, *last),
-        )
+        known = self._kinds is not None and kinds is not None
+        return self._kernel._run(self._kinds + kinds if known else None, (*self._first, *others))  # type: ignore[operator]
+
+    def prepared(self, *others: Any) -> Callable[[], Any]:
+        """Returns a call with these arguments; their kinds are looked at now, and not in every call.
+
+        Raises:
+          TypeError: if one is of an unknown kind.
+        """
+        args = (*self._first, *others)
+        kinds = machine_code.signature(args)
+        if kinds is None:
+            raise TypeError(f"a call of {self._kernel.__name__} cannot be prepared: an argument is of an unknown kind")
+        return functools.partial(self._kernel._compiled.get(kinds) or self._kernel._make(kinds, args), *args)
 
 
 class _Intrinsic:

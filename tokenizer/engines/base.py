@@ -2,36 +2,22 @@
 """`Engine`: the interface of all engines; and `CacheInfo`, the state of their word caches."""
 
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.ragged import Ragged
-
-
-@dataclasses.dataclass(frozen=True)
-class AlignedToken:
-    """One token of one text, and where it came from."""
-
-    id: int
-    span: tuple[int, int]
-    """Range of characters of the original text."""
-    word: int
-    """Number of its pre-token in the text."""
-    matched: str = ""
-    """For an added token found in the text: the text that it took, with the white space around it that it strips. For
-    an unknown piece of Unigram: the piece, normalized. Else empty."""
 
 
 class Engine(Protocol):
     """Turns rows of text into ids. Rows may be segments of documents, cut at added tokens."""
 
-    @property
-    def unk_id(self) -> int:
-        """Id of the unknown token, -1 if there is none."""
+    few: Any
+    """A `few.FewTexts`, for texts without added tokens; None if there is none."""
+    stages: Any
+    """The pre-tokenizer and the `models.ModelRunner`, which do the same in two steps with normalized text; or None."""
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -44,9 +30,6 @@ class Engine(Protocol):
           is_first: bool[n_rows], whether the row is at the start of its document.
           tally: counts words, and those with an unknown token.
         """
-
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row and finds where each token came from; also returns the number of the next word."""
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""

@@ -4,21 +4,25 @@
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
-from tokenmill.tokenizer.engines.base import AlignedToken
+from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import model_runner
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.kernel_memory import new_scratch
 from tokenmill.tokenizer.kernels import bert_wordpiece
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.unicode import tables as unicode_tables
+
+Int64s = npt.NDArray[np.int64]
 
 
 class BertEngine:
     """Normalizes, splits and encodes in a single pass over the bytes."""
+
+    stages = None
 
     def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: TablePool, *, isolate_digits: bool) -> None:
         """Prepares an engine.
@@ -30,11 +34,7 @@ class BertEngine:
         self._runner = model_runner(model, reads_bytes=False)
         self._pool = pool
         self._encode = bert_wordpiece.encode.bound(self._tables, self._runner.tables)
-
-    @property
-    def unk_id(self) -> int:
-        """Id of the unknown token."""
-        return self._runner.unk_id
+        self.few = FewTexts(self._encode, (), pool, self._tables.max_bytes_ratio)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
@@ -52,23 +52,18 @@ class BertEngine:
             n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,
         )  # fmt: skip
 
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one row and finds where each token came from; see `base.Engine`."""
-        data = read_only(np.frombuffer(bytearray(text.text.encode()), np.uint8))
-        n = int(data.size * self._tables.max_bytes_ratio) + 16
-        ids, starts, stops = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
-        numbers = np.empty(n, np.int32)
-        k = bert_wordpiece.align(
-            data, 0, data.size, self._tables, self._runner.tables, new_scratch(n), ids, starts, stops, numbers
-        )
-        # The number of the character that each byte belongs to.
-        character = np.cumsum((data & 0xC0) != 0x80) - 1
-        found = zip(
-            ids[:k].tolist(), character[starts[:k]].tolist(), character[stops[:k]].tolist(), numbers[:k].tolist(),
-            strict=True,
+    def locate(self, rows: Ragged) -> tuple[Ragged, Int64s, Int64s, Int64s, Int64s]:
+        """Encodes raw rows and finds where each token came from; returns what `locating.Located` has."""
+        n = int(rows.n_values * self._tables.max_bytes_ratio) + 16
+        scratch = new_scratch(int(rows.max_row * self._tables.max_bytes_ratio) + 16)
+        ids, (starts, stops, words) = recycled.empty(n, np.int32), (recycled.empty(n, np.int64) for _ in range(3))
+        offsets, n_words = np.empty(rows.n_rows + 1, np.int64), np.empty(rows.n_rows, np.int64)
+        bert_wordpiece.locate(
+            rows, self._tables, self._runner.tables, scratch, np.empty(rows.max_row, np.int32), ids, offsets, starts,
+            stops, words, n_words,
         )  # fmt: skip
-        tokens = [AlignedToken(i, (text.starts[a], text.stops[b]), first_word + word) for i, a, b, word in found]
-        return tokens, tokens[-1].word + 1 if tokens else first_word
+        n = int(offsets[-1])
+        return Ragged(ids[:n], offsets), starts[:n], stops[:n], words[:n], n_words
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""

@@ -9,7 +9,7 @@ from tokenmill.tokenizer.engines.bert import BertEngine
 from tokenmill.tokenizer.engines.models import model_runner
 from tokenmill.tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
 from tokenmill.tokenizer.engines.scanned import ScannedEngine
-from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine, WholeRowEngine
+from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine
 from tokenmill.tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenmill.tokenizer.engines.staged import StagedEngine
 from tokenmill.tokenizer.engines.tables import TablePool
@@ -74,12 +74,10 @@ def choose(
     if like is not None and tables is not None:
         parts = normalizer if normalizes else None, pre_tokenizer
         return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
-    if isinstance(model, Unigram) and model.piece_types is not None and pre_tokenizer is None:
-        return WholeRowEngine(model, runner, pool), False
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
     scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None
-    if scanner is not None and ScannedEngine.has_kernel(runner):
+    if scanner is not None:
         return ScannedEngine(scanner, pre_tokenizer, runner, pool, prefix_space=prefix_space), False
     return StagedEngine(pre_tokenizer, runner, pool), False
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.compiling.kernel import BoundKernel
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
@@ -92,14 +93,14 @@ class ModelRunner:
         """The model as the encode loop takes it: BPE twice, first without its suffix for parts before a word's last."""
         return (without_suffix(self.tables), self.tables) if self.model_name == "bpe" else self.tables
 
-    def align(self, words: Words) -> tuple[list[int], list[int], list[int]]:
-        """Returns three lists with an entry per token: its id, its end in the bytes of its word, its word's number.
+    def align(self, words: Words) -> tuple[npt.NDArray[Any], ...]:
+        """Returns for each token its id, int32[n]; its end in the bytes of its word, int64[n]; its word, int32[n].
 
         Raises:
           UnknownCharacterError: as `run`.
         """
         n = int((words.stops - words.starts).sum()) * self.max_ids_per_byte + 16
-        out, ends, numbers = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32)
+        out, ends, numbers = (recycled.empty(n, kind) for kind in (np.int32, np.int64, np.int32))
         word_bytes = words.max_word + 16
         k = scanning.align_kernel(self.model_name)(
             words, self.spans_model, self.new_scratch(word_bytes), new_scratch(word_bytes, self.max_ids_per_byte),
@@ -107,7 +108,7 @@ class ModelRunner:
         )  # fmt: skip
         if not self.knows_all and out[:k].min(initial=0) < 0:
             raise UnknownCharacterError
-        return out[:k].tolist(), ends[:k].tolist(), numbers[:k].tolist()
+        return out[:k], ends[:k], numbers[:k]
 
     def new_tally(self) -> Tally:
         """Returns an empty tally that can tell what this model's unknown token swallows."""

@@ -21,9 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer import normalizers, recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
-from tokenmill.tokenizer.engines.base import AlignedToken
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.staged import StagedEngine, whole_rows
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
@@ -291,7 +289,7 @@ class NormalizedWordsEngine(StagedEngine):
 
     def _has_unknown(self, ids: Ragged) -> npt.NDArray[np.bool_]:
         """Returns which rows have an unknown token."""
-        return np.diff(np.append(0, np.cumsum(ids.values == self.unk_id))[ids.offsets]) > 0
+        return np.diff(np.append(0, np.cumsum(ids.values == self._runner.unk_id))[ids.offsets]) > 0
 
     def _count_unknown(self, words: Words, tally: Tally) -> None:
         """Counts words that have an unknown token."""
@@ -301,12 +299,6 @@ class NormalizedWordsEngine(StagedEngine):
         )
         ones = pa.array(np.ones(words.n_words, np.int64))
         tally.add_oov_words(add_word_counts([pa.Table.from_arrays([each, ones], schema=WORD_COUNTS)]))
-
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
-        if self._normalizer is not None:
-            text = self._normalizer.normalize_aligned(text)
-        return super().align(text, is_first, first_word)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""

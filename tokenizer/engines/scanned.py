@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.prefixes import begin_with_space
 from tokenmill.tokenizer.engines.staged import StagedEngine
@@ -34,11 +35,9 @@ class ScannedEngine(StagedEngine):
         self._scanner = scanner
         self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=runner.flags_parts)
         self._encode = self._kernel.bound(runner.spans_model)
-
-    @staticmethod
-    def has_kernel(runner: ModelRunner) -> bool:
-        """Whether a model has kernels, one for each scanner."""
-        return runner.model_name in _NAMES
+        if runner.knows_all and not scanner.patterns:
+            room = runner.max_ids_per_byte, runner.new_scratch, b" " * prefix_space
+            self.few = FewTexts(self._encode, (scanner.classes,), pool, *room)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None

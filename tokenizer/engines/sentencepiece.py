@@ -7,9 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
-from tokenmill.tokenizer.engines.base import AlignedToken
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.prefixes import begin_with_space
 from tokenmill.tokenizer.engines.sentencepiece_tables import (
@@ -29,7 +27,6 @@ from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers import Metaspace
 from tokenmill.tokenizer.ragged import Ragged, read_only
-from tokenmill.tokenizer.words import Words
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 bytes at a time, and a piece may begin at the very end."""
@@ -40,6 +37,8 @@ _SPARE_IDS, _SPARE_WORDS = 4096, 4096
 class RawSentencePieceEngine:
     """Normalizes and encodes raw rows. A tally counts the stretches between white space as words."""
 
+    few: Any = None
+
     def __init__(
         self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,
         pool: TablePool,
@@ -48,17 +47,13 @@ class RawSentencePieceEngine:
         self._model = model
         self._tables = tables
         self._runner = runner
+        self.stages: Any = None, runner
         self._pool = pool
         # Another pool: whole rows are looked up normalized, words raw.
         self._whole = StagedEngine(None, runner, pool.another())
         self._lowered: Any = scored_unigram(model) if isinstance(model, Unigram) else runner.tables
         kernel = sentencepiece_unigram.encode if isinstance(model, Unigram) else sentencepiece_bpe.encode
         self._encode = kernel.bound(tables, self._lowered)
-
-    @property
-    def unk_id(self) -> int:
-        """Id of the unknown token, -1 if there is none."""
-        return self._runner.unk_id
 
     def new_tally(self) -> Tally:
         """Returns an empty tally that can tell what this model's unknown token swallows."""
@@ -140,13 +135,6 @@ class RawSentencePieceEngine:
         more[numbers + 1] = lengths
         return Ragged(np.insert(ids.values, places, whole.values), ids.offsets + np.cumsum(more))
 
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
-        normalized = self._normalizer.normalize_aligned(text)
-        if isinstance(self._model, Unigram):
-            return _align_whole(self._model, normalized, first_word)
-        return self._whole.align(normalized, is_first, first_word)
-
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
         fused = [type(self._normalizer).__name__, type(self._model).__name__]
@@ -154,7 +142,7 @@ class RawSentencePieceEngine:
 
 
 class LikeSentencePieceEngine(RawSentencePieceEngine):
-    """Encodes like sentencepiece, for HF's parts that give the same ids; `align` runs the parts themselves."""
+    """Encodes like sentencepiece, for HF's parts that give the same ids."""
 
     def __init__(
         self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
@@ -166,7 +154,7 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
         the pre-tokenizer is then a Metaspace.
         """
         super().__init__(normalizer, model, tables, runner, pool)
-        self._parts = parts
+        self._parts, self.stages = parts, (parts[1], runner)
         self._scheme = parts[1].prepend_scheme if isinstance(parts[1], Metaspace) else "never"
 
     def encode(
@@ -177,43 +165,8 @@ class LikeSentencePieceEngine(RawSentencePieceEngine):
             rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
         return super().encode(rows, added, is_first, tally)
 
-    def words(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
-        """Finds the words of normalized rows."""
-        return StagedEngine(self._parts[1], self._runner, self._pool).words(rows, is_first)
-
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one raw row and finds where each token came from; see `base.Engine`."""
-        normalizer, pre_tokenizer = self._parts
-        staged = StagedEngine(pre_tokenizer, self._runner, self._pool)
-        if normalizer is not None:
-            text = normalizer.normalize_aligned(text)
-        return staged.align(text, is_first, first_word)
-
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
         kernel, _, stages = super().describe()
         names = [type(part).__name__ for part in (*self._parts, self._model) if part is not None]
         return kernel, names, stages
-
-
-class WholeRowEngine(StagedEngine):
-    """Encodes normalized rows with Unigram under sentencepiece's rules, each as one word."""
-
-    def __init__(self, model: Unigram, runner: ModelRunner, pool: TablePool) -> None:
-        super().__init__(None, runner, pool)
-        self._model = model
-
-    def align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        """Encodes one normalized row and finds where each token came from; see `base.Engine`."""
-        return _align_whole(self._model, text, first_word)
-
-
-def _align_whole(model: Unigram, text: AlignedText, word: int) -> tuple[list[AlignedToken], int]:
-    tokens: list[AlignedToken] = []
-    begin = 0
-    for token_id, end in model.tokenize(text.text):
-        part = text[begin:end]
-        # The first of a character's byte tokens has the span of the character; the others repeat it.
-        tokens.append(AlignedToken(token_id, part.span() if part.text or not tokens else tokens[-1].span, word))
-        begin = max(begin, end)
-    return tokens, word + 1

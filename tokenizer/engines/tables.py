@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.compiling.kernel import BoundKernel
-from tokenmill.tokenizer.compiling.machine_code import signature
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.base import CacheInfo
 from tokenmill.tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
@@ -44,12 +43,8 @@ class Lent:
     word: Any = None
     ends: Any = None
     model_scratch: Any = None
-    kinds: tuple[Any, ...] | None = None
-    """The kinds of the scratch and of a `Work` without a tally: they change only with the scratch."""
-
-    def counter(self, tally: Tally | None) -> CounterArrays:
-        """Returns the counter that a call counts words in."""
-        return self.uncounted if tally is None else tally.counter
+    few: Any = None
+    """What `few.FewTexts` has prepared with the scratch."""
 
     def make_room(self, longest: int, max_ids_per_byte: int, new_scratch: NewScratch | None) -> None:
         """Makes scratch for spans of up to `longest` bytes, unless there is enough."""
@@ -58,20 +53,21 @@ class Lent:
             self.longest = n - _PADDING
             self.word, self.ends = recycled.empty(n, np.uint8), recycled.empty(n * max_ids_per_byte, np.int64)
             self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
-            self.kinds = None
+            self.few = None
 
     def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
         """Makes the `Work` of an encode loop; arguments as for `run_loop`."""
         return Work(
-            table=self.table, tally=self.counter(tally), tallying=tally is not None, batch=self.batch,
-            limit=encode_loop.BATCH, word=self.word, ends=self.ends, out=recycled.empty(n_ids + 16, np.int32),
-            out_offsets=np.zeros(n_rows + 1, np.int64), position=np.array([0, first, 0, 0, 0], np.int64),
+            table=self.table, tally=self.uncounted if tally is None else tally.counter, tallying=tally is not None,
+            batch=self.batch, limit=encode_loop.BATCH, word=self.word, ends=self.ends,
+            out=recycled.empty(n_ids + 16, np.int32), out_offsets=np.zeros(n_rows + 1, np.int64),
+            position=np.array([0, first, 0, 0, 0], np.int64),
         )  # fmt: skip
 
     def give_up(self) -> None:
         """Forgets scratch that is too large to be kept."""
         if self.longest > _MOST_SCRATCH:
-            self.longest, self.word, self.ends, self.model_scratch, self.kinds = -1, None, None, None, None
+            self.longest, self.word, self.ends, self.model_scratch, self.few = -1, *4 * (None,)
 
 
 class TablePool:
@@ -84,7 +80,7 @@ class TablePool:
         self._lock = threading.Lock()
         self._free: list[Lent] = []
         self._others: list[TablePool] = []
-        self._n_met = self._n_misses = 0
+        self._n_counted = 0
 
     def another(self) -> "TablePool":
         """Returns a pool of tables of the same size, for other keys."""
@@ -95,27 +91,36 @@ class TablePool:
     @contextlib.contextmanager
     def borrow(self, tally: Tally | None) -> Iterator[Lent]:
         """Lends a table to a call that counts into `tally`, or nowhere if that is None."""
-        with self._lock:
-            lent = self._free.pop() if self._free else None
-        if lent is None:
+        lent = self.take()
+        before = 0 if tally is None else int(tally.counter.state[COUNTER_TOTAL])
+        yield lent
+        # After an exception this is not reached: the table may be half written, and is dropped.
+        if tally is not None:
+            with self._lock:
+                self._n_counted += int(tally.counter.state[COUNTER_TOTAL]) - before
+        lent.give_up()
+        self.give(lent)
+
+    def take(self) -> Lent:
+        """Lends a table until `give` gets it back."""
+        try:
+            lent = self._free.pop()  # atomic, so it needs no lock
+        except IndexError:
             lent = Lent(new_table(self._n_bytes), np.empty(ROOM * N_COLUMNS, np.uint64), new_counter(1, 0))
         if _is_worn(lent.table):
             empty(lent.table)
-        state = lent.table.state
-        met_before, misses_before = int(lent.counter(tally).state[COUNTER_TOTAL]), int(state[MISSES])
-        yield lent
-        # After an exception this is not reached: the table may be half written, and is dropped.
-        lent.give_up()
-        with self._lock:
-            self._free.append(lent)
-            self._n_met += int(lent.counter(tally).state[COUNTER_TOTAL]) - met_before
-            self._n_misses += int(state[MISSES]) - misses_before
+        return lent
+
+    def give(self, lent: Lent) -> None:
+        """Takes a table back."""
+        self._free.append(lent)
 
     def info(self) -> CacheInfo:
         """Returns the state of the idle tables, including those for other keys."""
-        with self._lock:
-            held = [lent.table for lent in self._free]
-            met, misses = self._n_met, self._n_misses
+        idle = tuple(self._free)
+        held = [lent.table for lent in idle]
+        misses = sum(int(table.state[MISSES]) for table in held)
+        met = self._n_counted + sum(int(lent.uncounted.state[COUNTER_TOTAL]) for lent in idle)
         n_words = sum(int(np.count_nonzero(table.slots[1::4])) for table in held)
         n_pooled = sum(int(4 * table.state[IDS_USED] + table.state[BYTES_USED]) for table in held)
         infos = [other.info() for other in self._others]
@@ -156,7 +161,7 @@ def _lines(n: int) -> npt.NDArray[np.uint64]:
 
 def _is_worn(table: Table) -> bool:
     """Whether a table should be emptied: a pool is nearly full, or as many spans were evicted as the table holds."""
-    state = table.state
+    state = table.state.tolist()
     return bool(
         state[IDS_USED] * 8 > table.ids.size * 7
         or state[BYTES_USED] * 8 > table.words.size * 7
@@ -195,12 +200,9 @@ def run_loop(
     with pool.borrow(tally) as lent:
         lent.make_room(longest, max_ids_per_byte, new_scratch)
         work = lent.work(tally, first=first, n_rows=n_rows, n_ids=n_ids)
-        last = *lent.model_scratch, work
-        if tally is None and lent.kinds is None:
-            lent.kinds = signature(last)
-        while not kernel(*arguments, last=last, last_kinds=None if tally is not None else lent.kinds):
+        while not kernel(*arguments, *lent.model_scratch, work):
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))
-            last = *lent.model_scratch, (work := work._replace(tally=tally.counter))
+            work = work._replace(tally=tally.counter)
         ids = Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
         return ids if finish is None else finish(lent.table, ids)

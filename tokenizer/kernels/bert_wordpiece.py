@@ -192,38 +192,47 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
 
 
 @kernel
-def align(data, start, end, tables, model, scratch, out, starts, stops, word_numbers):
-    """Encodes one row and finds where every token came from; slow, for `Tokenizer.encode`.
+def locate(rows, tables, model, scratch, characters, out, offsets, starts, stops, word_numbers, n_words):
+    """Encodes rows, and finds where every token came from, without the table of the encode loop.
 
     Args:
-      data: uint8[n], valid UTF-8; the row is `data[start:end]`.
-      tables: unicode_tables.BertTables; model: WordPieceTables; scratch: kernel_memory.Scratch for the row.
-      out: int32[n_ids]; starts, stops: int64[n_ids], indices in `data` of the first and the last character of each
-        token; word_numbers: int32[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
-
-    Returns:
-      The number of tokens.
+      rows: ragged.Ragged of valid UTF-8.
+      tables: unicode_tables.BertTables; model: WordPieceTables; scratch: kernel_memory.Scratch for a row.
+      characters: int32 with room for the bytes of a row, for work.
+      out: int32[n_ids]; starts, stops: int64[n_ids], the characters of its row that each token covers; word_numbers:
+        int64[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
+      offsets: int64[n_rows + 1]: where in these the tokens of each row begin, filled.
+      n_words: int64[n_rows], filled: the words of each row.
     """
+    data, row_offsets = rows
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
     o = 0
-    number = 0
-    i = start
-    while i < end:
-        i, w, _, _ = any_word(data, i, end, tables, word, origins, True, 0, np.uint64(0), np.uint64(0))
-        if w == 0:
-            break
-        before = o
-        o, _ = wordpiece(word, w, model, out, o, ends)
-        begin = 0
-        for t in range(before, o):
-            stop = ends[t - before]
-            if t > before and ends[t - before - 1] == stop:
-                # All byte tokens of one character have its place.
-                starts[t] = starts[t - 1]
-            else:
-                starts[t] = origins[begin]
-            stops[t] = origins[stop - 1]
-            word_numbers[t] = number
-            begin = stop
-        number += 1
-    return o
+    offsets[0] = 0
+    for row in range(row_offsets.size - 1):
+        i, end = row_offsets[row], row_offsets[row + 1]
+        first = i
+        n = -1
+        for j in range(i, end):
+            n += data[j] & 0xC0 != 0x80
+            characters[j - first] = n
+        number = 0
+        while i < end:
+            i, w, _, _ = any_word(data, i, end, tables, word, origins, True, 0, np.uint64(0), np.uint64(0))
+            if w == 0:
+                break
+            before = o
+            o, _ = wordpiece(word, w, model, out, o, ends)
+            begin = 0
+            for t in range(before, o):
+                stop = ends[t - before]
+                if t > before and ends[t - before - 1] == stop:
+                    # All byte tokens of one character have its place.
+                    starts[t] = starts[t - 1]
+                else:
+                    starts[t] = characters[origins[begin] - first]
+                stops[t] = characters[origins[stop - 1] - first] + 1
+                word_numbers[t] = number
+                begin = stop
+            number += 1
+        offsets[row + 1] = o
+        n_words[row] = number

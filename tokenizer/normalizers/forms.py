@@ -58,7 +58,7 @@ class NormalForm(TextStep):
         for start, stop in zip(cuts, [*cuts[1:], len(text)], strict=False):
             piece = text[start:stop]
             if stop - start > 1 or is_active[ord(piece)]:
-                new = "".join(char for char, _ in self._changes(piece))
+                new = "".join(char for char, _ in self.changes_of(piece))
                 edits += [Edit(start, stop, new)] if new != piece else []
         return edits
 
@@ -76,8 +76,8 @@ class NormalForm(TextStep):
         n_changed = normal_forms.normalize(rows.values, rows.offsets, form, scratch, out, offsets)
         return Applied(rows_of(out, offsets) if n_changed else rows, int(n_changed))
 
-    def _changes(self, text: str) -> list[Change]:
-        """Returns the normal form of a text, in plain Python."""
+    def changes_of(self, text: str) -> list[Change]:
+        """Returns the normal form of a text, in plain Python, character by character; see `Change`."""
         classes = tables.combining(self.unicode)
         mapping = tables.decompositions(self.unicode, "K" in self.form)
         changes: list[Change] = []
@@ -138,7 +138,7 @@ class _HuggingFaceForm(NormalForm):
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns the edits of one text; see `TextStep`."""
-        return edits_of_changes(text, self._changes(text))
+        return edits_of_changes(text, self.changes_of(text))
 
 
 class NFC(_HuggingFaceForm):

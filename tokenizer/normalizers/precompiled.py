@@ -26,15 +26,17 @@ class Precompiled(TextStep):
     """Size of a double-array trie in bytes (uint32), the trie, texts that end with NUL."""
 
     def __post_init__(self) -> None:
-        self._tables()
+        self.tables  # noqa: B018  checks the map
 
-    def _tables(self) -> tables.CharsMap:
+    @property
+    def tables(self) -> tables.CharsMap:
+        """The character map for kernels."""
         return tables.chars_map(self.precompiled_charsmap)
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns the edits of one text, which tell which character became which; see `TextStep`."""
-        found = found_edits(kernels.find_mapped, text_rows([text]), self._tables())
-        pool, texts = self._tables().texts.pool, self._tables().texts
+        found = found_edits(kernels.find_mapped, text_rows([text]), self.tables)
+        pool, texts = self.tables.texts.pool, self.tables.texts
         changes: list[Change] = []
         at = 0
         for (start, stop), k in zip(places_in_text(text, found[:, :2]), found[:, 2].tolist(), strict=True):
@@ -50,6 +52,6 @@ class Precompiled(TextStep):
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
-        found = found_edits(kernels.find_mapped, rows, self._tables())
-        applied = apply_edits(rows, found, self._tables().texts)
+        found = found_edits(kernels.find_mapped, rows, self.tables)
+        applied = apply_edits(rows, found, self.tables.texts)
         return applied._replace(rows=unless_same(rows, applied.rows)) if len(found) else applied

@@ -25,9 +25,9 @@ class Sequence(Normalizer):
                 raise TypeError(f"normalizers[{i}]: expected a normalizer, got {normalizer!r}")
         object.__setattr__(self, "normalizers", tuple(self.normalizers))
 
-    def _flat(self) -> list[Normalizer]:
+    def flat(self) -> list[Normalizer]:
         """Returns the normalizers in order, with nested sequences flattened: so texts are compared with the first."""
-        return [part for n in self.normalizers for part in (n._flat() if isinstance(n, Sequence) else [n])]
+        return [part for n in self.normalizers for part in (n.flat() if isinstance(n, Sequence) else [n])]
 
     @property
     def is_fast(self) -> bool:
@@ -37,14 +37,14 @@ class Sequence(Normalizer):
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
         normalized = rows
-        for normalizer in self._flat():
+        for normalizer in self.flat():
             normalized = grown(rows, normalizer.normalize_rows(normalized))
         return normalized
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""
         n_bytes = len(text.text.encode())
-        for normalizer in self._flat():
+        for normalizer in self.flat():
             text = normalizer.normalize_aligned(text)
             check_growth(n_bytes, len(text.text.encode()))
         return text

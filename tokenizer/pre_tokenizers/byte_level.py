@@ -53,10 +53,14 @@ class ByteLevel(PreTokenizer):
         """See `PreTokenizer`."""
         return not self.add_prefix_space
 
+    def prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        """Returns which pieces get a space in front, bool[n_pieces]."""
+        return ~begins_with(pieces, b" ") & self.add_prefix_space
+
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         if self.add_prefix_space:
-            pieces = rewritten(pieces, b" ", ~begins_with(pieces, b" "), replaces_blanks=False)
+            pieces = rewritten(pieces, b" ", self.prefixed(pieces), replaces_blanks=False)
         return run_scanner(pieces, SCANNERS["gpt2"]) if self.use_regex else pieces
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
@@ -91,7 +95,8 @@ class Metaspace(PreTokenizer):
         """See `PreTokenizer`."""
         return False
 
-    def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+    def prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
+        """Returns which pieces get a replacement in front, bool[n_pieces]."""
         if self.prepend_scheme == "never":
             return np.zeros(pieces.words.n_words, np.bool_)
         there = begins_with(pieces, b" ") | begins_with(pieces, self.replacement.encode())
@@ -102,7 +107,7 @@ class Metaspace(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        prefixed = self._prefixed(pieces)
+        prefixed = self.prefixed(pieces)
         if self.split:
             return split_at_blanks(pieces, self.replacement, prefixed)
         return rewritten(pieces, self.replacement.encode(), prefixed, replaces_blanks=True)

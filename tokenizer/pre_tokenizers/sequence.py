@@ -30,7 +30,7 @@ class Sequence(PreTokenizer):
         for part in self.pretokenizers:
             if not isinstance(part, PreTokenizer):
                 raise ValueError(f"pretokenizers must be pre-tokenizers, got {part!r}")
-        for step in _flat(self)[self._last_byte_level + 1 :]:
+        for step in flat(self)[self._last_byte_level + 1 :]:
             if isinstance(step, Metaspace) and (step.split or step.prepend_scheme != "never"):
                 raise ValueError(
                     f"{step!r} cannot come after ByteLevel: what that spells has no spaces, and what is put in "
@@ -45,14 +45,14 @@ class Sequence(PreTokenizer):
     @property
     def keeps_text(self) -> bool:
         """See `PreTokenizer`."""
-        return _n_byte_levels(self) < 2 and all(part.keeps_text for part in self.pretokenizers)
+        return n_byte_levels(self) < 2 and all(part.keeps_text for part in self.pretokenizers)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         scanner = scanner_of(self)
         if scanner is not None:
             return run_scanner(pieces, scanner)
-        for i, step in enumerate(_flat(self)):
+        for i, step in enumerate(flat(self)):
             if i == self._last_byte_level + 1 and self.spells_bytes:
                 return split_spelled(pieces, self._split_spelled)
             pieces = step.split_pieces(pieces)
@@ -63,16 +63,16 @@ class Sequence(PreTokenizer):
     @functools.cached_property
     def _last_byte_level(self) -> int:
         """The number of the last `ByteLevel`, after which steps read spelled bytes; that of steps if there is none."""
-        steps = _flat(self)
+        steps = flat(self)
         return max((i for i, step in enumerate(steps) if isinstance(step, ByteLevel)), default=len(steps))
 
     @property
     def spells_bytes(self) -> bool:
         """See `PreTokenizer`."""
-        return self._last_byte_level < len(_flat(self)) - 1
+        return self._last_byte_level < len(flat(self)) - 1
 
     def _split_spelled(self, pieces: Pieces) -> Pieces:
-        for step in _flat(self)[self._last_byte_level + 1 :]:
+        for step in flat(self)[self._last_byte_level + 1 :]:
             pieces = step.split_pieces(pieces)
         return pieces
 
@@ -81,7 +81,7 @@ class Sequence(PreTokenizer):
         if self.keeps_text and not self.spells_bytes:
             return cut_aligned(text, self.split_pieces, is_first=is_first)
         parts = [(text, is_first)]
-        steps = _flat(self)
+        steps = flat(self)
         for i, step in enumerate(steps):
             cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
             parts = [(piece, first and piece.is_start) for piece, first in cut]
@@ -90,33 +90,34 @@ class Sequence(PreTokenizer):
         return [part for part, _ in parts]
 
 
-def _flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
+def flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:
     """Returns the steps of a pre-tokenizer, with nested sequences flattened."""
     if isinstance(pre_tokenizer, Sequence):
-        return [step for part in pre_tokenizer.pretokenizers for step in _flat(part)]
+        return [step for part in pre_tokenizer.pretokenizers for step in flat(part)]
     return [pre_tokenizer]
 
 
 def one_step(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
     """Returns the only step of a sequence, or a single step that does the same as all; anything else unchanged."""
-    steps = [] if pre_tokenizer is None else _flat(pre_tokenizer)
+    steps = [] if pre_tokenizer is None else flat(pre_tokenizer)
     if steps in ([WhitespaceSplit(), Punctuation("isolated")], [Punctuation("isolated"), WhitespaceSplit()]):
         return BertPreTokenizer()
     return steps[0] if len(steps) == 1 else pre_tokenizer
 
 
-def _n_byte_levels(pre_tokenizer: PreTokenizer) -> int:
-    return sum(isinstance(step, ByteLevel) for step in _flat(pre_tokenizer))
+def n_byte_levels(pre_tokenizer: PreTokenizer) -> int:
+    """Returns how many of the steps are a `ByteLevel`."""
+    return sum(isinstance(step, ByteLevel) for step in flat(pre_tokenizer))
 
 
 def is_byte_level(pre_tokenizer: PreTokenizer | None) -> bool:
     """Whether a pre-tokenizer has a `ByteLevel`, so that the model reads bytes spelled in GPT-2's alphabet."""
-    return pre_tokenizer is not None and _n_byte_levels(pre_tokenizer) > 0
+    return pre_tokenizer is not None and n_byte_levels(pre_tokenizer) > 0
 
 
 def adds_prefix_space(pre_tokenizer: PreTokenizer) -> bool:
     """Whether a pre-tokenizer has a `ByteLevel` that puts a space in front of a text."""
-    return any(isinstance(step, ByteLevel) and step.add_prefix_space for step in _flat(pre_tokenizer))
+    return any(isinstance(step, ByteLevel) and step.add_prefix_space for step in flat(pre_tokenizer))
 
 
 def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
@@ -124,8 +125,8 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
 
     A `ByteLevel` that adds a prefix space has none: the space is no byte of the text.
     """
-    steps = _flat(pre_tokenizer)
-    if _n_byte_levels(pre_tokenizer) > 1:
+    steps = flat(pre_tokenizer)
+    if n_byte_levels(pre_tokenizer) > 1:
         return None
     if len(steps) > 1 and isinstance(steps[-1], ByteLevel) and not steps[-1].add_prefix_space:
         if not steps[-1].use_regex:
@@ -134,7 +135,7 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
             # The `ByteLevel` cuts nothing more: each pre-token is one match of GPT-2's pattern.
             steps = steps[:-1]
     one = _scanner_of_one(steps[0]) if len(steps) == 1 else None
-    return one or _automata_of(tuple(_flat(pre_tokenizer)))
+    return one or _automata_of(tuple(flat(pre_tokenizer)))
 
 
 @functools.lru_cache(maxsize=16)

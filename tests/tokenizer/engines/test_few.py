@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls with a few texts, whose arrays are kept, give what columns give: in any order, and in several threads."""
+
+import concurrent.futures
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import strategies
+from tests.tokenizer.test_offsets import TOKENIZERS
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.engines.few import MOST_BYTES, MOST_TEXTS
+
+TEXTS = st.lists(strategies.texts(30) | st.text("abthe é玫😀\u0130\u212a<s>", max_size=30), max_size=5)
+FEW = ("trimmed", "with a prefix", "NFC", "BERT")
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@strategies.FEWER
+@given(texts=TEXTS)
+def test_few_texts_have_the_ids_of_columns(name: str, texts: list[str]) -> None:
+    for special in ("plain", "split"):
+        tokenizer = TOKENIZERS[name].replace(special=special)
+        expected = tokenizer.encode_arrow(texts).to_pylist()
+        assert [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)] == expected
+        assert [tokenizer.encode(text, add_special_tokens=False).ids for text in texts] == expected
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_texts_need_no_column(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = TOKENIZERS[name].replace()
+    expected = [tokenizer.encode_arrow(texts).to_pylist() for texts in (["the ab"], ["", "ab"], [])]
+    plan = tokenizer._plan
+    monkeypatch.setattr(plan, "encode", None)
+    assert [plan.encode_few(texts) for texts in (["the ab"], ["", "ab"])] == expected[:2]
+    assert plan.encode_few(["a"] * (MOST_TEXTS + 1)) is None
+    assert plan.encode_few(["a" * MOST_BYTES, "a" * 10]) is None
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_results_of_few_texts_are_not_what_is_kept(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    first = tokenizer.encode_batch(["the ab", "he"])
+    expected = [list(each.ids) for each in first]
+    tokenizer.encode_batch(["ab ab ab ab", "thththth"])
+    assert [each.ids for each in first] == expected
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_threads_do_not_share_what_is_kept(name: str) -> None:
+    tokenizer = TOKENIZERS[name].replace()
+    chance = random.Random(1)
+    batches = [
+        ["".join(chance.choices("abthe ", k=chance.randrange(200))) for _ in range(1 + i % 7)] for i in range(400)
+    ]
+    expected = [tokenizer.encode_arrow(texts).to_pylist() for texts in batches]
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        found = list(
+            threads.map(lambda texts: [e.ids for e in tokenizer.encode_batch(texts, False, False)], batches * 4)
+        )
+    assert found == expected * 4
+
+
+def test_words_of_few_texts_are_counted_in_the_cache_info() -> None:
+    tokenizer: Tokenizer = TOKENIZERS["trimmed"].replace()
+    for _ in range(3):
+        tokenizer.encode("the ab")
+    info = tokenizer.cache_info()
+    assert (info.hits, info.misses) == (4, 2)
+
+
+def test_half_a_surrogate_pair_is_an_error() -> None:
+    for name in FEW:
+        with pytest.raises(ValueError, match="row 0 is not text"):
+            TOKENIZERS[name].encode("\ud800")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`FewTexts`: a call of the encode loop for a few short texts, prepared before.
+
+For one text the loop takes two microseconds; making its arrays and looking at their types would take twenty more. So
+they are kept with the table that a call borrows: calls at the same time never share them. The ids returned are copies.
+
+Its reference implementation is the engine's `encode`; `tests/tokenizer/engines/test_few.py` compares them.
+"""
+
+import array
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tokenmill.tokenizer.compiling.kernel import BoundKernel
+from tokenmill.tokenizer.engines.tables import Lent, NewScratch, TablePool
+from tokenmill.tokenizer.kernels.encode_loop import AT_ID, READS
+from tokenmill.tokenizer.ragged import Ragged, read_only
+
+MOST_TEXTS, MOST_BYTES = 128, 1 << 13
+"""What counts as few: beyond these, what could be saved does not matter."""
+_NO_ADDED = np.empty(0, np.int32)
+
+
+class FewTexts:
+    """Encodes a few texts with an engine's kernel."""
+
+    def __init__(
+        self, kernel: BoundKernel, others: tuple[Any, ...], pool: TablePool, ratio: float,
+        new_scratch: NewScratch | None = None, prefix: bytes = b"",
+    ) -> None:  # fmt: skip
+        """Prepares for a kernel.
+
+        Args:
+          kernel: as for `tables.run_loop`; called with rows, an empty `added`, `others`, scratch and a `Work`.
+          others: arguments that never change; pool, new_scratch: as for `tables.run_loop`.
+          ratio: the most ids, and bytes of a span, that a byte of text can become.
+          prefix: what is put before texts that are not empty and do not begin with it.
+        """
+        self._kernel, self._others, self._pool, self._prefix = kernel, others, pool, prefix
+        self._room = int(MOST_BYTES * ratio) + 16, math.ceil(ratio), new_scratch
+
+    def encode(self, texts: Sequence[bytes]) -> list[list[int]] | None:
+        """Encodes up to MOST_TEXTS texts of valid UTF-8; returns None if these have more than MOST_BYTES in all."""
+        if prefix := self._prefix:
+            texts = [text if not text or text.startswith(prefix) else prefix + text for text in texts]
+        data = texts[0] if len(texts) == 1 else b"".join(texts)
+        if len(data) > MOST_BYTES:
+            return None
+        lent = self._pool.take()
+        if lent.few is None:
+            lent.make_room(*self._room)
+            lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._kernel, self._others)
+        ids: list[list[int]] = lent.few.run(data, texts)
+        # As in `TablePool.borrow`, not reached after an exception.
+        self._pool.give(lent)
+        return ids
+
+
+class _Prepared:
+    """The arrays of a call, and calls for each number of texts."""
+
+    def __init__(self, lent: Lent, n_ids: int, kernel: BoundKernel, others: tuple[Any, ...]) -> None:
+        self._lent, self._kernel, self._others = lent, kernel, others
+        text = np.zeros(MOST_BYTES + READS, np.uint8)
+        self._offsets = np.zeros(MOST_TEXTS + 1, np.int64)
+        self._work = lent.work(None, first=0, n_rows=MOST_TEXTS, n_ids=n_ids)
+        self._values = read_only(text)
+        # Views of plain memory: their elements are Python's numbers, and ten times as fast as NumPy's.
+        views: list[Any] = [text, self._work.out, self._offsets, self._work.out_offsets, self._work.position]
+        self._text, self._ids, *numbers = [memoryview(view) for view in views]
+        self._begins, self._ends, self._position = (view.cast("B").cast("q") for view in numbers)
+        self._start = array.array("q", bytes(8 * self._work.position.size))
+        self._calls: dict[int, Callable[[], Any]] = {}
+
+    def _call(self, n: int) -> Callable[[], Any]:
+        rows, work = Ragged(self._values, self._offsets[: n + 1]), self._work
+        work = work._replace(out_offsets=work.out_offsets[: n + 1])
+        self._calls[n] = self._kernel.prepared(rows, _NO_ADDED, *self._others, *self._lent.model_scratch, work)
+        return self._calls[n]
+
+    def run(self, data: bytes, texts: Sequence[bytes]) -> list[list[int]]:
+        """Encodes texts; data: all of them joined."""
+        n = len(texts)
+        call = self._calls.get(n) or self._call(n)
+        self._text[: len(data)] = data
+        self._position[:] = self._start
+        if n == 1:
+            self._begins[1] = len(data)
+            call()
+            return [self._ids[: self._position[AT_ID]].tolist()]
+        self._begins[1 : n + 1] = array.array("q", itertools.accumulate(map(len, texts)))
+        call()
+        ids, ends = self._ids[: self._position[AT_ID]].tolist(), self._ends[: n + 1].tolist()
+        return [ids[begin:end] for begin, end in itertools.pairwise(ends)]
