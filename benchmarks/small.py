@@ -1,37 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a job over a megabyte costs beyond importing Beam, and where that goes. Compiled code is cached.
+"""Measures calls with strings: one text, 32 or 2,000 of them, to ids alone and with offsets.
 
-It times whole processes in turn: `python -c 'import apache_beam'`, and `tokenmill tokenize` with each tokenizer, as a
-user would start it. The parts are timed in processes of their own, which do what the command does, step by step.
+GPT-2's tokenizer beside `tokenizers` 0.23, tiktoken, gigatoken, snaptokens and fastokens; BERT's beside `tokenizers`
+and nanotoken. `TOKENMILL_TOKENIZERS_1` names a Python that has `tokenizers` 1.0, which runs in a process of its own.
+The ids of all are compared before anything is timed. Microseconds of processor time per call, medians of interleaved
+rounds.
 """
 
 import argparse
-import dataclasses
+import contextlib
+import functools
 import itertools
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpora, load, report, timing, tokenizers
-from tokenmill.tokenizer import Tokenizer
+import pyarrow as pa
+import tokenizers as hf
 
-LIMIT = 1.0
-"""Processor seconds that a job may take beyond the import of Beam."""
-PARTS = ("ours", "config", "plan", "beam", "graph", "run", "summary")
-"""Names of the parts, in order. Importing Beam also imports NumPy and Arrow, but `ours` has imported them before."""
+from benchmarks import corpora, encoders, peers, report, tokenizers
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
+
+GOALS = {("ids", 1): 10.0, ("ids", 32): 100.0, ("offsets", 1): 30.0, ("offsets", 32): 300.0}
+"""Microseconds that a call with texts of 100 bytes may take, by GPT-2's tokenizer."""
+SECONDS = 0.02
+"""How long a sample takes at least."""
+NEWER = "tokenizers 1.0"
+_SERVER = """
+import json, sys, time
+import tokenizers
+tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1])
+print(tokenizers.__version__, flush=True)
+for line in sys.stdin:
+    texts, seconds = json.loads(line)
+    if len(texts) == 1:
+        call = lambda: [tokenizer.encode(texts[0], add_special_tokens=False)]
+    else:
+        call = lambda: tokenizer.encode_batch(texts, add_special_tokens=False)
+    n, passed, began = 0, 0.0, time.process_time()
+    while passed < seconds or n == 0:
+        found = [getattr(each, "ids", each) for each in call()]
+        n, passed = n + 1, time.process_time() - began
+    print(json.dumps([[] if seconds else [list(map(int, ids)) for ids in found], passed / n * 1e6]), flush=True)
+"""
+Calls = dict[str, Callable[[Sequence[str]], Any]]
 
 
 def main(arguments: list[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench small", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--mb", type=float, default=1, help="size of the input (default 1)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--save", action="store_true", help="keep the raw samples under benchmarks/results/")
     options = parser.parse_args(arguments)
@@ -39,109 +64,135 @@ def main(arguments: list[str]) -> int:
     if shared is None:
         print("nothing to measure: needs the vocabularies in the folder that TOKENMILL_SHARED names")
         return 1
-    facts = report.machine() | report.versions("tokenmill", "apache-beam", "pydantic", "pyarrow", "numba")
-    print(report.describe(facts))
-    print(
-        f"processor seconds, medians of {options.rounds} rounds; beyond the import of Beam at most {LIMIT} is wanted\n"
+    os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")  # before the first batch
+    facts = report.machine() | report.versions(
+        "tokenmill", "tokenizers", "tiktoken", "gigatoken", "snaptokens", "fastokens", "nanotoken", "numba"
     )
-    with tempfile.TemporaryDirectory(prefix="tokenmill-bench-") as folder:
-        return _measure(options, Path(folder), tokenizer_files(shared / "vocab", Path(folder)), facts)
-
-
-def tokenizer_files(vocab: Path, folder: Path) -> dict[str, Path]:
-    """Returns the tokenizers to measure with: one of each kind of model, and a large one."""
-    like_cl100k = Tokenizer.from_file(load.train_ranks("cl100k"), pattern="cl100k_base")
-    files = {}
-    for name, tokenizer in {"GPT-2": tokenizers.load_gpt2(vocab), "like cl100k": like_cl100k}.items():
-        files[name] = folder / f"{name}.json"
-        tokenizer.save(files[name])
-    return files | {"XLNet": vocab / "xlnet.model", "BERT": vocab / "bert-base-uncased.txt"}
-
-
-def _measure(options: argparse.Namespace, folder: Path, files: dict[str, Path], facts: dict[str, str]) -> int:
-    corpora.write_jsonl(corpora.load(), folder / "input", int(options.mb * 1e6), 1)
-    commands = {"import apache_beam": [sys.executable, "-c", "import apache_beam"]}
-    parts: dict[str, list[list[float]]] = {name: [] for name in files}
-    for number, (name, path) in enumerate(files.items()):
-        config = folder / f"{number}.yaml"
-        content: Any = {"input": {"paths": [f"{folder}/input/*.jsonl"]}, "tokenizer": {"file": str(path)}}
-        config.write_text(json.dumps(content | {"output": {"path": str(folder / "out")}}), encoding="utf-8")
-        commands[name] = [sys.executable, "-m", "tokenmill.pipeline.cli", "tokenize", str(config)]
-    runs: dict[str, list[timing.ProcessRun]] = {name: [] for name in commands}
-    for round_number in range(-1, options.rounds):  # the first round compiles, and brings libraries into memory
-        for name, command in commands.items():
-            shutil.rmtree(folder / "out", ignore_errors=True)
-            run = timing.run_process(command, environment=os.environ, log=folder / "log")
-            if round_number >= 0:
-                runs[name].append(run)
-                if name in parts:
-                    shutil.rmtree(folder / "out", ignore_errors=True)
-                    parts[name].append(_parts_of(command[-1]))
-    return _report(options, runs, parts, facts)
-
-
-def _report(
-    options: argparse.Namespace,
-    runs: dict[str, list[timing.ProcessRun]],
-    parts: dict[str, list[list[float]]],
-    facts: dict[str, str],
-) -> int:
-    processor = {name: statistics.median(run.processor_seconds for run in each) for name, each in runs.items()}
-    beam = processor["import apache_beam"]
-    rows = []
-    for name, each in runs.items():
-        wall = statistics.median(run.seconds for run in each)
-        columns = zip(*parts.get(name, ()), strict=True)
-        medians = [f"{statistics.median(column):.2f}" for column in columns] or ["-"] * len(PARTS)
-        rows.append([name, f"{processor[name]:.2f}", f"{processor[name] - beam:.2f}", f"{wall:.2f}", *medians])
-    print(report.table(["", "processor s", "beyond Beam", "seconds", *PARTS], rows))
+    print(report.describe(facts))
+    gpt2, bert = tokenizers.load_gpt2(shared / "vocab"), Tokenizer.from_file(shared / "vocab/bert-base-uncased.txt")
+    ranks = {bytes(BYTE_ALPHABET.index(c) for c in token): i for token, i in gpt2.get_vocab(False).items()}
+    ranks.pop(b"<|endoftext|>", None)
+    words = next(corpus for corpus in corpora.load() if corpus.name == "english").texts
+    text = " ".join(itertools.islice((text for text in words if text), 3000))
+    subjects = [
+        ("GPT-2", gpt2, encoders.for_byte_level_bpe(gpt2.to_str(), ranks)),
+        ("BERT", bert, encoders.for_wordpiece(bert.to_str())),
+    ]
+    samples: dict[str, list[float]] = {}
+    for name, tokenizer, others in subjects:
+        with contextlib.ExitStack() as stack:
+            newer = stack.enter_context(_newer(tokenizer))
+            if newer is not None:
+                print(f"{name}: {newer.name} as {NEWER}")
+            samples |= _measure_all(name, tokenizer, others, newer, text, options.rounds)
     if options.save:
-        samples = {name: [dataclasses.asdict(run) for run in each] for name, each in runs.items()}
-        print(f"\nraw samples: {report.save('small', facts, [{'runs': samples, 'parts': parts}])}")
+        print(f"saved {report.save('small', facts, [samples])}")
     return 0
 
 
-def _parts_of(config: str) -> list[float]:
-    command = [sys.executable, "-m", "benchmarks.small", "parts", config]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
-    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return seconds
+def _measure_all(
+    name: str, ours: Tokenizer, others: dict[str, encoders.Peer], newer: "_Newer | None", text: str, rounds: int
+) -> dict[str, list[float]]:
+    theirs = hf.Tokenizer.from_str(peers.for_peers(ours.to_str()))
+    ids = {
+        "tokenmill": lambda texts: [each.ids for each in ours.encode_batch(texts, add_special_tokens=False)],
+        "column": lambda texts: ours.encode_arrow(pa.array(texts)),
+        "list as column": ours.encode_arrow,
+        "tokenizers": lambda texts: [each.ids for each in theirs.encode_batch(texts, add_special_tokens=False)],
+    }
+    one = {
+        "tokenmill": lambda texts: [ours.encode(texts[0], add_special_tokens=False).ids],
+        "tokenizers": lambda texts: [theirs.encode(texts[0], add_special_tokens=False).ids],
+    }
+    offsets = {
+        "tokenmill": lambda texts: [each.offsets for each in ours.encode_batch(texts, add_special_tokens=False)],
+        "tokenizers": lambda texts: [each.offsets for each in theirs.encode_batch(texts, add_special_tokens=False)],
+    }
+    to_ids = {peer: each.to_ids for peer, each in others.items() if peer != "tokenizers"}
+    more = {peer: each.load() for peer, each in others.items() if peer != "tokenizers"}
+    samples: dict[str, list[float]] = {}
+    for n, size in itertools.product((1, 32, 2000), (20, 100, 2000)):
+        step = max(1, (len(text) - size) // n)
+        texts = [text[i : i + size] for i in range(0, step * n, step)]
+        for what, functions in (("ids", (one if n == 1 else ids) | more), ("offsets", offsets)):
+            if n * size > 200_000 and what == "offsets":
+                continue  # seconds for each call
+            found = {peer: _listed(call(texts), to_ids.get(peer)) for peer, call in functions.items()}
+            if newer is not None and what == "ids":
+                found[NEWER] = newer.run(texts, 0)[0]
+            wrong = [peer for peer, each in found.items() if each != found["tokenmill"]]
+            for peer in wrong:
+                print(f"{name}, {what} of {n} texts of {size} bytes: {peer} has others, and is not measured")
+            calls: dict[str, Callable[[], float]] = {
+                peer: functools.partial(_sample, call, texts) for peer, call in functions.items() if peer not in wrong
+            }
+            if NEWER in found and NEWER not in wrong and newer is not None:
+                calls[NEWER] = functools.partial(lambda newer, texts: newer.run(texts, SECONDS)[1], newer, texts)
+            times: dict[str, list[float]] = {peer: [] for peer in calls}
+            for _, (peer, sample) in itertools.product(range(rounds), calls.items()):
+                times[peer].append(sample())
+            goal = f"   {GOALS[what, n]:g} wanted" if (name, size) == ("GPT-2", 100) and (what, n) in GOALS else ""
+            listed = ", ".join(f"{peer} {statistics.median(each):,.1f}" for peer, each in times.items())
+            print(f"{name:5} {n:5} x {size:4} bytes, {what:7} µs: {listed}{goal}", flush=True)
+            samples |= {f"{name} {what} {n} x {size} {peer}": each for peer, each in times.items()}
+    return samples
 
 
-def run_in_parts(config_file: str) -> list[float]:
-    """Does what `tokenmill tokenize` does; returns the processor seconds of each of `PARTS`."""
-    marks = [time.process_time()]
-    from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.jobs import planning
-    from tokenmill.pipeline.reporting import summary
-    from tokenmill.pipeline.running.runners import choose_runner, open_runner
+def _listed(found: Any, to_ids: Callable[[Any], list[list[int]]] | None) -> list[list[Any]]:
+    if to_ids is not None:
+        return list(map(list, to_ids(found)))
+    return [list(each) for each in (found.to_pylist() if isinstance(found, pa.Array) else found)]
 
-    marks.append(time.process_time())
-    config = load_config(config_file, [], "tokenize")
-    marks.append(time.process_time())
-    plan = planning.plan_job("tokenize", config)
-    marks.append(time.process_time())
-    import apache_beam as beam
 
-    marks.append(time.process_time())
-    from tokenmill.pipeline.transforms import jobs
+def _sample(call: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> float:
+    """Returns microseconds of processor time per call."""
+    n, passed, began = 0, 0.0, time.process_time()
+    while passed < SECONDS or n == 0:
+        call(texts)
+        n, passed = n + 1, time.process_time() - began
+    return passed / n * 1e6
 
-    with open_runner(choose_runner(n_splits=len(plan.splits))) as (runner, options):
-        planning.prepare(plan, "new")
-        graph = beam.Pipeline(runner=runner, options=options)
-        jobs.build(graph, plan)
-        marks.append(time.process_time())
-        graph.run().wait_until_finish()
-    marks.append(time.process_time())
-    summary.summarize(config.output.path, 1.0)
-    marks.append(time.process_time())
-    return [stop - start for start, stop in itertools.pairwise(marks)]
+
+class _Newer:
+    """`tokenizers` 1.0 in another process."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._asked, self._answers = process.stdin, process.stdout
+        self.name = f"tokenizers {self._answers.readline().strip()}"
+
+    def run(self, texts: Sequence[str], seconds: float) -> tuple[list[list[int]], float]:
+        """Encodes texts for so many seconds; returns their ids, if that is 0, and microseconds per call."""
+        print(json.dumps([texts, seconds]), file=self._asked, flush=True)
+        ids, microseconds = json.loads(self._answers.readline())
+        return ids, microseconds
+
+
+@contextlib.contextmanager
+def _newer(tokenizer: Tokenizer) -> Iterator[_Newer | None]:
+    python = os.environ.get("TOKENMILL_TOKENIZERS_1")
+    if python is None:
+        print("TOKENMILL_TOKENIZERS_1 names no Python with tokenizers 1.0, so that is not measured")
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tokenmill-bench-") as folder:
+        path = Path(folder, "tokenizer.json")
+        path.write_text(peers.for_peers(tokenizer.to_str()), encoding="utf-8")
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        with subprocess.Popen(
+            [python, "-c", _SERVER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as process:
+            try:
+                yield _Newer(process)
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["parts"]:
-        print(json.dumps(run_in_parts(sys.argv[2])))
-        sys.exit(0)
     sys.exit(main(sys.argv[1:]))

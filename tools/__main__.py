@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "small", "text", "train")
+SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "short-job", "small", "text", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
-    "calls", "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "kills", "parquet",
+    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "kills", "parquet",
     "programs", "scale", "scanners", "stragglers",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
