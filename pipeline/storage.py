@@ -6,6 +6,7 @@ Beam is imported on the first remote path, never for local ones. Remote failures
 """
 
 import contextlib
+import datetime
 import errno
 import fnmatch
 import glob
@@ -37,6 +38,8 @@ _S3_CONNECTIONS = 320
 """More than there are threads that look at the heads of files, or read ahead."""
 
 _s3_lock = threading.Lock()
+
+_LISTED_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 _GLOB = re.compile(r"[*?[]")
 
@@ -552,11 +555,21 @@ def _s3_session(boto3: Any) -> type:
             with _s3_lock:
                 if key not in clients:
                     made = boto3.session.Session()
+                    parsers = made._session.get_component("response_parser_factory")
+                    parsers.set_parser_defaults(timestamp_parser=_parse_time)
                     _check_s3(made, options)
                     clients[key] = made.client(**options, config=config)
                 return clients[key]
 
     return Session
+
+
+def _parse_time(value: Any) -> Any:
+    """Returns what botocore makes of a time; in listings, where that takes half of the time, by Python's own parser."""
+    tz, utils = importlib.import_module("dateutil.tz"), importlib.import_module("botocore.utils")
+    if isinstance(value, str) and _LISTED_TIME.fullmatch(value):
+        return datetime.datetime.fromisoformat(value[:-1]).replace(tzinfo=tz.tzutc())
+    return utils.parse_timestamp(value)
 
 
 def _check_s3(session: Any, options: Mapping[str, Any]) -> None:

@@ -171,7 +171,8 @@ def _execute(
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
     from tokenmill.pipeline.transforms import jobs
 
-    watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
+    stages = plan.stages()
+    watched = progress.Progress(stages, RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
             check_beam_args(settings)
@@ -193,7 +194,7 @@ def _execute(
             stack.enter_context(progress.reporting_to(watched))
             source: progress.Source = watched
         else:
-            source = progress.FolderProgress(plan.config.output.path, plan.stages())
+            source = progress.FolderProgress(plan.config.output.path, stages)
         if not quiet and not detach:
             stack.enter_context(display.show(source, sys.stderr))
         given: RunnerJob | None = None

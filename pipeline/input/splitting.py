@@ -333,7 +333,7 @@ def _cut_by_name(numbered: _Numbered, config: InputConfig) -> _CutFile | None:
     suffixes = name[name.rfind("/") + 1 :].partition(".")[2]
     chats = config.messages_field is not None
     found = _kind_named(suffixes, config.format, config.compression, config.encoding, chats=chats)
-    if found is None:
+    if found is None or not file.n_bytes:  # an empty file is not compressed, whatever its name is
         return None
     format, compression, encoding = found
     size = file.n_bytes
@@ -347,12 +347,7 @@ def _kind_named(
 ) -> tuple[str, Compression, str] | None:
     """Returns format, compression and encoding by the name of a file from its first dot on; None if they need a look.
 
-    Args:
-      suffixes: the end of the name.
-      format: `input.format`, as `compression` and `encoding` are the keys of that name.
-      compression: see above.
-      encoding: see above.
-      chats: whether records are conversations.
+    The other arguments are the keys of the section `input`, and whether records are conversations.
     """
     named = formats_named(f"x.{suffixes}") if format == "auto" else [FORMATS[format]]
     codec = settle_encoding(b"", encoding)

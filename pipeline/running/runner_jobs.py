@@ -75,7 +75,7 @@ class RunnerJob:
         self._ask("Cancel", api.CancelJobRequest(job_id=self.job_id))
 
     def _ask(self, method: str, request: Any) -> Any:
-        import grpc  # type: ignore[import-untyped]
+        import grpc
         from apache_beam.portability.api import beam_job_api_pb2_grpc as api
 
         with grpc.insecure_channel(self.endpoint) as channel:

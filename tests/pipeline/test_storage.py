@@ -368,3 +368,23 @@ def test_a_store_that_does_not_answer_is_named_at_once(monkeypatch):
     )
     with pytest.raises(OSError, match=message):
         session.client(service_name="s3", endpoint_url="http://127.0.0.1:1", region_name="eu-west-1")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize(
+    "value", ["2026-07-10T10:11:12.000Z", "2026-07-10T10:11:12Z", "Fri, 10 Jul 2026 10:11:12 GMT", 7]
+)
+def test_times_of_s3_are_those_of_botocore(monkeypatch, zone, value):
+    pytest.importorskip("boto3", reason="needs the extra aws")
+    from apache_beam.io.aws.s3io import S3IO
+    from botocore.utils import parse_timestamp
+
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        found, expected = storage._parse_time(value), parse_timestamp(value)
+        assert found == expected
+        assert S3IO._updated_to_seconds(found) == S3IO._updated_to_seconds(expected)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -80,6 +80,12 @@ def test_a_plan_by_names_is_that_of_looking_at_each_file(tmp_path, monkeypatch, 
     assert len(opened) == 28
 
 
+def test_an_empty_file_is_planned_as_one_that_is_not_compressed(tmp_path, opened):
+    corpus(tmp_path)
+    (tmp_path / "x.jsonl.gz").touch()
+    assert [piece.compression for split in plan(tmp_path) for piece in split.pieces if not piece.n_bytes] == ["none"]
+
+
 def test_files_whose_names_do_not_say_enough_are_opened(tmp_path, opened):
     corpus(tmp_path)
     for name, data in (("x.json", b"[" + DATA[:-1].split(b"\n")[0] + b"]"), ("x.csv", b"text\na\n")):
