@@ -159,10 +159,6 @@ class Splits(Sequence[Split]):
         """Planned bytes of all splits."""
         return sum(self._sizes)
 
-    def sizes(self) -> Iterator[tuple[str, int]]:
-        """Yields the id and the planned bytes of each split."""
-        return ((f"{split_id:016x}", size) for split_id, size in zip(self._ids, self._sizes, strict=True))
-
     def lines_by_work(self) -> Iterator[str]:
         """Yields splits as JSON, those with most work first: small ones at the end even out the work."""
         return map(self._line, np.argsort(-np.array(self._works, np.int64), kind="stable").tolist())

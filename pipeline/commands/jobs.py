@@ -66,6 +66,8 @@ def _run_job(options: argparse.Namespace) -> int:
         if options.metrics is not None:
             raise Mistake("--dry-run does nothing but print what the job would do: leave out --metrics")
         return plan_only(options)
+    if options.detach and options.metrics is not None:
+        raise Mistake("--detach ends before there are numbers: leave out --metrics")
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.running.runners import choose_runner
 

@@ -246,15 +246,16 @@ def _with_shards(
     plan: JobPlan, config: Config, samples: Sequence[Sample], is_whole: bool
 ) -> tuple[Config, dict[str, list[PlannedShard]]]:
     """Returns the config of a trial and the shards of each folder to merge: those of the job, or one per sample."""
-    shuffle, splits = config.output.shuffle, plan.splits
+    shuffle = config.output.shuffle
+    n_splits, n_bytes = len(plan.splits), plan.n_bytes
     if shuffle is None:
         return config, {}
     if not is_whole:
         output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
-        config, splits = config.model_copy(update={"output": output}), [sample.split for sample in samples]
-    n_bytes, salt = sum(split.n_bytes for split in splits), plan.job.digest
-    configs = parts.configs(config)
-    return config, {name: plan_shards(each.output, len(splits), n_bytes, salt) for name, each in configs.items()}
+        config = config.model_copy(update={"output": output})
+        n_splits, n_bytes = len(samples), sum(sample.split.n_bytes for sample in samples)
+    configs, salt = parts.configs(config), plan.job.digest
+    return config, {name: plan_shards(each.output, n_splits, n_bytes, salt) for name, each in configs.items()}
 
 
 def _n_shards(plan: JobPlan) -> int:
