@@ -41,6 +41,9 @@ _s3_lock = threading.Lock()
 
 _LISTED_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
+_MOST_PATTERNS = 16
+"""More folders than this are not divided further."""
+
 _GLOB = re.compile(r"[*?[]")
 
 _NO_NAME = re.compile(r"[\0]" if os.name != "nt" else r'[\0\\:*?"<>|]')
@@ -474,11 +477,9 @@ def _list_prefix(store: Any, prefix: str) -> Iterator[Any]:
     if store.scheme() != "s3":
         yield from store._list(prefix)
         return
-    from apache_beam.io.aws import s3io
     from apache_beam.io.filesystem import FileMetadata
 
-    access = s3io.S3IO(options=store._options)
-    bucket, key = s3io.parse_s3_path(prefix, object_optional=True)
+    access, bucket, key = _s3_place(store, prefix)
     try:
         for page in access.client.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key):
             for item in page.get("Contents", ()):
@@ -486,6 +487,39 @@ def _list_prefix(store: Any, prefix: str) -> Iterator[Any]:
                 yield FileMetadata(f"s3://{bucket}/{item['Key']}", item["Size"], changed)
     except Exception as error:
         raise OSError(f"{prefix!r} cannot be listed: {error}") from error
+
+
+def _s3_place(store: Any, path: str) -> tuple[Any, str, str]:
+    """Returns Beam's access to S3, the bucket and the key of a path."""
+    from apache_beam.io.aws import s3io
+
+    return s3io.S3IO(options=store._options), *s3io.parse_s3_path(path, object_optional=True)
+
+
+def patterns_by_folder(pattern: str) -> list[str]:
+    """Returns patterns that together match what one of S3 does, folder by folder, to be listed side by side.
+
+    Their files are in order if those of each are. Other patterns are returned as they are, and those of a folder with
+    more than 1,000 others.
+    """
+    components = pattern.split("/")
+    i = next((i for i, each in enumerate(components) if has_glob(each)), len(components))
+    if not pattern.startswith("s3://") or not 3 <= i < len(components) - 1 or "**" in components[i]:
+        return [pattern]
+    store = _file_systems().get_filesystem(pattern)
+    above = "/".join(components[:i]) + "/"
+    access, bucket, key = _s3_place(store, above)
+    try:
+        page = access.client.client.list_objects_v2(Bucket=bucket, Prefix=key, Delimiter="/")
+    except Exception as error:
+        raise OSError(f"{above!r} cannot be listed: {error}") from error
+    names = [each["Prefix"][len(key) : -1] for each in page.get("CommonPrefixes", ())]
+    is_literal = any(map(has_glob, names))  # then the pattern itself may be a path that exists
+    names = [name for name in names if re.match(store.translate_pattern(components[i]), name)]
+    if page["IsTruncated"] or is_literal or not names:
+        return [pattern]
+    found = [above + "/".join([name, *components[i + 1 :]]) for name in names]
+    return found if len(found) > _MOST_PATTERNS else [each for part in found for each in patterns_by_folder(part)]
 
 
 @contextlib.contextmanager

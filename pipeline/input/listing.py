@@ -28,6 +28,15 @@ class Listing:
             # Stores list in order; other files fit in memory as objects.
             self._pack(sorted(self, key=lambda file: file.path))
 
+    @classmethod
+    def joined(cls, parts: Iterable["Listing"]) -> "Listing":
+        """Returns the files of listings, each of which has only files that come after those of the one before."""
+        whole = cls(())
+        for part in parts:
+            whole._chunks += part._chunks
+            whole._n += part._n
+        return whole
+
     def _pack(self, files: Iterable[storage.FileStat]) -> bool:
         """Replaces what is packed; returns whether it is in order."""
         files, self._chunks, self._n = iter(files), [], 0

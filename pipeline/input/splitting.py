@@ -195,6 +195,10 @@ def _list_files(given: str, config: InputConfig) -> tuple[str, Listing, list[OSE
     try:
         if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
             pattern = storage.join(pattern, "**/*")
+        if storage.is_remote(pattern):
+            with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+                parts = pool.map(lambda each: Listing(storage.match(each)), storage.patterns_by_folder(pattern))
+                return pattern, Listing.joined(parts), wrong, warnings
         found = storage.match(pattern, wrong)
         if is_folder and config.format == "auto":
             found = _of_known_formats(config.where, pattern, [*found], warnings)

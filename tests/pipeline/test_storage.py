@@ -388,3 +388,28 @@ def test_times_of_s3_are_those_of_botocore(monkeypatch, zone, value):
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize("most", [2, 100])
+@pytest.mark.parametrize(
+    "pattern", ["data/*/*/*.txt", "data/b*/x/*", "data/**.txt", "data/*/y/b.txt", "*/b1/*/*", "data/[ab]1/?/*"]
+)
+def test_folders_of_s3_are_listed_side_by_side(monkeypatch, pattern, most):
+    boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
+    moto = pytest.importorskip("moto", reason="needs moto")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr(storage, "_MOST_PATTERNS", most)
+    keys = [f"data/{a}/{b}/{c}.txt" for a in ("a", "a-1", "a1", "b1", "b2") for b in "xy" for c in "abc"]
+    with moto.mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="corpus")
+        for key in [*keys, "data/at-the-top.txt"]:
+            client.put_object(Bucket="corpus", Key=key, Body=b"x\n")
+        whole = match(f"s3://corpus/{pattern}")
+        (split,) = plan_splits(InputConfig(paths=[f"s3://corpus/{pattern}"]), "")
+        patterns = storage.patterns_by_folder(f"s3://corpus/{pattern}")
+    assert whole
+    assert [piece.path for piece in split.pieces] == [file.path for file in whole]
+    assert len(patterns) > 1 or "**" in pattern
