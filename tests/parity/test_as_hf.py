@@ -274,3 +274,14 @@ def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match="as_hf needs transformers, which is not installed: pip install"):
         Tokenizer.from_str(bert()).as_hf()
+
+
+def test_clips_class_decodes_as_there(tmp_path: Path) -> None:
+    model = json.loads(family("clip"))["model"]
+    theirs = transformers.CLIPTokenizer(vocab=model["vocab"], merges=list(map(tuple, model["merges"])))
+    theirs.save_pretrained(tmp_path)
+    ours = Tokenizer.from_pretrained(tmp_path).as_hf(tmp_path)
+    assert type(ours) is transformers.CLIPTokenizer
+    for i in range(len(theirs)):
+        assert ours.decode([i]) == theirs.decode([i])
+    assert ours.decode(ours.encode("The  mill, a\nmill")) == theirs.decode(theirs.encode("The  mill, a\nmill"))

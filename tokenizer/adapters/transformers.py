@@ -31,4 +31,7 @@ def fast_tokenizer(tokenizer: Any, like: Any, options: dict[str, Any]) -> Any:
         differing = sorted(dict(mine.items() ^ its.items()))
         raise ValueError(f"the vocabulary is not that of {type(like).__name__}: it differs in {differing[:5]!r}")
     backend = HFTokenizer(with_added_tokens(tokenizer, like.added_tokens_decoder))
-    return copy.deepcopy(like, {id(like.backend_tokenizer): backend})
+    found = copy.deepcopy(like, {id(like.backend_tokenizer): backend})
+    if hasattr(found, "_wrap_decode_method_backend_tokenizer"):  # CLIP's class changes what its backend decodes
+        found._wrap_decode_method_backend_tokenizer()
+    return found
