@@ -195,6 +195,32 @@ def _shim_tokenizers() -> None:
             implementation.Tokenizer = Shim
 
 
+CLASSES = tuple(f"{name}Tokenizer" for name in "Albert Bert CLIP GPT2 Llama Nllb Qwen2 Roberta T5 XLMRoberta".split())
+
+
+def classes_of_transformers(mixin: type) -> dict[str, type]:
+    """Returns transformers' common tests for `CLASSES`, whose folders `foreign_suites` writes, by name."""
+    import unittest
+
+    import transformers
+
+    def test_case(name: str) -> type:
+        kind = getattr(transformers, name)
+
+        def get_tokenizer(cls: Any, pretrained_name: str | None = None, **options: Any) -> Any:
+            found = kind.from_pretrained(pretrained_name or cls.tmpdirname, **options)
+            return Tokenizer.from_str(found.backend_tokenizer.to_str()).as_hf(found) if _who == "ours" else found
+
+        fields = {
+            "tokenizer_class": kind, "from_pretrained_id": os.path.abspath(f"classes/{name}"),
+            "test_tokenizer_from_extractor": False, "get_tokenizer": classmethod(get_tokenizer),
+            "get_rust_tokenizer": classmethod(get_tokenizer),
+        }  # fmt: skip
+        return type(f"Test{name}", (mixin, unittest.TestCase), fields)
+
+    return {f"Test{name}": test_case(name) for name in CLASSES}
+
+
 def _shim_downloads() -> None:
     import huggingface_hub
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python tests of tokenizers, tiktoken and sentencepiece, run against TokenMill's adapters.
+"""The Python tests of tokenizers, tiktoken, sentencepiece and transformers, run against TokenMill's adapters.
 
-./run.sh bench foreign-suites [tokenizers|tiktoken|sentencepiece ...]
+./run.sh bench foreign-suites [tokenizers|tiktoken|sentencepiece|transformers ...]
 
 The source distributions of the installed versions are fetched with pip into build/foreign; for that of tokenizers pip
 wants Rust. Each suite runs twice, in a process of its own: with the library, and with the adapters in the place of its
 classes (`foreign_shims`). Tests that fail with the library itself, because they want the network, say nothing; all
-others must pass with the adapters, or be in `KNOWN` with the reason.
+others must pass with the adapters, or be in `KNOWN` with the reason. Of transformers these are its common tests of
+tokenizers, for ten classes with small vocabularies.
 """
 
 import argparse
@@ -20,11 +21,14 @@ from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks import foreign_shims
+
 _FOLDER = Path("build/foreign")
 SUITES = {
     "tokenizers": ("bindings/python/", "tests"),
     "tiktoken": ("", "tests"),
     "sentencepiece": ("", "test/sentencepiece_test.py test/numpy_test.py"),
+    "transformers": ("", "tests/test_ten_classes.py"),
 }
 """Library -> folder in its source distribution, and the tests in it, which are all that is unpacked."""
 _NATIVE = "DecodeStream and ParityBpeTrainer are HF's own, and take only HF's own Tokenizer"
@@ -37,6 +41,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         "test_multiprocessing_with_parallelism": "nothing hangs after a fork, which the test wants to see",
     },
     "tiktoken": {"test_hyp_encode_bytes": "_encode_bytes is private"},
+    "transformers": {},
     "sentencepiece": {
         "test_normalize": "normalize gives no offsets",
         "test_nbest_timeout": "nbest_encode takes no time limit",
@@ -70,13 +75,34 @@ def fetched(library: str) -> Path:
         with tarfile.open(_FOLDER / f"{library}-{version}.tar.gz") as archive:
             members = [each for each in archive if each.name.startswith((f"{inner}test", f"{inner}conftest"))]
             archive.extractall(_FOLDER, members, filter="data")
+        if library == "transformers":
+            _write_classes(folder)
     return folder / SUITES[library][0]
+
+
+def _write_classes(folder: Path) -> None:
+    """Writes what the common tests of transformers need: folders of ten classes, a text, and a module with both."""
+    from tests.parity.test_transformers_classes import _made
+
+    for name in foreign_shims.CLASSES:
+        _made(name).save_pretrained(folder / "classes" / name)
+    (folder / "tests" / "fixtures").mkdir()
+    (folder / "tests" / "fixtures" / "sample_text.txt").write_text(Path("README.md").read_text("utf-8"), "utf-8")
+    (folder / "tests" / "__init__.py").touch()
+    (folder / "tests" / "test_ten_classes.py").write_text(
+        "from benchmarks.foreign_shims import classes_of_transformers\n"
+        "from .test_tokenization_common import TokenizerTesterMixin\n"
+        "globals().update(classes_of_transformers(TokenizerTesterMixin))\n",
+        encoding="utf-8",
+    )
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(_FOLDER / "site"), "parameterized"]
+    subprocess.run(pip, check=True)
 
 
 def outcomes(library: str, who: str) -> dict[str, str]:
     """Runs the tests of a library; returns test -> "passed", "failed" or "skipped". Args: who: "theirs" or "ours"."""
     folder, results = fetched(library), (_FOLDER / f"{library}-{who}.xml").resolve()
-    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(Path.cwd()), str((_FOLDER / "site").resolve())])
     environment = os.environ | {"TOKENMILL_FOREIGN": f"{library} {who}", "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     settings = (_FOLDER / "pytest.ini").resolve()
     settings.write_text("[pytest]\n", encoding="utf-8")  # else those of this repository apply
@@ -93,7 +119,7 @@ def outcomes(library: str, who: str) -> dict[str, str]:
 
 def main() -> int:
     """Prints counts and the tests that fail; returns 1 if one of them has no reason."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="./run.sh bench foreign-suites", description=__doc__, allow_abbrev=False)
     parser.add_argument("libraries", nargs="*", default=list(SUITES), metavar="LIBRARY")
     is_unknown = False
     for library in parser.parse_args().libraries:
@@ -101,7 +127,8 @@ def main() -> int:
         usable = [name for name, kind in theirs.items() if kind == "passed"]
         failing = [name for name in usable if ours.get(name) != "passed"]
         passed = f"{len(usable) - len(failing)} of {len(usable)} pass with the adapters"
-        print(f"{library} {metadata.version(library)}: {len(theirs)} tests; {passed}; the others want the network")
+        others = "the others want the network or PyTorch"
+        print(f"{library} {metadata.version(library)}: {len(theirs)} tests; {passed}; {others}")
         for name in failing:
             reason = next((why for pattern, why in KNOWN[library].items() if re.search(pattern, name)), "")
             is_unknown |= not reason

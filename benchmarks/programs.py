@@ -33,6 +33,8 @@ def causal_lm(tok: Any, texts: list[str]) -> Any:
     """Makes blocks of one length for a causal language model, as `run_clm.py` does."""
     import datasets
 
+    datasets.disable_progress_bars()
+
     def tokenize(rows: Any) -> Any:
         return tok(rows["text"])
 
