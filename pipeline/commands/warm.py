@@ -47,7 +47,7 @@ def _warm(options: argparse.Namespace) -> int:
         can_run = any((config.tokenizer.train, config.tokenizer.file, parts and parts.tokenizers))
         job: JobName = options.job or ("run" if can_run else "count")
         try:
-            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _trace)
+            rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _look)
         except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
             problems.append(explain(error))
     names, seconds = _by_place(compiling.saved), time.monotonic() - started
@@ -60,10 +60,13 @@ def _warm(options: argparse.Namespace) -> int:
     return FAILED if problems else DONE
 
 
-def _trace(output: str) -> None:
-    """Leads a token back to its bytes, as a person would who looks at an output."""
+def _look(output: str) -> None:
+    """Does what a person does next: leads a token back to its bytes, and encodes a text."""
+    from tokenmill.pipeline import filenames, storage
     from tokenmill.pipeline.proving import trace
+    from tokenmill.tokenizer import Tokenizer
 
+    assert Tokenizer.from_file(storage.join(output, filenames.VOCABULARY)).encode("The mill grinds.").offsets
     shard, row = trace.find_row(output, 0)
     if any(document["n_tokens"] for document in trace.trace(output, shard, row)["documents"]):
         trace.trace(output, shard, row, 0)
