@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +33,13 @@ def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.estimating import rehearsal
     from tokenmill.pipeline.running.runners import RunnerSettings, explain
     from tokenmill.tokenizer.compiling import kernel as compiling
+    from tokenmill.tokenizer.compiling.waiting import waiting
 
     compiling.uses_installed = False
     with mistakes():
         configs: Iterable[Config] = _usual(options)
         if options.config:
             configs = rehearsal.tokenizers_of(load_config(options.config, options.overrides, options.job))
-    started = time.monotonic()
     problems: list[str] = []
     for config in configs:
         parts = config.output.parts
@@ -50,7 +49,7 @@ def _warm(options: argparse.Namespace) -> int:
             rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _look)
         except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
             problems.append(explain(error))
-    names, seconds = _by_place(compiling.saved), time.monotonic() - started
+    names, seconds = _by_place(compiling.saved), waiting.seconds
     if options.json:
         print(json.dumps({"compiled": names, "seconds": seconds, "problems": problems}, indent=1))
     else:
