@@ -141,12 +141,17 @@ OTHERS = (
 """What is refused, with what to do; the first that fits."""
 
 
+_BEGINNINGS = re.compile(b"|".join(b"(?:%s)" % each.begins.pattern for each in OTHERS if each.begins is not None))
+
+
 def other_format(name: str, head: bytes) -> OtherFormat | None:
     """Returns what a file is that nothing here reads, by its name without a compression suffix, or its beginning."""
     stem = _stem(name)
-    by_name = (each for each in OTHERS if stem.endswith(each.suffixes))
-    by_head = (each for each in OTHERS if each.begins is not None and each.begins.match(head))
-    return next(by_name, None) or next(by_head, None)
+    if stem and (named := next((each for each in OTHERS if stem.endswith(each.suffixes)), None)):
+        return named
+    if not _BEGINNINGS.match(head):  # of nearly every file
+        return None
+    return next(each for each in OTHERS if each.begins is not None and each.begins.match(head))
 
 
 def _stem(name: str) -> str:
@@ -158,8 +163,8 @@ def _stem(name: str) -> str:
 
 def formats_named(name: str) -> list[InputFormat]:
     """Returns the formats that the name of a file stands for, perhaps with a compression suffix."""
-    stem = _stem(name)
-    return [each for each in FORMATS.values() if os.path.splitext(stem)[1] in each.suffixes]
+    suffix = os.path.splitext(_stem(name))[1]
+    return [each for each in FORMATS.values() if suffix in each.suffixes]
 
 
 def format_of(name: str, head: bytes = b"") -> InputFormat | None:

@@ -8,6 +8,7 @@ shell or given with `--set`, so a value means the same wherever it is written do
 `file.load_config` reads them from a file. Nothing here touches the input, imports Beam or compiles anything.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -249,6 +250,14 @@ class Config(Section):
                 )
                 raise mistake(name, token, allowed)
         return self
+
+
+def with_paths(config: Mapping[str, Any], input: str, output: str) -> dict[str, Any]:
+    """Returns the plain JSON of a config of a record, which has every key but no path, with these paths."""
+    section = dict(config.get("input", {}))
+    sources = {name: {"paths": [input], **source} for name, source in (section.get("sources") or {}).items()}
+    section |= {"sources": sources} if sources else {"paths": [input]}
+    return {**config, "input": section, "output": {**config.get("output", {}), "path": output}}
 
 
 def json_schema() -> dict[str, Any]:

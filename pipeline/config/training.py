@@ -28,8 +28,8 @@ class CountsConfig(Section):
     by: Annotated[list[Label], Field(max_length=1)] = []
     """`[source]` or `[lang]`: separate counts for every source, or every language, instead of for the whole input."""
     sources: dict[NonEmpty, NonEmpty] = {}
-    """Maps names of sources to patterns of file names as in the manifest; the first match wins. Empty: a source per
-    file."""
+    """Maps names of sources to patterns of file names as in the manifest; the first match wins. Empty: those of
+    `input.sources`, or a source per file."""
     languages: list[NonEmpty] = []
     """For `[lang]`: the languages that are counted by themselves; all others together are `default`. Empty: all are."""
     min_count: Positive = 1

@@ -415,7 +415,8 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
-        return ValueError(f"{file.path!r} {error}")
+        told = str(error).replace("input.", f"{config.where}.")  # the key that this source reads
+        return ValueError(f"{file.path!r} {told}")
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
     return _cut_bytes(whole, config), stored

@@ -2,7 +2,6 @@
 """Proves a sample of an output folder from its input: reads and tokenizes splits again, and compares all results."""
 
 import contextlib
-import copy
 import hashlib
 import math
 import tempfile
@@ -14,7 +13,7 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, manifest, quantities
 from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.inputs import check_unchanged
 from tokenmill.pipeline.proving.reference import Comparison
@@ -105,14 +104,8 @@ def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]
     """
     if found["tokenizer"] is None or not found["shards"]:
         raise ValueError("the job wrote no shards")
-    sections = copy.deepcopy(found["config"])
-    sources = sections.get("input", {}).get("sources") or {}
-    for each in sources.values():
-        each["paths"] = [output]
-    for name, path in (("input", {} if sources else {"paths": [output]}), ("output", {"path": output})):
-        sections[name] = {**sections.get(name, {}), **path}
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
-    return Config.model_validate(sections), tokenizer
+    return Config.model_validate(with_paths(found["config"], output, output)), tokenizer
 
 
 def _do_again(

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.rules import OTHER_PART
-from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.reporting import html
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.reporting.facts import gather
@@ -129,10 +129,8 @@ def _picture(facts: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _without_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a config of a manifest, which has every key but no path, as someone would write it."""
-    paths: dict[str, dict[str, Any]] = {"input": {"paths": ["..."]}, "output": {"path": "..."}}
-    whole = {**config, **{name: keys | config.get(name, {}) for name, keys in paths.items()}}
     try:
-        return Config.model_validate(whole).given()
+        return Config.model_validate(with_paths(config, "...", "...")).given()
     except ValidationError:  # of another version
         return config
 

@@ -186,6 +186,11 @@ def test_conversations_are_in_all_sources_or_in_none(make, capsys):
     )
 
 
+def test_files_that_cannot_be_read_are_told_with_the_key_of_their_source(make, capsys):
+    assert make().run("run", "--set", "input.sources.wiki.text_field=nothing") == 2
+    assert "has no column 'nothing' for input.sources.wiki.text_field; it has" in capsys.readouterr().err
+
+
 def test_a_file_is_in_one_source(make, capsys, tmp_path):
     job = make(more={"again": {"paths": [str(tmp_path / "crawl" / "**")]}})
     assert job.run("run") == 2
