@@ -223,10 +223,16 @@ class _Tar(_Archive):
         self._is_stream = compression != "none"
         self._base: Any = _Expanded(lambda: decompress(handle, compression)) if self._is_stream else handle
         self._tar = tarfile.TarFile(fileobj=self._base, encoding="utf-8", errors="surrogateescape")
-        self._known: dict[str, tarfile.TarInfo] = {}
+        self._known: dict[str, tuple[int, int]] = {}
+        """Where members that were met begin, and how many bytes they have."""
+
+    def _next(self) -> tarfile.TarInfo | None:
+        info = self._tar.next()
+        self._tar.members = []  # type: ignore[attr-defined]  # it would have all, a kilobyte each
+        return info
 
     def entries(self) -> Iterator[_Entry]:
-        while (info := self._tar.next()) is not None:
+        while (info := self._next()) is not None:
             if not info.isdir():
                 yield info.name, info.size, info.isreg() and not info.issparse(), ""
         # `tarfile` takes a damaged header for the end.
@@ -241,12 +247,10 @@ class _Tar(_Archive):
 
     def open(self, name: str) -> "_Range":
         while name not in self._known:
-            info = self._tar.next()
-            if info is None:
+            if (info := self._next()) is None:
                 raise KeyError(name)
-            self._known[info.name] = info
-        info = self._known[name]
-        return _Range(self, self._base, info.offset_data, info.size, is_stream=self._is_stream)
+            self._known[info.name] = info.offset_data, info.size
+        return _Range(self, self._base, *self._known[name], is_stream=self._is_stream)
 
 
 class _Positioned(io.RawIOBase):
