@@ -2,5 +2,6 @@
 """Conversations: JSON records become text by a chat template, and tokens of which some are trained.
 
 `conversations` finds the messages of a record; `templates` renders them in a `sandbox`; `traced` keeps track of which
-character came from which message; `spans` decides what is trained; `masks` maps that to tokens; `check` shows it all.
+character came from which message; `spans` decides what is trained, and `shapes` saves it from tracing every time;
+`masks` maps that to tokens; `check` shows it all.
 """

@@ -134,14 +134,15 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
 
 def _shared(record: Mapping[str, Any], field: str) -> int:
     """Returns how many messages both sides of a preference pair begin with; 0 if the record is no pair."""
-    sides = record.get("chosen"), record.get("rejected")
-    if field not in ("chosen", "rejected") or None in sides:
+    chosen, rejected = record.get("chosen"), record.get("rejected")
+    if field not in ("chosen", "rejected") or chosen is None or rejected is None:
         return 0
     if _is_answer(record[field]) and record.get("prompt"):
         return len(_as_prompt(record["prompt"]))
-    if not all(isinstance(side, list) for side in sides):
+    if not isinstance(chosen, list) or not isinstance(rejected, list):
         return 0
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*sides, strict=False)))
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False))
+    return len(list(same))
 
 
 def _is_answer(value: Any) -> bool:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tokenmill.tokenizer.chat import shapes
 from tokenmill.tokenizer.chat.conversations import Conversation, ConversationError
 from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, Rendered, TemplateError
 from tokenmill.tokenizer.chat.traced import Run
@@ -101,6 +102,7 @@ class Marker:
         self.template = template
         self.rule = rule
         self._probes: dict[str, _Probe] = {}
+        self._shapes: dict[Any, shapes.Shape | None] = {}
         self._special = _any_of({*special_tokens} - {""})
         turns = [_USER, _ANSWER, _USER, _ANSWER]
         between = "".join(self._between(turns, {}, i) or "" for i in range(len(turns)))
@@ -113,6 +115,30 @@ class Marker:
         Raises:
           ConversationError: if the template does not render it, or nothing of it is trained.
         """
+        # Marks of a template, and reasoning inside of a content, may depend on what a text says.
+        key = shapes.key_of(conversation) if self.rule.thinking and not self.template.has_generation else None
+        shape = self._shapes.get(key) if key is not None else None
+        if shape is not None and (found := self._predict(shape, conversation)) is not None:
+            return found
+        made, rendered = self._mark(conversation)
+        if key is not None and not rendered.compares:
+            if len(self._shapes) >= shapes.MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = shapes.learn(conversation, made, rendered.runs, self._special)
+        return made
+
+    def _predict(self, shape: shapes.Shape, conversation: Conversation) -> Marked | None:
+        try:
+            text = self.template.render(conversation.messages, **conversation.arguments)
+        except (TemplateError, TypeError):
+            return None
+        found = shapes.predict(shape, conversation.messages, text, self._special)
+        if found is None:
+            return None
+        return Marked(text, tuple(found[0]), tuple(found[1]), shape.n_turns, shape.n_unrendered)
+
+    def _mark(self, conversation: Conversation) -> tuple[Marked, Rendered]:
+        """Does what `mark` does, by tracing."""
         messages, arguments = conversation.messages, conversation.arguments
         try:
             rendered = self.template.trace(messages, **arguments)
@@ -134,7 +160,8 @@ class Marker:
         if not spans:
             raise ConversationError("nothing_trained", f"no text of the {len(messages)} messages is trained")
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
-        return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
+        made = Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
+        return made, rendered
 
     def probe(self, arguments: Mapping[str, Any]) -> _Probe:
         """Returns what the template writes between messages; kept for each set of arguments."""

@@ -17,7 +17,7 @@ import jinja2.exceptions
 
 from tokenmill.tokenizer.chat import sandbox
 from tokenmill.tokenizer.chat.sandbox import GENERATION, RefusedError, TemplateError
-from tokenmill.tokenizer.chat.traced import Origin, Run, Traced
+from tokenmill.tokenizer.chat.traced import Origin, Run, Traced, questions
 
 __all__ = ["ChatTemplate", "RefusedError", "Rendered", "TemplateError", "load_template"]
 
@@ -37,6 +37,8 @@ class Rendered(NamedTuple):
     """Which characters of the text come from which message, in the order of the text."""
     generated: tuple[tuple[int, int], ...]
     """Where `{% generation %}` blocks begin and stop in the text."""
+    compares: bool
+    """Whether the template has asked if a text of a message equals another."""
 
 
 class ChatTemplate:
@@ -97,13 +99,15 @@ class ChatTemplate:
         Raises:
           RefusedError, TemplateError: as `render`; and if the text is not what `render` returns.
         """
+        before = questions.n_equal
         text = self._render(messages, arguments, is_traced=True)
+        compares = questions.n_equal > before
         runs = sorted(text.runs) if isinstance(text, Traced) else []
         plain = _plain(text)
         if plain != self.render(messages, **arguments):
             raise TemplateError("the template renders texts differently when they are traced")
         generated = tuple((run.start, run.stop) for run in runs if run.origin == GENERATION)
-        return Rendered(plain, tuple(run for run in runs if run.origin != GENERATION), generated)
+        return Rendered(plain, tuple(run for run in runs if run.origin != GENERATION), generated, compares)
 
     def _render(self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any], *, is_traced: bool) -> str:
         arguments = dict(arguments)
