@@ -78,7 +78,7 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
         tokenizer_file=config.get("tokenizer", {}).get("file") if run else None,
         by_language=sorted(map(_cost, languages["rows"]), key=_MOST_TOKENS, reverse=True) if languages else [],
         by_source=sorted(map(_cost, facts["sources"]["rows"]), key=_MOST_TOKENS, reverse=True),
-        inputs=run["input"].get("paths", []) if run else [],
+        inputs=_input_paths(run["input"]) if run else [],
         picture=_picture(facts),
         NO_LANGUAGE=_NO_LANGUAGE,
         LEAST_SHARE=LEAST_SHARE,
@@ -133,6 +133,12 @@ def _without_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
         return Config.model_validate(with_paths(config, "...", "...")).given()
     except ValidationError:  # of another version
         return config
+
+
+def _input_paths(section: Mapping[str, Any]) -> list[str]:
+    """Returns the paths of the section `input`, or of its sources."""
+    sources = section.get("sources") or {}
+    return [*section.get("paths", []), *(path for each in sources.values() for path in each.get("paths", []))]
 
 
 def _shortened(value: Any) -> Any:
