@@ -282,7 +282,7 @@ def test_broken_files(tmp_path: Path) -> None:
         b"\x1f\x8b\x08broken": "broken gzip",
         gzip.compress(b"no header\na b\n"): "expected a first line with '#version'",
         b'{"a": "0", "b": 1}': "not supported|missing",
-        b'{"a": 0, "b": "1"}': "a vocabulary of tokens and ids, which needs merges.txt beside it",
+        b'{"a": 0, "b": "1"}': "a vocabulary of tokens and ids, which needs merges.txt or vocab.bpe beside it",
         b"#version: 0.2\na b\n": "a list of merges, which needs vocab.json beside it",
     }
     for data, message in cases.items():
