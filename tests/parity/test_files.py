@@ -165,6 +165,8 @@ def test_a_folder_of_ranks(tmp_path: Path, file: str, name: str, pattern: str, s
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(TokenizerFileError, match=r"do not say how text is split; pass pattern="):
         Tokenizer.from_file(tmp_path)
+    with pytest.raises(TokenizerFileError, match=r"T5Tokenizer does not read ranks; known are ChatGLM4Tokenizer, QWen"):
+        Tokenizer.from_file(tmp_path, as_class="T5Tokenizer")
     assert Tokenizer.from_file(tmp_path, pattern=PAT_STR[pattern]).encode("a b").ids == theirs.encode_ordinary("a b")
 
 
@@ -283,7 +285,7 @@ def test_broken_files(tmp_path: Path) -> None:
         gzip.compress(b"no header\na b\n"): "expected a first line with '#version'",
         b'{"a": "0", "b": 1}': "not supported|missing",
         b'{"a": 0, "b": "1"}': "a vocabulary of tokens and ids, which needs merges.txt or vocab.bpe beside it",
-        b"#version: 0.2\na b\n": "a list of merges, which needs vocab.json beside it",
+        b"#version: 0.2\na b\n": "a list of merges, which needs vocab.json or encoder.json beside it",
     }
     for data, message in cases.items():
         path = tmp_path / "file"

@@ -73,7 +73,12 @@ def load_slow(folder: Path, as_class: str | None) -> Parts:
 
 
 def ranks_in(folder: Path) -> Path | None:
-    """Returns the file of tiktoken's ranks in a folder, as of Llama 3, Kimi, GLM, the first Qwen; None if none."""
+    """Returns the file of tiktoken's ranks in a folder, as of Llama 3, Kimi, GLM, the first Qwen; None if none.
+
+    A folder that has the files of another kind, too, is read from those.
+    """
+    if any((folder / name).is_file() for name in ("vocab.txt", "vocab.json")):
+        return None
     for path in (*(folder / name for name in FILES["ranks"]), *sorted(folder.glob("*.tiktoken"))):
         if path.is_file() and not sentencepiece.looks_like_model(files.read_bytes(path)):
             return path
@@ -95,6 +100,8 @@ def load_ranks(folder: Path, path: Path, pattern: str | None, as_class: str | No
     settings = read_settings(folder, as_class)
     family = family_of(settings.class_name)
     if family is None or family.kind != "ranks":
+        if as_class is not None:
+            raise TokenizerFileError(f"{path}: {as_class} does not read ranks; known are {known_classes('ranks')}")
         family = Family("ranks", {})
     parts = tiktoken_ranks.read(files.read_text(path), str(path), pattern or family.steps or None)
     if family.steps == "qwen":
