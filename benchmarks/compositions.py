@@ -25,6 +25,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from tests.reference.counting import sentencepiece_words
 from tokenmill.tokenizer import Tokenizer, reference
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
@@ -292,7 +293,7 @@ def _counted(tok: Tokenizer, text: str) -> list[bytes]:
     if not isinstance(normalizer, nm.SentencePieceNormalizer) or not normalizer.escape_whitespaces:
         return _words(tok, text)
     at_end = normalizer.treat_whitespace_as_suffix
-    return [word.encode() for word in reference.sentencepiece_words(normalizer.normalize_str(text), at_end)]
+    return [word.encode() for word in sentencepiece_words(normalizer.normalize_str(text), at_end)]
 
 
 def _of_word(tok: Tokenizer, word: bytes) -> list[int]:

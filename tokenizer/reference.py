@@ -6,12 +6,10 @@ They share with the kernels the character data of `unicode.data` and nothing els
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models import WordPiece
-from tokenmill.tokenizer.normalizers import BertNormalizer, Normalizer
-from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
+from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.unicode import data as unicode_data
 
 
@@ -166,44 +164,3 @@ def encode(text: str, normalizer: BertNormalizer, model: WordPiece) -> list[int]
 def count_words(texts: Iterable[str], normalizer: BertNormalizer) -> Counter[str]:
     """Counts the normalized pre-tokens of texts."""
     return Counter(word for text in texts for word in pre_tokenize(normalize(text, normalizer), normalizer.unicode))
-
-
-def count_pre_tokens(
-    texts: Iterable[str], normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None
-) -> Counter[str]:
-    """Counts the normalized pre-tokens of texts, one text after the other, as `Tokenizer.encode` finds them."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        aligned = AlignedText.original(text)
-        if normalizer is not None:
-            aligned = normalizer.normalize_aligned(aligned)
-        if not aligned.text:
-            continue
-        keeps_start = aligned.starts[0] == 0
-        pieces = [aligned] if pre_tokenizer is None else pre_tokenizer.split_aligned(aligned, keeps_start)
-        counts.update(piece.text for piece in pieces)
-    return counts
-
-
-def sentencepiece_words(text: str, at_end: bool) -> list[str]:
-    """Cuts a text from `SentencePieceNormalizer` before every "▁", or, if white space is a suffix, after it."""
-    words = [""]
-    for char in text:
-        if at_end:
-            words[-1] += char
-        if char == "\u2581":
-            words.append("")
-        if not at_end:
-            words[-1] += char
-    return [word for word in words if word]
-
-
-def swallowed_characters(words: Mapping[str, int], model: WordPiece) -> Counter[str]:
-    """Counts the characters that the unknown token covers; words: word -> how often it occurred."""
-    swallowed: Counter[str] = Counter()
-    for word, count in words.items():
-        for token, covered in wordpiece(word, model):
-            if token == model.unk_token:
-                for char in covered:
-                    swallowed[char] += count
-    return swallowed

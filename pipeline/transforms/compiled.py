@@ -25,24 +25,17 @@ def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
 
     Building one takes seconds if the vocabulary is large. Keeps the last few.
     """
-    with _compiling:
-        if tokenizer_json not in _compiled:
-            _keep(tokenizer_json, Tokenizer.from_str(tokenizer_json))
-        return _compiled[tokenizer_json]
+    return compiled_tokenizers([tokenizer_json], 1)[0]
 
 
-def compiled_tokenizers(texts: Sequence[str]) -> list[Tokenizer]:
-    """Returns the tokenizers of several `tokenizer.json`; keeps all of them, however many there are."""
+def compiled_tokenizers(texts: Sequence[str], n: int) -> list[Tokenizer]:
+    """Returns the tokenizer of each of `n` folders; `texts` are theirs, or one for all. Keeps all of them."""
     with _compiling:
         for text in dict.fromkeys(texts):
             if text not in _compiled:
                 _keep(text, Tokenizer.from_str(text), wanted=texts)
-        return [_compiled[text] for text in texts]
-
-
-def for_each(tokenizers: Sequence[Tokenizer], n: int) -> Sequence[Tokenizer]:
-    """Returns the tokenizer of each of `n` folders; there are as many, or one for all."""
-    return tokenizers if len(tokenizers) > 1 else [*tokenizers] * n
+        tokenizers = [_compiled[text] for text in texts]
+    return tokenizers if len(tokenizers) == n else tokenizers * n
 
 
 def keep_compiled(tokenizer: Tokenizer) -> None:

@@ -39,7 +39,7 @@ from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, w
 from tokenmill.pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms.compiled import compiled_tokenizers, for_each, keep_compiled
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizers, keep_compiled
 from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
 from tokenmill.pipeline.transforms.once import call_once
 from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards
@@ -176,7 +176,7 @@ def _finish_tokenizing(
     folders: dict[str, Any] = {}
     planned: list[np.ndarray] = []
     for (name, (part, its_job)), tokenizer in zip(
-        jobs.items(), for_each(compiled_tokenizers(tokenizers), len(jobs)), strict=True
+        jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True
     ):
         splits = PlannedSplits(
             map(Split.from_json, planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME)))

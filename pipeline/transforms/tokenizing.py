@@ -14,7 +14,7 @@ from tokenmill.pipeline.jobs.planning import TOKENIZING_STAGE
 from tokenmill.pipeline.running.clock import Stopwatch
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.tokenize import SplitOfPart, tokenize_parts
-from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizers, for_each
+from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizers
 from tokenmill.pipeline.transforms.stages import StageReport
 
 
@@ -56,7 +56,7 @@ class _TokenizeSplitsFn(beam.DoFn):
         line, ids = json.loads(element)
         split, n = Split.from_json(line), len(self._n_shards)
         merged, texts = merged_and_tokenizers[:n], merged_and_tokenizers[n:]
-        tokenizers = for_each(compiled_tokenizers(texts), len(ids))
+        tokenizers = compiled_tokenizers(texts, len(ids))
         are_merged = [False] * len(ids)
         if n:
             are_merged = [len(done) == n_shards for done, n_shards in zip(merged, self._n_shards, strict=True)]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.reference.counting import count_pre_tokens, sentencepiece_words
 from tokenmill.tokenizer import Tokenizer, WordLevel, reference, word_counter
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
@@ -91,7 +92,7 @@ def test_counts_after_any_composition_equal_the_reference(name: str) -> None:
         counter = tokenizer.new_word_counter()
         for batch in batches:
             counter.update(pa.array(batch, pa.large_string()))
-        expected = reference.count_pre_tokens([t for b in batches for t in b], normalizer, pre_tokenizer)
+        expected = count_pre_tokens([t for b in batches for t in b], normalizer, pre_tokenizer)
         assert counts(counter.to_table()) == expected
         assert counter.n_words == expected.total()
 
@@ -105,7 +106,7 @@ def test_sentencepiece_text_is_cut_at_its_spaces(texts: list[str], at_end: bool,
     counter.update(pa.array(texts, pa.string()))
     expected: dict[str, int] = {}
     for text in texts:
-        for word in reference.sentencepiece_words(normalizer.normalize_str(text), at_end):
+        for word in sentencepiece_words(normalizer.normalize_str(text), at_end):
             expected[word] = expected.get(word, 0) + 1
     assert counts(counter.to_table()) == expected
 
@@ -117,7 +118,7 @@ def test_a_counter_after_any_composition_grows(name: str) -> None:
     long = "x" * 60
     many, one = " ".join(f"{long}{i:x}" for i in range(40_000)), long * 20_000
     counter.update(pa.array([many, many, one]))
-    once, more = (reference.count_pre_tokens([text], normalizer, pre_tokenizer) for text in (many, one))
+    once, more = (count_pre_tokens([text], normalizer, pre_tokenizer) for text in (many, one))
     assert counts(counter.to_table()) == once + once + more
 
 
@@ -142,7 +143,7 @@ def test_words_that_lose_their_place_in_the_table_stay_counted(name: str, batch:
         expected: Counter[str] = Counter()
         for column in columns:
             counter.update(pa.array(column, pa.large_string()).slice(1))
-            expected += reference.count_pre_tokens(column[1:], normalizer, pre_tokenizer)
+            expected += count_pre_tokens(column[1:], normalizer, pre_tokenizer)
             if asks:
                 assert (counter.n_words, counter.n_distinct) == (expected.total(), len(expected))
         assert counts(counter.to_table()) == counts(counter.to_table(ordered=False)) == expected
@@ -156,7 +157,7 @@ def test_a_text_without_a_word_twice(normalizer: nm.BertNormalizer | None) -> No
     counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
     letters = map("".join, itertools.product("abcdefghijkl", repeat=4))
     texts = [" ".join(word + "É" * (k % 20) for k, word in enumerate(letters)), "É" * 1_000_000]
-    expected = reference.count_pre_tokens(texts, normalizer, pre_tokenizer)
+    expected = count_pre_tokens(texts, normalizer, pre_tokenizer)
     assert len(expected) == 12**4 + 1
     for _ in range(2):
         counter.update(pa.array(texts, pa.large_string()))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.reference.counting import swallowed_characters
 from tokenmill.tokenizer import Tokenizer, WordPiece, counting, reference
 from tokenmill.tokenizer.models import OOV_POLICIES
 
@@ -122,7 +123,7 @@ def test_tally_equals_the_reference(texts: list[str], oov: str) -> None:
     assert {r["word"].decode(): r["count"] for r in tally.oov_words().to_pylist()} == lost
     code_points, counts = tally.oov_characters()
     swallowed = Counter({chr(c): n for c, n in zip(code_points.tolist(), counts.tolist(), strict=True)})
-    assert swallowed == reference.swallowed_characters(words, tokenizer.model)
+    assert swallowed == swallowed_characters(words, tokenizer.model)
     assert tally.n_oov_characters == swallowed.total()
     assert tally.n_oov_words_untracked == 0
 
@@ -149,7 +150,7 @@ def test_a_tally_counts_runs_of_ideographs_as_the_reference_does(texts: list[str
         assert {r["word"].decode(): r["count"] for r in tally.oov_words().to_pylist()} == lost
         code_points, counts = tally.oov_characters()
     swallowed = {chr(c): n for c, n in zip(code_points.tolist(), counts.tolist(), strict=True)}
-    assert swallowed == reference.swallowed_characters(words, tokenizer.model)
+    assert swallowed == swallowed_characters(words, tokenizer.model)
 
 
 def test_a_tally_stays_bounded_and_its_characters_exact() -> None:

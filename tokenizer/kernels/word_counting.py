@@ -6,7 +6,7 @@ processor's cache. A counter that grows, `Work.tally`, has the others: spans too
 that were evicted from the table. `move_counts` adds the counts that are in the table.
 
 Its reference implementations are `tokenmill.tokenizer.reference.count_words` and
-`tokenmill.tokenizer.reference.count_pre_tokens`; `tests/tokenizer/test_counting.py` compares them.
+`tests.reference.counting.count_pre_tokens`; `tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np
