@@ -270,15 +270,15 @@ class EncodePlan:
         begins = starts + inside
         lasts = np.maximum(stops + inside - 1, begins)
         known = lasts < raw.origins.size
-        starts, stops = (origins[np.where(known, each, -1)] + base[segment] for each in (begins, lasts))
-        stops += 1
+        first = origins[np.where(known, begins, -1)] + base[segment]
+        last = origins[np.where(known, lasts, -1)] + base[segment]
         # Only where the tokens are those that `encode` found.
         n_found = np.bincount(row_of[segment], minlength=rows.n_rows)
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
-        for place, each in zip(places, (starts, stops, words), strict=True):
+        for place, each in zip(places, (first, last + 1, words), strict=True):
             place[wanted] = each[kept]
         differs = np.zeros(ids.n_values, np.bool_)
         differs[wanted] = values[kept] != ids.values[wanted]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`output.parts.shares`: parts that are disjoint and stay what they are; formats, books, proof, trace, resume, refusals."""
+"""`output.parts.shares`: parts that are disjoint and stay so; formats, books, proof, trace, resume, refusals."""
 
 import json
 import signal

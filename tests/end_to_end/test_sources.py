@@ -104,7 +104,7 @@ def test_a_job_from_plan_to_proof(make, capsys):
         {"format": "megatron", "append": "[SEP]"},
         {"shuffle": {"seed": 1, "shards": 3}},
         {"packing": {"length": 64}},
-        {"splits": {"train": 0.9, "test": 0.1}},
+        {"parts": {"shares": {"train": 0.9, "test": 0.1}}},
     ],
     ids=str,
 )

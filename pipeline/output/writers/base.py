@@ -48,10 +48,13 @@ class ShardWriter(Protocol):
     The bytes of a shard depend on its sequence of rows alone, not on how the rows were cut into batches.
     """
 
-    n_rows: int
-    """Rows written so far."""
-    n_tokens: int
-    """Tokens written so far, padding not included."""
+    @property
+    def n_rows(self) -> int:
+        """Rows written so far."""
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens written so far, padding not included."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends the rows of `batch`."""
