@@ -122,7 +122,7 @@ def test_every_kind_of_output_is_proven_and_is_the_same_after_a_stop(make, outpu
 
 
 def test_words_are_counted_and_vocabularies_trained_by_source(make):
-    job = make(tokenizer={"train": {"vocab_size": 60, "by": "source"}})
+    job = make(tokenizer={"train": {"vocab_size": 60}}, output={"parts": {"by": "source", "train": True}})
     config = json.loads(job.config.read_text()) | {"counts": {"by": ["source"]}}
     job.config.write_text(json.dumps(config))
     assert job.run("train", "--workers", "1") == 0
