@@ -237,8 +237,8 @@ class EncodePlan:
             return places[0], places[1], places[2], np.zeros(rows.n_rows, np.bool_)
         is_same = not unnormalized or unnormalized[0].rows is unnormalized[0].before
         if is_same and row_segments is None and all(map(np.array_equal, found.ids, ids)):  # most calls with few texts
-            starts, stops, words = (each.astype(np.int32) for each in (found.starts, found.stops, found.words))
-            return starts, stops, words, np.ones(rows.n_rows, np.bool_)
+            narrow = [each.astype(np.int32) for each in (found.starts, found.stops, found.words)]
+            return narrow[0], narrow[1], narrow[2], np.ones(rows.n_rows, np.bool_)
         raw = unnormalized[0] if unnormalized else Traced.unchanged(segments)
         # The tokens of texts and added tokens, in the order of their segments.
         at = characters_before(segments.values, segments.offsets)
@@ -270,15 +270,15 @@ class EncodePlan:
         begins = starts + inside
         lasts = np.maximum(stops + inside - 1, begins)
         known = lasts < raw.origins.size
-        first = origins[np.where(known, begins, -1)] + base[segment]
-        last = origins[np.where(known, lasts, -1)] + base[segment]
+        starts, stops = (origins[np.where(known, each, -1)] + base[segment] for each in (begins, lasts))
+        stops += 1
         # Only where the tokens are those that `encode` found.
         n_found = np.bincount(row_of[segment], minlength=rows.n_rows)
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
-        for place, each in zip(places, (first, last + 1, words), strict=True):
+        for place, each in zip(places, (starts, stops, words), strict=True):
             place[wanted] = each[kept]
         differs = np.zeros(ids.n_values, np.bool_)
         differs[wanted] = values[kept] != ids.values[wanted]
