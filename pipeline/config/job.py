@@ -16,7 +16,7 @@ from pydantic import model_validator
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_MASK, OWN_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_LABELS, KEEPS_MASK, OWN_COLUMNS, OutputConfig
 from tokenmill.pipeline.config.parts import MAX_PARTS
 from tokenmill.pipeline.config.sections import Section, attribute_docstrings, mistake
 from tokenmill.pipeline.config.text import Spans, Steps, TextOptions
@@ -175,12 +175,10 @@ class Config(Section):
                 raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
         if self.tokenizer.has_windows:
             raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
-        if other := [name for name in self.output.formats if name not in KEEPS_MASK]:
-            raise mistake(
-                "output.format",
-                other[0],
-                f"has no place for which tokens are trained; conversations need {', '.join(KEEPS_MASK)}",
-            )
+        what, keeps = ("labels", KEEPS_LABELS) if self.output.labels else ("conversations", KEEPS_MASK)
+        if other := [name for name in self.output.formats if name not in keeps]:
+            problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"
+            raise mistake("output.format", other[0], problem)
         return self
 
     @model_validator(mode="after")

@@ -19,7 +19,10 @@ and tiktoken."""
 KEEPS_COLUMNS: tuple[Format, ...] = ("parquet", "arrow")
 """Formats that can store the columns that spans and languages add to rows."""
 
-KEEPS_MASK: tuple[Format, ...] = (*KEEPS_COLUMNS, "mds")
+KEEPS_LABELS: tuple[Format, ...] = (*KEEPS_COLUMNS, "mds")
+"""Formats that can store `output.labels`, some of which are negative."""
+
+KEEPS_MASK: tuple[Format, ...] = (*KEEPS_LABELS, "tfrecord")
 """Formats that can store which tokens of conversations are trained."""
 
 KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")

@@ -24,6 +24,7 @@ _PROBLEMS = {
     kernels.BAD_DATA_CRC: "the checksum of the record is wrong",
     kernels.NOT_AN_EXAMPLE: "not a tf.train.Example with the features doc_id and input_ids",
     kernels.BAD_ID: "an id in input_ids is not an int32",
+    kernels.BAD_LOSS_MASK: "loss_mask does not have a 0 or 1 for each id",
     kernels.BAD_MASK: "input_mask is not one run of ones beside one run of zeros, or segment_ids are not all 0",
 }
 
@@ -70,7 +71,7 @@ class TFRecordWriter:
           handle: open for writing; stays open.
           padding_side: where rows are padded; records then have `input_mask` and `segment_ids`, too. None: not padded.
           gzip: whether to compress the file as a whole, with level 6.
-          schema: the schema of the rows: `schemas.TOKENS`, or that of windows.
+          schema: the schema of the rows: `schemas.TOKENS`, also with `schemas.LOSS_MASK`, or that of windows.
         """
         self.n_rows = 0
         self._schema = schema
@@ -103,7 +104,11 @@ class TFRecordWriter:
                 numbers[:, i] = batch.column(name).to_numpy()
         n_packed = np.empty(n_rows, np.int64)
         n_record = np.empty(n_rows, np.int64)
-        kernels.measure_records(ids, offsets, doc_offsets, self._padding, numbers, n_packed, n_record)
+        masked, mask = schemas.LOSS_MASK.name in self._schema.names, np.zeros(0, np.uint8)
+        if masked:
+            mask = np.zeros(offsets[-1], np.uint8)  # indexed as the ids
+            mask[offsets[0] :] = batch.column(schemas.LOSS_MASK.name).flatten().cast(pa.uint8()).to_numpy()
+        kernels.measure_records(ids, offsets, doc_offsets, self._padding, masked, numbers, n_packed, n_record)
         if n_record.max() > _MAX_EXAMPLE_BYTES:
             row = int(n_record.argmax())
             raise ValueError(
@@ -124,6 +129,8 @@ class TFRecordWriter:
                 doc_offsets[start : stop + 1],
                 n_tokens[start:stop],
                 self._padding,
+                masked,
+                mask,
                 numbers[start:stop],
                 n_packed[start:stop],
                 n_record[start:stop],
@@ -144,8 +151,8 @@ def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iter
     """Yields the rows of a shard and checks every checksum; holds 8 MiB of records, or one record if that is longer.
 
     Yields:
-      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, and `schemas.WINDOWS` if rows are windows; a
-      TFRecord shard stores nothing else.
+      Batches of doc_id, input_ids, n_tokens, as in `schemas.TOKENS`, `schemas.LOSS_MASK` if rows are conversations, and
+      `schemas.WINDOWS` if rows are windows; a TFRecord shard stores nothing else.
 
     Raises:
       ValueError: if a checksum is wrong, the file ends within a record, or a record is not one that `TFRecordWriter`
@@ -196,13 +203,15 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
             raise ValueError(f"{name}, byte {base + starts[row] - 12}: {_PROBLEMS[problem]}")
 
     n_rows = starts.size
-    spans = np.empty((n_rows, 6), np.int64)
+    spans = np.empty((n_rows, 8), np.int64)
     n_ids = np.empty(n_rows, np.int64)
     numbers = np.empty((n_rows, 2), np.int64)
     check(*kernels.parse_records(buffer, starts, stops, spans, n_ids, numbers))
     is_window = numbers[:, 0] >= 0
-    if is_window.any() and not is_window.all():
-        check(int(np.argmin(is_window)), kernels.NOT_AN_EXAMPLE)
+    is_masked = spans[:, 7] >= 0
+    for is_kind in (is_window, is_masked):
+        if is_kind.any() and not is_kind.all():
+            check(int(np.argmin(is_kind)), kernels.NOT_AN_EXAMPLE)
 
     offsets = np.concatenate(([0], np.cumsum(n_ids)))
     ids = np.empty(offsets[-1], np.int32)
@@ -211,7 +220,7 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
 
     doc_offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
     doc_bytes = np.empty(doc_offsets[-1], np.uint8)
-    kernels.copy_spans(buffer, spans, doc_offsets, doc_bytes)
+    kernels.copy_spans(buffer, spans, 0, doc_offsets, doc_bytes)
     doc_ids = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), n_rows, [None, pa.py_buffer(doc_offsets), pa.py_buffer(doc_bytes)]
     )
@@ -222,6 +231,12 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
             check(row, kernels.FINE if _is_utf8(doc_ids[row].as_py()) else _BAD_DOC_ID)
     rows = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
     columns, fields = [doc_ids, rows, pa.array(n_tokens)], list(schemas.TOKENS)[:3]
+    if n_rows and is_masked.all():
+        mask = np.empty(offsets[-1], np.uint8)
+        kernels.copy_spans(buffer, spans, 6, offsets, mask)
+        type_ = schemas.LOSS_MASK.type
+        columns.append(pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(mask.view(np.bool_)), type=type_))
+        fields.append(schemas.LOSS_MASK)
     if n_rows and is_window.all():
         columns += [pa.array(numbers[:, i]).cast(field.type) for i, field in enumerate(schemas.WINDOWS)]
         fields += schemas.WINDOWS

@@ -9,6 +9,7 @@ The data is a `tf.train.Example` with its features in the order of their names, 
     document     int64_list   the document's number in the shard         only where rows are windows of documents
     input_ids    int64_list   the row, padding included
     input_mask   int64_list   1 for a token, 0 for padding       only when padding is on
+    loss_mask    int64_list   1 for a trained token, 0 for others           only where rows are conversations
     segment_ids  int64_list   0: a row is one segment            only when padding is on
     window       int64_list   the row's number in its document           only where rows are windows of documents
 
@@ -33,7 +34,7 @@ SLACK_BYTES = 8
 NO_PADDING, PADDING_RIGHT, PADDING_LEFT = 0, 1, 2
 """Where padding is in a row; without padding there are no `input_mask` and `segment_ids`."""
 
-FINE, BAD_LENGTH_CRC, BAD_DATA_CRC, NOT_AN_EXAMPLE, BAD_ID, BAD_MASK = range(6)
+FINE, BAD_LENGTH_CRC, BAD_DATA_CRC, NOT_AN_EXAMPLE, BAD_ID, BAD_MASK, BAD_LOSS_MASK = range(7)
 """What is wrong with a record, if anything; returned by `frame_records`, `parse_records` and `read_ids`."""
 
 
@@ -55,6 +56,7 @@ _DOCUMENT = np.frombuffer(b"document", np.uint8)
 _WINDOW = np.frombuffer(b"window", np.uint8)
 _INPUT_IDS = np.frombuffer(b"input_ids", np.uint8)
 _INPUT_MASK = np.frombuffer(b"input_mask", np.uint8)
+_LOSS_MASK = np.frombuffer(b"loss_mask", np.uint8)
 _SEGMENT_IDS = np.frombuffer(b"segment_ids", np.uint8)
 _MASK_DELTA = 0xA282EAD8
 
@@ -154,12 +156,16 @@ def _put_entry_head(out: np.ndarray, at: int, key: np.ndarray, feature_tag: int,
 
 
 @kernel_part
-def _features_bytes(n_doc_id: int, n_packed: int, n_row: int, padding: int, document: int, window: int) -> int:
+def _features_bytes(
+    n_doc_id: int, n_packed: int, n_row: int, padding: int, masked: bool, document: int, window: int
+) -> int:
     n_bytes = _entry_bytes(_DOC_ID.size, 1 + _varint_bytes(n_doc_id) + n_doc_id)
     n_bytes += _entry_bytes(_INPUT_IDS.size, _list_bytes(n_packed))
     if padding != NO_PADDING:
         n_bytes += _entry_bytes(_INPUT_MASK.size, _list_bytes(n_row))
         n_bytes += _entry_bytes(_SEGMENT_IDS.size, _list_bytes(n_row))
+    if masked:
+        n_bytes += _entry_bytes(_LOSS_MASK.size, _list_bytes(n_row))
     if document >= 0:
         n_bytes += _entry_bytes(_DOCUMENT.size, _list_bytes(_varint_bytes(document)))
         n_bytes += _entry_bytes(_WINDOW.size, _list_bytes(_varint_bytes(window)))
@@ -181,6 +187,7 @@ def measure_records(
     offsets: np.ndarray,
     doc_offsets: np.ndarray,
     padding: int,
+    masked: bool,
     numbers: np.ndarray,
     n_packed: np.ndarray,
     n_record: np.ndarray,
@@ -192,6 +199,7 @@ def measure_records(
       offsets: int64[n + 1], where each row starts in `ids`.
       doc_offsets: int64[n + 1], where each row's document id starts, in bytes.
       padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
+      masked: whether rows have the feature `loss_mask`.
       numbers: int64[n, 2], the features `document` and `window`; -1 for none.
       n_packed: int64[n], filled with the bytes of each row's ids as varints.
       n_record: int64[n], filled with the bytes of each record, frame included.
@@ -204,7 +212,7 @@ def measure_records(
         n_packed[row] = n
         n_row = offsets[row + 1] - offsets[row]
         n_doc_id = doc_offsets[row + 1] - doc_offsets[row]
-        n_features = _features_bytes(n_doc_id, n, n_row, padding, numbers[row, 0], numbers[row, 1])
+        n_features = _features_bytes(n_doc_id, n, n_row, padding, masked, numbers[row, 0], numbers[row, 1])
         n_record[row] = FRAME_BYTES + 1 + _varint_bytes(n_features) + n_features
 
 
@@ -216,6 +224,8 @@ def write_records(
     doc_offsets: np.ndarray,
     n_tokens: np.ndarray,
     padding: int,
+    masked: bool,
+    mask: np.ndarray,
     numbers: np.ndarray,
     n_packed: np.ndarray,
     n_record: np.ndarray,
@@ -230,6 +240,8 @@ def write_records(
       doc_offsets: int64[n + 1], where each row's document id starts.
       n_tokens: int32[n], tokens of each row before padding.
       padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
+      masked: as `measure_records` was given it.
+      mask: uint8[>= offsets[-1]], 1 for ids that are trained, else 0; any size if `masked` is false.
       numbers: int64[n, 2] as `measure_records` was given it.
       n_packed: int64[n] as `measure_records` filled it.
       n_record: int64[n] as `measure_records` filled it.
@@ -245,7 +257,8 @@ def write_records(
 
         out[at] = 0x0A  # Example.features
         document, window = numbers[row, 0], numbers[row, 1]
-        at = _put_varint(out, at + 1, _features_bytes(n_doc_id, n_packed[row], n_row, padding, document, window))
+        n_features = _features_bytes(n_doc_id, n_packed[row], n_row, padding, masked, document, window)
+        at = _put_varint(out, at + 1, n_features)
         at = _put_entry_head(out, at, _DOC_ID, 0x0A, 1 + _varint_bytes(n_doc_id) + n_doc_id)
         out[at] = 0x0A  # BytesList.value
         at = _put_varint(out, at + 1, n_doc_id)
@@ -278,7 +291,17 @@ def write_records(
                 at = _put_varint(out, at + 1, n_row)
             for i in range(n_row):
                 out[at + i] = first <= i < first + n_tokens[row]
-            at = _put_entry_head(out, at + n_row, _SEGMENT_IDS, 0x1A, _list_bytes(n_row))
+            at += n_row
+        if masked:
+            at = _put_entry_head(out, at, _LOSS_MASK, 0x1A, _list_bytes(n_row))
+            if n_row > 0:
+                out[at] = 0x0A
+                at = _put_varint(out, at + 1, n_row)
+            for i in range(n_row):
+                out[at + i] = mask[offsets[row] + i]
+            at += n_row
+        if padding != NO_PADDING:
+            at = _put_entry_head(out, at, _SEGMENT_IDS, 0x1A, _list_bytes(n_row))
             if n_row > 0:
                 out[at] = 0x0A
                 at = _put_varint(out, at + 1, n_row)
@@ -400,8 +423,8 @@ def parse_records(
       data: uint8[>= stops[-1]].
       starts: int64[n], where the data of each record starts.
       stops: int64[n], where it ends.
-      spans: int64[n, 6], filled with start and stop of the document id, of the packed ids and of the mask; a record
-        without a mask has -1 and -1 there.
+      spans: int64[n, 8], filled with start and stop of the document id, of the packed ids, of `input_mask` and of
+        `loss_mask`; a record without a mask has -1 and -1 there.
       n_ids: int64[n], filled with how many ids each row has.
       numbers: int64[n, 2], filled with the features `document` and `window`; -1 where there are none.
 
@@ -410,7 +433,7 @@ def parse_records(
     """
     for row in range(starts.size):
         numbers[row, 0] = numbers[row, 1] = -1
-        for k in range(6):
+        for k in range(8):
             spans[row, k] = -1
         segments_start, segments_stop = -1, -1
         at, end = _get_message(data, starts[row], stops[row], 0x0A)
@@ -429,6 +452,10 @@ def parse_records(
                 spans[row, 2], spans[row, 3] = _list_span(data, start, stop, 0x1A)
             elif _equals(data, key_start, key_stop, _INPUT_MASK):
                 spans[row, 4], spans[row, 5] = _list_span(data, start, stop, 0x1A)
+            elif _equals(data, key_start, key_stop, _LOSS_MASK):
+                spans[row, 6], spans[row, 7] = _list_span(data, start, stop, 0x1A)
+                if spans[row, 7] < 0:
+                    return row, NOT_AN_EXAMPLE
             elif _equals(data, key_start, key_stop, _SEGMENT_IDS):
                 segments_start, segments_stop = _list_span(data, start, stop, 0x1A)
             elif _equals(data, key_start, key_stop, _DOCUMENT):
@@ -450,6 +477,12 @@ def parse_records(
         for i in range(spans[row, 2], spans[row, 3]):
             n += data[i] < 128
         n_ids[row] = n
+        if spans[row, 7] >= 0:
+            if spans[row, 7] - spans[row, 6] != n:
+                return row, BAD_LOSS_MASK
+            for i in range(spans[row, 6], spans[row, 7]):
+                if data[i] > 1:
+                    return row, BAD_LOSS_MASK
         if spans[row, 5] >= 0:
             if spans[row, 5] - spans[row, 4] != n or segments_stop - segments_start != n:
                 return row, BAD_MASK
@@ -500,13 +533,13 @@ def read_ids(
 
 
 @kernel
-def copy_spans(data: np.ndarray, spans: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Copies the document ids of parsed records.
+def copy_spans(data: np.ndarray, spans: np.ndarray, column: int, offsets: np.ndarray, out: np.ndarray) -> None:
+    """Copies the document ids of parsed records, or their loss masks.
 
     Args:
-      data: uint8[n_bytes], the records; spans: int64[n, 6], as `parse_records` filled it.
+      data: uint8[n_bytes], the records; spans: int64[n, 8], as `parse_records` filled it; column: where in it.
       offsets: int64[n + 1], where in `out` each goes; out: uint8[offsets[-1]], filled.
     """
     for row in range(offsets.size - 1):
         for i in range(offsets[row + 1] - offsets[row]):
-            out[offsets[row] + i] = data[spans[row, 0] + i]
+            out[offsets[row] + i] = data[spans[row, column] + i]

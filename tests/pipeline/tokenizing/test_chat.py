@@ -308,7 +308,7 @@ def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
 def test_every_format_that_holds_a_mask_reads_it_back(folder: Path, packing: Any, labels: bool) -> None:
-    formats_ = ["parquet", "arrow", "mds"]
+    formats_ = ["parquet", "arrow", "mds", *(["tfrecord"] if packing is None and not labels else [])]
     output = {"format": formats_, "path": str(folder / "out"), "report": False, "packing": packing}
     run(config_of(folder, "masks", output={**output, "path": str(folder / "masks")}))
     run(config_of(folder, output={**output, "labels": labels}))
@@ -368,7 +368,11 @@ def test_a_job_keeps_its_template(folder: Path) -> None:
     [
         ({"normalize": ["nfc"]}, "normalize"),
         ({"input": {"messages_field": None}, "chat": {}}, "chat: 'given'"),
-        ({"output": {"format": "tfrecord"}}, "output.format"),
+        (
+            {"output": {"format": "megatron"}},
+            "output.format: 'megatron': has no place for which tokens are trained",
+        ),
+        ({"output": {"format": "tfrecord", "labels": True}}, "output.format: 'tfrecord': has no place for"),
         ({"output": {"append": "</s>"}}, "output.append"),
         ({"input": {"text_field": "content"}}, "input.messages_field"),
         ({"input": {"format": "text"}}, "input.messages_field"),

@@ -76,10 +76,12 @@ def int64_feature(values):
     return message(3, message(1, b"".join(map(varint, values))) if values else b"")
 
 
-def slow_record(doc_id, ids, mask=None, window=None):
+def slow_record(doc_id, ids, mask=None, window=None, trained=None):
     features = {"doc_id": message(1, message(1, doc_id.encode())), "input_ids": int64_feature(ids)}
     if mask is not None:
         features |= {"input_mask": int64_feature(mask), "segment_ids": int64_feature([0] * len(ids))}
+    if trained is not None:
+        features["loss_mask"] = int64_feature([int(each) for each in trained])
     if window is not None:
         features |= {"document": int64_feature(window[:1]), "window": int64_feature(window[1:])}
     entries = [message(1, message(1, key.encode()) + message(2, features[key])) for key in sorted(features)]
@@ -203,6 +205,31 @@ def test_padded_rows_have_mask_and_segments(rows, side):
     (found,) = read_rows(io.BytesIO(data), "x.tfrecord")
     assert found.column("n_tokens").to_pylist() == n_tokens
     assert found.column("input_ids").to_pylist() == padded
+
+
+@given(documents, st.randoms(use_true_random=False), st.integers(0, 2), st.booleans())
+def test_conversations_have_a_loss_mask(rows, random, skip, padded):
+    trained = [[random.random() < 0.5 for _ in ids] for _, ids in rows]
+    batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
+    masks = pa.array(trained, schemas.LOSS_MASK.type)
+    batch = pa.record_batch([*batch.columns, masks], schema=pa.schema([*schemas.TOKENS, schemas.LOSS_MASK])).slice(skip)
+    data = shard([batch], schema=batch.schema, padding_side="right" if padded else None)
+    kept = list(zip(rows, trained, strict=True))[skip:]
+    assert data == b"".join(
+        slow_record(doc_id, ids, mask=[1] * len(ids) if padded else None, trained=mask) for (doc_id, ids), mask in kept
+    )
+    found = [row for read in read_rows(io.BytesIO(data), "x.tfrecord") for row in read.to_pylist()]
+    assert [(row["input_ids"], row["loss_mask"]) for row in found] == [(ids, mask) for (_, ids), mask in kept]
+
+
+@pytest.mark.parametrize("mask", [[True], [True, False, True], [2, 0]])
+def test_a_loss_mask_that_is_none_is_refused(mask):
+    data = slow_record("a", [5, 6], trained=mask)
+    with pytest.raises(ValueError, match="loss_mask does not have a 0 or 1 for each id"):
+        list(read_rows(io.BytesIO(data), "x.tfrecord"))
+    mixed = slow_record("a", [5, 6], trained=[True, False]) + slow_record("b", [5])
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example with the features"):
+        list(read_rows(io.BytesIO(mixed), "x.tfrecord"))
 
 
 @given(documents, st.lists(st.integers(0, 8), max_size=3), st.sampled_from(["none", "gzip"]))
