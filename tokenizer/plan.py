@@ -277,6 +277,8 @@ class EncodePlan:
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
+        if unnormalized:
+            is_right[self._with_changed_tokens(rows, raw)] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
         for place, each in zip(places, (starts, stops, words), strict=True):
             place[wanted] = each[kept]
@@ -284,6 +286,14 @@ class EncodePlan:
         differs[wanted] = values[kept] != ids.values[wanted]
         is_right[np.repeat(np.arange(rows.n_rows), n_tokens)[differs]] = False
         return places[0], places[1], places[2], is_right
+
+    def _with_changed_tokens(self, rows: Ragged, normalized: Traced) -> npt.NDArray[np.int64]:
+        """Returns the rows with an added token whose text, white space around it included, the normalizer changed."""
+        _, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, None)
+        if row_segments is None:
+            return np.empty(0, np.int64)
+        is_changed = np.diff(normalized.before.offsets) != np.diff(normalized.rows.offsets)
+        return np.searchsorted(row_segments, np.flatnonzero((tokens >= 0) & is_changed), "right") - 1
 
     def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:
         """Encodes one text and finds where each token came from.

@@ -12,6 +12,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.parity.families import family  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -65,6 +66,17 @@ def test_added_tokens_on_hostile_text(
         for name in ATTRIBUTES:
             assert getattr(got, name) == getattr(encoding, name), name
         assert ours.decode(got.ids, False) == theirs.decode(encoding.ids, False)
+
+
+@pytest.mark.parametrize("name", ["t5", "clip", "wordpiece", "gpt2"])
+def test_white_space_around_a_token_that_the_normalizer_changes_is_in_its_offsets(name: str) -> None:
+    theirs = hf.Tokenizer.from_str(family(name))
+    theirs.add_tokens([hf.AddedToken("<a>", lstrip=True, rstrip=True, normalized=False)])
+    theirs.add_tokens([hf.AddedToken("<b>", normalized=True)])
+    batch = ["a  <a>  b", "<a> 1<b>", "a \u3000<a>", "b"]
+    got = Tokenizer.from_str(theirs.to_str()).encode_batch(batch, add_special_tokens=False)
+    for ours, expected in zip(got, theirs.encode_batch(batch, add_special_tokens=False), strict=True):
+        assert (ours.ids, ours.offsets, ours.word_ids) == (expected.ids, expected.offsets, expected.word_ids)
 
 
 def test_the_policies_for_special_tokens() -> None:
