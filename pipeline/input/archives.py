@@ -8,6 +8,7 @@ other member is a stream: it is decompressed while it is read. Its offsets are t
 import contextlib
 import io
 import os
+import posixpath
 import re
 import stat
 import struct
@@ -118,21 +119,26 @@ def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileSta
       OSError: if it cannot be read.
     """
     members: dict[str, int] = {}
+    plain: set[str] = set()
     left_out, wrong = [], ""
     try:
         with contextlib.closing(_open(file.path)) as archive:
             for name, n_bytes, is_file, problem in archive.entries():
                 parts = name.split("/")
+                place = posixpath.normpath(name)  # where it would be unpacked; `./a` is `a`
+                is_twice = not {name, place}.isdisjoint(members) or place in plain
                 if not is_file or any(part.startswith(".") and part not in (".", "..") for part in parts):
                     left_out.append(name)
-                elif problem or name in members or name.startswith("/") or ".." in parts or is_archive(name):
-                    twice = "is there twice" if name in members else ""
+                elif problem or is_twice or name.startswith("/") or ".." in parts or is_archive(name):
+                    twice = "is there twice" if is_twice else ""
                     other = "is an archive, too" if is_archive(name) else "has a name that leads out of it"
                     wrong = wrong or f"its member {name!r} {problem or twice or other}"
                 elif by_name and format_of(name) is None:
                     left_out.append(name)
                 else:
                     members[name] = n_bytes
+                    if place != name:
+                        plain.add(place)
     except Exception as error:  # what Python raises for damaged archives is no closed list
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -234,7 +240,8 @@ class _Tar(_Archive):
     def entries(self) -> Iterator[_Entry]:
         while (info := self._next()) is not None:
             if not info.isdir():
-                yield info.name, info.size, info.isreg() and not info.issparse(), ""
+                problem = "has holes, as tar --sparse writes them" if info.issparse() else ""
+                yield info.name, info.size, info.isreg(), problem
         # `tarfile` takes a damaged header for the end.
         self._base.seek(self._tar.offset)
         rest = self._base.read(_END_BYTES)

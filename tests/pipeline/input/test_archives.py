@@ -163,6 +163,8 @@ def test_what_is_left_out_is_told(tmp_path):
         (["../a.txt"], "its member '../a.txt' has a name that leads out of it"),
         (["a/../../a.txt"], "has a name that leads out of it"),
         (["a.txt", "a.txt"], "its member 'a.txt' is there twice"),
+        (["./a.txt", "a.txt"], "its member 'a.txt' is there twice"),
+        (["b/a.txt", ".//b/./a.txt"], "its member './/b/./a.txt' is there twice"),
         (["a.txt", "b.tar.gz"], "its member 'b.tar.gz' is an archive, too"),
         (["b.ZIP"], "its member 'b.ZIP' is an archive, too"),
         (["readme"], "it has no file with the name of a known format"),
@@ -181,6 +183,18 @@ def test_members_that_cannot_be_read_are_refused(tmp_path, names, message):
         with pytest.raises(ValueError, match="; unpack it, and name the files") as caught:
             read(path)
         assert message in str(caught.value)
+
+
+def test_a_member_with_holes_is_refused(tmp_path):
+    info = tarfile.TarInfo("a.txt")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "4"}
+    data = b"1\n0\n2\n".ljust(512, b"\0") + b"x\n"
+    info.size = len(data)
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(data))
+        archive.addfile(tarfile.TarInfo("b.txt"))
+    with pytest.raises(ValueError, match="has holes, as tar --sparse writes them; unpack it"):
+        read(tmp_path / "a.tar")
 
 
 def test_an_encrypted_member_is_refused(tmp_path):
