@@ -75,6 +75,8 @@ class Config(Section):
             raise mistake("output.parts.train", True, "needs tokenizer.train, which says how")
         if not parts.shares:
             self._check_languages_of_parts()
+        elif parts.by == "source" and self.input.sources:
+            raise mistake("output.parts.by", parts.by, "would put a whole source into one part; remove it")
         elif parts.by is not None and parts.by not in fields:
             allowed = f"must be one of input.keep_fields, which are {', '.join(map(repr, fields))}" if fields else ""
             raise mistake("output.parts.by", parts.by, f"{allowed or 'input.keep_fields has no fields'}; add it there")

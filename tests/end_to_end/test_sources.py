@@ -162,6 +162,10 @@ def test_a_sample_is_taken_of_one_source(make):
     [
         ("input.paths=[x]", "input.paths: ['x']: sources have paths of their own"),
         ("input.keep_fields=[source]", "input.keep_fields: 'source': is the name of the source"),
+        (
+            "output.parts={by: source, shares: {a: 0.5, b: 0.5}}",
+            "'source': would put a whole source into one",
+        ),
         ("input.sources.wiki.paths=[]", "input.sources.wiki.paths"),
         ("input.sources.wiki.messages_field=content", "input.sources.wiki"),
         ("input.sources.wiki.nope=1", "input.sources.wiki.nope: unknown key"),
