@@ -170,7 +170,8 @@ class InputConfig(SourceConfig):
     sources: dict[Annotated[str, Field(pattern=r"^[\w-]{1,64}$")], SourceConfig] = {}
     """Instead of `paths`: files that are read in different ways, by a name for each source. A source has `paths`, and
     any of the keys above but `keep_fields`, `split_bytes` and `sample_seed`; those that it has not are taken from
-    `input`. Names of files and ids begin with that of their source, and each document has it as the field `source`."""
+    `input`. Names of files begin with that of their source, and so do ids made of them; each document has it as
+    the field `source`."""
     _source: str = PrivateAttr("")
 
     @model_validator(mode="before")
