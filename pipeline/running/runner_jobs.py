@@ -36,14 +36,19 @@ class RunnerJob:
 
     @classmethod
     def read(cls, output: str) -> Self | None:
-        """Returns the job that a folder names; None if it names none that can be read."""
+        """Returns the job that a folder names; None if it names none.
+
+        Raises:
+          ValueError: if the file cannot be read.
+        """
         path = storage.join(output, RUNNER_JOB)
         if not storage.exists(path):
             return None
         try:
             return cls(**vars(json_files.parse(storage.read_text(path), TypeAdapter(RunnerJob), RUNNER_JOB)))
-        except ValueError:
-            return None
+        except ValueError as error:
+            advice = "if no job of this folder is on a runner, delete it"
+            raise ValueError(f"{path!r} does not say which job a runner has ({error}); {advice}") from error
 
     def write(self, output: str) -> None:
         """Writes the file."""

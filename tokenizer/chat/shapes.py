@@ -7,9 +7,9 @@ end. If the text of another one with the same roles is the same literals around 
 character, and has special tokens in the same places, its spans are in these places, too. Else it is traced.
 
 A template could write a literal in place of a content that is equal to it. It has to compare them first, and of a
-conversation with which it compared anything no shape is kept. What this cannot see is a template that finds out by
-other questions, such as `"ok" in content` and a length of two: for it, what is trained of that literal depends on the
-conversations before. No known template does so.
+conversation with which it compared anything, or asked for a length, no shape is kept. What this cannot see is a
+template that finds out by other questions, such as `"ok" in content` and `not content[2:]`: for it, what is trained of
+that literal depends on the conversations before. No known template does so.
 """
 
 import bisect

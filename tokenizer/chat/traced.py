@@ -40,8 +40,15 @@ class _Questions(threading.local):
 
 
 questions = _Questions()
-"""`n_equal`: how often a text of a message, but its role, was compared to one that is not empty. Who is told that
-they are equal may write the other in its place."""
+"""`n_equal`: how often a text of a message, but its role, was compared to one that is not empty, or its length asked for.
+Who is told that they are equal may write the other in its place."""
+
+
+def length(value: Any) -> int:
+    """Returns `len(value)`; with the length of a text, and what is in it, a template knows to what it is equal."""
+    if isinstance(value, Traced):
+        value._note("a length")
+    return len(value)
 
 
 class Traced(str):
