@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`as_tokenizers()` does what HF's `Tokenizer` does; `test_as_hf.py` has it under transformers, for every family."""
 
+import copy
 import pickle
 import random
 from typing import Any
@@ -11,7 +12,7 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 from tests.parity.families import family  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
-from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer  # noqa: E402
+from tokenmill.tokenizer.adapters.tokenizers import DecodeStream, HFTokenizer  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -86,6 +87,39 @@ def test_ids_are_decoded_the_same(both: tuple[HFTokenizer, Any]) -> None:
                 rows, skip_special_tokens=skip
             )
             assert ours.decode(rows[0], skip) == theirs.decode(rows[0], skip)
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert and digits", "word level", "llama2", "xlm-r", "clip", "whisper"])
+def test_streams_are_decoded_the_same(name: str) -> None:
+    theirs = hf.Tokenizer.from_str(family(name))
+    ours = Tokenizer.from_str(theirs.to_str()).as_tokenizers()
+    rng = random.Random(5)
+    broken = [theirs.token_to_id(f"<0x{byte:02X}>") or byte for byte in (0xE7, 0x8E, 0xAB, 0x61)]
+    known = sorted(theirs.get_added_tokens_decoder()) or [0]
+    n_texts = 0
+    for _ in range(150):
+        source = [range(theirs.get_vocab_size() + 3), broken, known, theirs.encode(text_of(rng)).ids or [0]]
+        ids = [rng.choice(rng.choice(source)) for _ in range(rng.randrange(30))]
+        n, skip = rng.randrange(4), rng.choice([True, False, None])
+        streams = DecodeStream(ids[:n], skip), hf.decoders.DecodeStream(ids[:n], skip)
+        while n < len(ids):
+            size = rng.choice([0, 1, 2])
+            step = ids[n : n + size] if size else ids[n]
+            n += size or 1
+            found = []
+            for stream, tokenizer in zip(streams, (ours, theirs), strict=True):
+                again = copy.copy(stream)
+                try:
+                    found.append(stream.step(tokenizer, step))
+                    assert again.step(tokenizer, step) == found[-1]
+                except Exception:  # HF raises nothing more special
+                    found.append(...)
+            assert found[0] == found[1], (ids, n, skip)
+            n_texts += isinstance(found[0], str)
+    assert n_texts > 500
+    for wrong in ("a", 1.5, [1.5], None):
+        with pytest.raises(TypeError):
+            DecodeStream().step(ours, wrong)
 
 
 def test_tokens_are_added_the_same(both: tuple[HFTokenizer, Any]) -> None:

@@ -6,6 +6,7 @@ that it shows are HF's own, made when they are asked for.
 """
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -162,6 +163,49 @@ class HFTokenizer:
         made = type(self._tokenizer).from_str(json.dumps({"version": "1.0", "model": model, name: state}))
         setattr(self._tokenizer, name, getattr(made, name))
         self._components.pop(name, None)
+
+
+class DecodeStream:
+    """Decodes ids as they come, as HF's `tokenizers.decoders.DecodeStream`: a text is given once no id can change it.
+
+    Source: HF tokenizers 0.23, `step_decode_stream` in `tokenizer/mod.rs`.
+
+    Args:
+      ids: what was there before, a prompt for example, which is not given again.
+      skip_special_tokens: whether special tokens are left out.
+    """
+
+    def __init__(self, ids: Iterable[int] | None = None, skip_special_tokens: bool | None = False) -> None:
+        """Begins a stream."""
+        self._ids = list(ids or ())
+        self._skip = bool(skip_special_tokens)
+        self._said, self._n_said = "", 0
+        # The text that the first `_n_said` ids gave stays, so that what follows is decoded as it is behind them.
+
+    def step(self, tokenizer: Any, id: Any) -> str | None:
+        """Adds an id, or several, and returns the text that is new, None if there is none that is whole.
+
+        Raises:
+          TypeError: if `id` is neither an integer nor a list of integers.
+          ValueError: if the ids together are another text than those before them were.
+        """
+        if self._ids and not self._said and not (text := tokenizer.decode(self._ids, self._skip)).endswith("\ufffd"):
+            self._said, self._n_said = text, len(self._ids)
+        try:
+            added = [operator.index(id)]
+        except TypeError:
+            added = list(map(operator.index, id))
+        self._ids = [*self._ids, *added]  # a new list: a copy of this stream goes its own way
+        text = tokenizer.decode(self._ids, self._skip)
+        if len(text.encode()) <= len(self._said.encode()) or text.endswith("\ufffd"):
+            return None
+        if not text.startswith(self._said):
+            raise ValueError(f"with id {self._ids[-1]} the text {self._said!r} becomes {text!r}: no text can be added")
+        found: str = text[len(self._said) :]
+        n_said = len(self._ids) - self._n_said
+        self._ids = self._ids[self._n_said :]
+        self._said, self._n_said = tokenizer.decode(self._ids, self._skip), n_said
+        return found
 
 
 def with_added_tokens(tokenizer: Any, added: Mapping[int, Any]) -> Any:
