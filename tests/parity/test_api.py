@@ -44,6 +44,7 @@ DIFFERENCES = {
     "post_process of what is processed": "an error; HF puts special tokens around special tokens",
     "sequences of post_process": "0 and 1 for a pair; HF takes both for the text, and forgets which tokens are its",
     "stride that is too large": "an error; HF crashes",
+    "added tokens in texts to train on": "text; HF takes each that is there already for a word",
     "id_to_token of normalized tokens": "the content, as in get_vocab; HF gives its normalized form, as decode does",
     "ids after training": "of added tokens: their places in the new vocabulary, or behind it; HF keeps the old ones",
 }
@@ -453,6 +454,13 @@ def test_the_differences_are_these(tmp_path: Path) -> None:
     assert [t.token_to_id("<kept>") for t in trained] == [0, trained[1].token_to_id("ab") + 1]
     assert trained[0].token_to_id("<s>") == 0
     seen.add("ids after training")
+    theirs, mine = hf.Tokenizer(models.BPE()), Tokenizer(model=None)
+    theirs.add_tokens(["<kept>"])
+    mine.add_tokens([AddedToken(0, "<kept>", special=False)])
+    theirs.train_from_iterator(["a<kept>b"], trainers.BpeTrainer(show_progress=False))
+    mine.train_from_iterator(["a<kept>b"], BPETrainer())
+    if [t.token_to_id("a<kept>b") is None for t in (theirs, mine)] == [True, False]:
+        seen.add("added tokens in texts to train on")
     theirs = hf.Tokenizer(models.BPE({"a": 0}, []))
     theirs.normalizer = normalizers.Lowercase()
     theirs.add_tokens([hf.AddedToken("A B", normalized=True)])

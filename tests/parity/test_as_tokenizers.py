@@ -2,8 +2,10 @@
 """`as_tokenizers()` does what HF's `Tokenizer` does; `test_as_hf.py` has it under transformers, for every family."""
 
 import copy
+import json
 import pickle
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,5 +140,120 @@ def test_tokens_are_added_the_same(both: tuple[HFTokenizer, Any]) -> None:
 
 
 def test_what_it_does_not_have_is_no_attribute(both: tuple[HFTokenizer, Any]) -> None:
-    with pytest.raises(AttributeError, match="'HFTokenizer' object has no attribute 'train_from_iterator'"):
-        both[0].train_from_iterator([])
+    with pytest.raises(AttributeError, match="'HFTokenizer' object has no attribute 'async_encode'"):
+        both[0].async_encode("a")
+
+
+def untrained(model: Any, pre_tokenizer: Any) -> tuple[HFTokenizer, Any]:
+    tokenizers = Tokenizer(model=None).as_tokenizers(), hf.Tokenizer(hf.models.BPE())
+    for tokenizer in tokenizers:
+        tokenizer.model, tokenizer.pre_tokenizer = model, pre_tokenizer
+    return tokenizers
+
+
+def options_of_trainers(rng: random.Random) -> dict[str, Any]:
+    special = ["[UNK]", hf.AddedToken("<s>", lstrip=True), "m", *rng.choice([[], ["[UNK]", "mill"]])]
+    return {
+        "vocab_size": rng.randrange(60, 400), "min_frequency": rng.randrange(4), "special_tokens": special,
+        "initial_alphabet": rng.choice([[], ["z", "é"]]), "show_progress": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bpe_and_words_are_trained_the_same(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    texts = [f"{text_of(rng)} {''.join(rng.choices('abcmé', k=9))}\n" for _ in range(40)]
+    (tmp_path / "texts.txt").write_text("".join(texts), "utf-8")
+    pre_tokenizers, options = hf.pre_tokenizers, options_of_trainers(rng)
+    words = {name: options[name] for name in ("vocab_size", "min_frequency", "show_progress")}
+    words["special_tokens"] = options["special_tokens"][:2]  # HF lists a word twice that is a special token, too
+    options["max_token_length"] = rng.choice([{}, {"max_token_length": 4}]).get("max_token_length")
+    options = {name: value for name, value in options.items() if value is not None}
+    letters = options | {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "vocab_size": 340}
+    for model, pre_tokenizer, trainer in (
+        (
+            hf.models.BPE(unk_token="[UNK]", fuse_unk=True),
+            pre_tokenizers.Whitespace(),
+            hf.trainers.BpeTrainer(**options),
+        ),
+        (hf.models.BPE(), pre_tokenizers.ByteLevel(), hf.trainers.BpeTrainer(**options)),
+        (hf.models.BPE(ignore_merges=True), pre_tokenizers.ByteLevel(), hf.trainers.BpeTrainer(**letters)),
+        (hf.models.WordLevel(unk_token="[UNK]"), pre_tokenizers.Whitespace(), hf.trainers.WordLevelTrainer(**words)),
+    ):
+        both = untrained(model, pre_tokenizer)
+        found = []
+        for tokenizer in both:
+            if rng.random() < 0.5:
+                tokenizer.train_from_iterator([texts[:9], *texts[9:]], trainer, length=40)
+            else:
+                tokenizer.train([str(tmp_path / "texts.txt")], trainer)
+            again = pickle.loads(pickle.dumps(tokenizer))
+            found.append((json.loads(tokenizer.to_str()), again.encode(" the <s>mill ☃").tokens))
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_wordpiece_is_trained_the_same_for_the_same_order_of_the_alphabet(seed: int) -> None:
+    rng = random.Random(seed)
+    texts = [f"{text_of(rng)} {''.join(rng.choices('abcmé', k=9))}" for _ in range(40)]
+    options = {"special_tokens": ["[UNK]", "<s>"], "vocab_size": 200, "show_progress": False}
+    ours, theirs = untrained(hf.models.WordPiece(unk_token="[UNK]"), hf.pre_tokenizers.Whitespace())
+    theirs.train_from_iterator(texts, hf.trainers.WordPieceTrainer(**options))
+    found = json.loads(theirs.to_str())["model"]
+    drawn = [token for token in found["vocab"] if len(token.removeprefix("##")) == 1]
+    ours.train_from_iterator(texts, hf.trainers.WordPieceTrainer(**options))
+    assert ours.get_vocab().keys() >= set(drawn)
+    options["special_tokens"] += drawn
+    ours.model = hf.models.WordPiece(unk_token="[UNK]")
+    ours.train_from_iterator(texts, hf.trainers.WordPieceTrainer(**options))
+    assert json.loads(ours.to_str())["model"] == found
+
+
+def test_unigram_is_trained_with_the_same_special_tokens_and_alphabet() -> None:
+    options = {"special_tokens": ["<s>", "[UNK]"], "unk_token": "[UNK]", "initial_alphabet": ["z"], "vocab_size": 60}
+    trainer = hf.trainers.UnigramTrainer(**options, show_progress=False)
+    both = untrained(hf.models.Unigram(), hf.pre_tokenizers.Metaspace())
+    for tokenizer in both:
+        tokenizer.train_from_iterator(["the mill grinds", "a miller's mills"] * 9, trainer)
+    ours, theirs = (json.loads(tokenizer.to_str()) for tokenizer in both)
+    assert ours["added_tokens"] == theirs["added_tokens"]
+    vocabularies = [model["model"].pop("vocab") for model in (ours, theirs)]
+    assert ours["model"] == theirs["model"]
+    assert [piece for piece, _ in vocabularies[0][:2]] == ["<s>", "[UNK]"]
+    letters = [{piece for piece, _ in pieces if len(piece) == 1} for pieces in vocabularies]
+    assert letters[0] == letters[1]
+    assert "▁mill" in dict(vocabularies[0])
+    trainer = hf.trainers.UnigramTrainer(show_progress=False)
+    with pytest.raises(ValueError, match="UnigramTrainer has unk_token=None"):
+        both[0].train_from_iterator(["a"], trainer)
+
+
+def test_options_that_cannot_be_kept_are_refused_before_any_text_is_read() -> None:
+    texts = iter(["a"])
+    ours = Tokenizer(model=None).as_tokenizers()
+    with pytest.raises(ValueError, match="no model yet"):
+        ours.train_from_iterator(texts)
+    ours.model = hf.models.WordPiece(unk_token="[UNK]")
+    for trainer, error, message in (
+        (hf.trainers.WordPieceTrainer(end_of_word_suffix="/", special_tokens=["[UNK]"]), ValueError, "end_of_word_suf"),
+        (hf.trainers.WordPieceTrainer(), ValueError, r"must hold the unknown token '\[UNK\]'"),
+        (None, ValueError, r"must hold the unknown token '\[UNK\]'"),
+        (hf.trainers.BpeTrainer(), ValueError, "BpeTrainer can only train a BPE, and the model is a WordPiece"),
+        (hf.trainers.ParityBpeTrainer(), TypeError, "trainer must be one of BpeTrainer, .*, got .*ParityBpeTrainer"),
+        ("BpeTrainer", TypeError, "trainer must be one of"),
+    ):
+        with pytest.raises(error, match=message):
+            ours.train_from_iterator(texts, trainer)
+    assert list(texts) == ["a"]
+
+
+def test_a_model_can_be_set_and_trained_again(both: tuple[HFTokenizer, Any]) -> None:
+    ours, theirs = both
+    ours.model = theirs.model
+    assert shown(ours.encode("the mill")) == shown(theirs.encode("the mill"))
+    bpe = hf.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
+    ours, theirs = untrained(bpe, hf.pre_tokenizers.Whitespace())
+    assert ours.encode("ab a").tokens == theirs.encode("ab a").tokens == ["ab", "a"]
+    for tokenizer in (ours, theirs):
+        tokenizer.train_from_iterator(["cd cd"])
+    assert ours.get_vocab() == theirs.get_vocab() == {"c": 0, "d": 1, "cd": 2}

@@ -5,11 +5,13 @@ Source: HF tokenizers 0.23, `bindings/python`, same names and meaning, except fo
 that it shows are HF's own, made when they are asked for.
 """
 
+import dataclasses
 import json
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tokenmill.tokenizer import trainers
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.models import WordLevel
 
@@ -20,6 +22,15 @@ _SAME = frozenset(
 """Methods of `Tokenizer` that are as those of HF's."""
 _COMPONENTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_TRAINERS = {
+    "BPE": ("BpeTrainer", trainers.BPETrainer),
+    "WordPiece": ("WordPieceTrainer", trainers.WordPieceTrainer),
+    "WordLevel": ("WordLevelTrainer", trainers.WordLevelTrainer),
+    "Unigram": ("UnigramTrainer", trainers.UnigramTrainer),
+}
+"""HF's model -> HF's trainer, and ours that does the same."""
+_LEARNED = ("vocab", "merges", "continuing_subword_prefix", "end_of_word_suffix")
+"""What a trainer of HF sets in a model, as `tokenizer.json` calls it; other options stay."""
 
 
 def _component(name: str) -> Any:
@@ -40,6 +51,7 @@ class HFTokenizer:
         self._tokenizer = tokenizer.replace(special="split")
         self._tokenizer._names_matched = True
         self._components: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}  # of a model that is to be trained
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SAME:
@@ -47,10 +59,10 @@ class HFTokenizer:
         return getattr(self._tokenizer, name)
 
     def __deepcopy__(self, _: dict[int, Any]) -> "HFTokenizer":
-        return _made_again(self._tokenizer)
+        return _made_again(self._tokenizer, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (self._tokenizer,)
+        return _made_again, (self._tokenizer, self._options)
 
     def __repr__(self) -> str:
         return f"HFTokenizer({self._tokenizer!r})"
@@ -138,8 +150,68 @@ class HFTokenizer:
 
     @property
     def model(self) -> Any:
-        """The model; TokenMill's, which cannot be replaced."""
+        """The model, TokenMill's; set HF's. One without a vocabulary says how the next one that is trained works."""
         return self._tokenizer.model
+
+    @model.setter
+    def model(self, model: Any) -> None:
+        fields = json.loads(model.__getstate__())
+        if not fields["vocab"]:
+            self._options = fields
+            return
+        blank = self._tokenizer.replace(model=WordLevel({"": 0}, ""), added_tokens=())
+        self._tokenizer.model = self._made_of(blank, fields)
+
+    def _made_of(self, tokenizer: Any, fields: dict[str, Any]) -> Any:
+        """Returns the model that these fields of a `tokenizer.json` are, among the parts of a tokenizer."""
+        return type(tokenizer).from_str(json.dumps(json.loads(tokenizer.to_str()) | {"model": fields})).model
+
+    # Training.
+
+    def train_from_iterator(self, iterator: Iterable[Any], trainer: Any = None, length: int | None = None) -> None:
+        """Trains the model on texts, by TokenMill's trainers; all other parts stay.
+
+        Args:
+          iterator: texts, or lists of texts.
+          trainer: one of `tokenizers.trainers`; None for the default one of the model.
+          length: has no effect.
+
+        Raises:
+          ValueError: if an option of the trainer has no counterpart, it is for another model, or as our trainers.
+        """
+        self._train(self._tokenizer.train_from_iterator, iterator, trainer)
+
+    def train(self, files: Sequence[str], trainer: Any = None) -> None:
+        """Trains the model on the lines of text files; otherwise as `train_from_iterator`."""
+        self._train(self._tokenizer.train, files, trainer)
+
+    def _train(self, train: Callable[..., Any], texts: Any, trainer: Any) -> None:
+        import tokenizers
+
+        tokenizer = self._tokenizer
+        options = self._options
+        if not options and tokenizer.model is not None:
+            options = json.loads(tokenizer.to_str())["model"]
+        if trainer is None:
+            if not options:
+                raise ValueError("there is no model yet whose default trainer could be taken; give a trainer")
+            trainer = getattr(tokenizers.trainers, _TRAINERS[options["type"]][0])()
+        kind, ours = _trainer_like(trainer, options)
+        is_empty = {name: getattr(tokenizer, name) is None for name in ("post_processor", "decoder")}
+        special = trainer.special_tokens
+        known = {token.content for token in (*tokenizer.added_tokens, *special)}
+        train(texts, ours)
+        for name, was_empty in is_empty.items():
+            if was_empty:
+                setattr(tokenizer, name, None)  # else there is now one that fits the model, which HF does not add
+        tokenizer.added_tokens = [token for token in tokenizer.added_tokens if token.content in known]
+        tokenizer._names_matched = True
+        fields = json.loads(tokenizer.to_str())["model"]
+        kept = {name: value for name, value in options.items() if name not in _LEARNED}
+        if kind != "Unigram" and fields | kept != fields:
+            tokenizer.model = self._made_of(tokenizer, fields | kept)
+        self._options = {}
+        self.add_special_tokens(special)  # which has their flags
 
     def _read(self, name: str) -> Any:
         """Returns HF's component like the one of that name, None if there is none."""
@@ -208,6 +280,49 @@ class DecodeStream:
         return found
 
 
+def _trainer_like(theirs: Any, options: Mapping[str, Any]) -> tuple[str, Any]:
+    """Returns the kind of model that a trainer of HF is for, and our trainer that does the same.
+
+    Args:
+      theirs: the trainer.
+      options: of the model, of which HF's trainers keep the unknown token; empty for those of HF's default.
+    """
+    name = type(theirs).__name__
+    kinds = {trainer: (kind, ours) for kind, (trainer, ours) in _TRAINERS.items()}
+    if name not in kinds:
+        raise TypeError(f"trainer must be one of {', '.join(kinds)} of HF tokenizers, got {theirs!r:.200}")
+    kind, ours = kinds[name]
+    if options and options["type"] != kind:
+        raise ValueError(f"{name} can only train a {kind}, and the model is a {options['type']}")
+    fields = json.loads(theirs.__getstate__())[name]
+    fields = fields.get("bpe_trainer", fields)
+    special = list(dict.fromkeys(token["content"] for token in fields.pop("special_tokens")))
+    for without_effect in ("words", "show_progress", "progress_format"):
+        fields.pop(without_effect, None)
+    if kind == "Unigram":
+        unk = fields.pop("unk_token")
+        if unk is None:
+            raise ValueError("UnigramTrainer has unk_token=None, but Unigram needs an unknown token here: name one")
+        fields |= {
+            "required_chars": "".join(sorted(fields.pop("initial_alphabet"))),
+            "num_sub_iterations": fields.pop("n_sub_iterations"), "seed_sentencepiece_size": fields.pop("seed_size"),
+            "unk_piece": unk, "unk_id": special.index(unk) if unk in special else 0, "bos_id": -1, "eos_id": -1,
+            "control_symbols": [token for token in special if token != unk], "hard_vocab_limit": False,
+            "character_coverage": 1.0, "split_by_unicode_script": False, "split_by_number": False,
+            "split_by_whitespace": False, "allow_whitespace_only_pieces": True,
+        }  # fmt: skip
+    else:
+        fields["special_tokens"] = special
+        if options:
+            fields["unk_token"] = options["unk_token"]
+    known = {field.name for field in dataclasses.fields(ours)}
+    if refused := sorted(key for key, value in fields.items() if key not in known and value is not None):
+        raise ValueError(
+            f"{name} has {refused[0]}={fields[refused[0]]!r}, which {ours.__name__} cannot do: leave it out"
+        )
+    return kind, ours(**{key: value for key, value in fields.items() if key in known})
+
+
 def with_added_tokens(tokenizer: Any, added: Mapping[int, Any]) -> Any:
     """Returns a `Tokenizer` with other added tokens, id -> HF's `AddedToken`.
 
@@ -218,7 +333,8 @@ def with_added_tokens(tokenizer: Any, added: Mapping[int, Any]) -> Any:
     return tokenizer.replace(added_tokens=tokens)
 
 
-def _made_again(tokenizer: Any) -> HFTokenizer:
+def _made_again(tokenizer: Any, options: dict[str, Any]) -> HFTokenizer:
     found = HFTokenizer(tokenizer)
+    found._options = options
     found.encode_special_tokens = tokenizer.special == "plain"
     return found
