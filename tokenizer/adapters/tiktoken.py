@@ -68,7 +68,8 @@ class TiktokenEncoding:
 
         Args:
           text: the text; half a surrogate pair becomes U+FFFD.
-          allowed_special: the special tokens that become their ids where they occur.
+          allowed_special: the special tokens that become their ids where they occur; the longest of those that begin at
+            the same place. In tiktoken the order of a hash table decides, also among those that are not allowed.
           disallowed_special: those that are an error where they occur; "all": those that are not allowed.
 
         Raises:

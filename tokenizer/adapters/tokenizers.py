@@ -22,7 +22,7 @@ _SAME = frozenset(
 """Methods of `Tokenizer` that are as those of HF's."""
 _COMPONENTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-_TRAINERS = {
+_TRAINERS: dict[str, tuple[str, Any]] = {
     "BPE": ("BpeTrainer", trainers.BPETrainer),
     "WordPiece": ("WordPieceTrainer", trainers.WordPieceTrainer),
     "WordLevel": ("WordLevelTrainer", trainers.WordLevelTrainer),
