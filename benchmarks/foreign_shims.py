@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenmill import Tokenizer
+from tokenmill.tokenizer.adapters.tokenizers import DecodeStream
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats import bpe_files
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
@@ -142,7 +143,7 @@ def _shim_tokenizers() -> None:
     makers = ("from_str", "from_file", "from_buffer", "from_pretrained")
 
     class Shim:
-        """HF's tokenizer to be made, trained and given a model; ours for everything else. JSON goes between them."""
+        """HF's tokenizer to be made and given a model; ours for everything else. JSON goes between them."""
 
         def __init__(self, model: Any) -> None:
             self.__dict__.update(_theirs=original(model), _ours=None)
@@ -160,6 +161,15 @@ def _shim_tokenizers() -> None:
                 self.__dict__["_ours"] = Tokenizer.from_str(self._theirs.to_str()).as_tokenizers()
             return self._ours
 
+        def _trained(self, name: str, texts: Any, trainer: Any = None, **options: Any) -> None:
+            theirs, ours = self._their(), Tokenizer(model=None).as_tokenizers()
+            for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+                setattr(ours, part, getattr(theirs, part))
+            ours.add_tokens(theirs.get_added_tokens_decoder().values())
+            ours.model = theirs.model
+            getattr(ours, name)(texts, trainer, **options)
+            self.__dict__["_ours"] = ours
+
         def _their(self) -> Any:
             if self._ours is not None:
                 self.__dict__.update(_theirs=original.from_str(self._ours.to_str()), _ours=None)
@@ -168,7 +178,9 @@ def _shim_tokenizers() -> None:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            is_theirs = name in ("model", "train", "train_from_iterator") or name.startswith("async_")
+            if name in ("train", "train_from_iterator"):
+                return functools.partial(self._trained, name)
+            is_theirs = name == "model" or name.startswith("async_")
             owner = self._their() if is_theirs else self._our()
             tokenizers.Tokenizer = original  # of which components are read
             try:
@@ -185,6 +197,13 @@ def _shim_tokenizers() -> None:
         def __setstate__(self, state: bytes) -> None:
             self.__dict__.update(_theirs=original.from_str(state.decode()), _ours=None)
 
+    class Stream(DecodeStream):
+        """Ours, for the tokenizer in a `Shim`."""
+
+        def step(self, tokenizer: Any, id: Any) -> str | None:
+            return super().step(tokenizer._our(), id)
+
+    tokenizers.decoders.DecodeStream = Stream
     for name in makers:
         make = getattr(original, name)
         setattr(Shim, name, classmethod(lambda cls, *args, make=make, **options: cls._of(make(*args, **options))))

@@ -223,9 +223,23 @@ def test_unigram_is_trained_with_the_same_special_tokens_and_alphabet() -> None:
     letters = [{piece for piece, _ in pieces if len(piece) == 1} for pieces in vocabularies]
     assert letters[0] == letters[1]
     assert "▁mill" in dict(vocabularies[0])
-    trainer = hf.trainers.UnigramTrainer(show_progress=False)
-    with pytest.raises(ValueError, match="UnigramTrainer has unk_token=None"):
-        both[0].train_from_iterator(["a"], trainer)
+
+
+@pytest.mark.parametrize("special", [[], ["<s>", "<unk>"]])
+def test_unigram_may_have_no_unknown_token(special: list[str]) -> None:
+    trainer = hf.trainers.UnigramTrainer(vocab_size=30, special_tokens=special, show_progress=False)
+    both = untrained(hf.models.Unigram(), hf.pre_tokenizers.Metaspace())
+    for tokenizer in both:
+        tokenizer.train_from_iterator(["the mill grinds", "a miller's mills"] * 9, trainer)
+        assert [tokenizer.token_to_id(token) for token in special] == list(range(len(special)))
+        assert "\0" not in tokenizer.get_vocab()
+        assert len(tokenizer.get_vocab()) <= 30
+        assert "".join(tokenizer.encode("the mill").tokens) == "▁the▁mill"
+        with pytest.raises(Exception, match="unk"):
+            tokenizer.encode("☃")
+    ours, theirs = (json.loads(tokenizer.to_str()) for tokenizer in both)
+    assert ours["added_tokens"] == theirs["added_tokens"]
+    assert ours["model"]["unk_id"] is theirs["model"]["unk_id"] is None
 
 
 def test_options_that_cannot_be_kept_are_refused_before_any_text_is_read() -> None:

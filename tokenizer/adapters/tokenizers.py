@@ -29,6 +29,8 @@ _TRAINERS: dict[str, tuple[str, Any]] = {
     "Unigram": ("UnigramTrainer", trainers.UnigramTrainer),
 }
 """HF's model -> HF's trainer, and ours that does the same."""
+_NO_UNK = "\0"
+"""The unknown piece while Unigram is trained that has none: no other piece has this character."""
 _LEARNED = ("vocab", "merges", "continuing_subword_prefix", "end_of_word_suffix")
 """What a trainer of HF sets in a model, as `tokenizer.json` calls it; other options stay."""
 
@@ -210,6 +212,9 @@ class HFTokenizer:
         kept = {name: value for name, value in options.items() if name not in _LEARNED}
         if kind != "Unigram" and fields | kept != fields:
             tokenizer.model = self._made_of(tokenizer, fields | kept)
+        elif kind == "Unigram" and fields["vocab"][fields["unk_id"]][0] == _NO_UNK:
+            del fields["vocab"][fields["unk_id"]]
+            tokenizer.model = self._made_of(tokenizer, fields | {"unk_id": None})
         self._options = {}
         self.add_special_tokens(special)  # which has their flags
 
@@ -301,12 +306,12 @@ def _trainer_like(theirs: Any, options: Mapping[str, Any]) -> tuple[str, Any]:
         fields.pop(without_effect, None)
     if kind == "Unigram":
         unk = fields.pop("unk_token")
-        if unk is None:
-            raise ValueError("UnigramTrainer has unk_token=None, but Unigram needs an unknown token here: name one")
         fields |= {
+            "vocab_size": fields["vocab_size"] + (unk is None),
             "required_chars": "".join(sorted(fields.pop("initial_alphabet"))),
             "num_sub_iterations": fields.pop("n_sub_iterations"), "seed_sentencepiece_size": fields.pop("seed_size"),
-            "unk_piece": unk, "unk_id": special.index(unk) if unk in special else 0, "bos_id": -1, "eos_id": -1,
+            "unk_piece": _NO_UNK if unk is None else unk, "bos_id": -1, "eos_id": -1,
+            "unk_id": special.index(unk) if unk in special else 0 if unk else len(special),
             "control_symbols": [token for token in special if token != unk], "hard_vocab_limit": False,
             "character_coverage": 1.0, "split_by_unicode_script": False, "split_by_number": False,
             "split_by_whitespace": False, "allow_whitespace_only_pieces": True,
