@@ -158,8 +158,8 @@ class HFTokenizer:
     @model.setter
     def model(self, model: Any) -> None:
         fields = json.loads(model.__getstate__())
-        if not fields["vocab"]:
-            self._options = fields
+        self._options = {} if fields["vocab"] else fields
+        if self._options:
             return
         blank = self._tokenizer.replace(model=WordLevel({"": 0}, ""), added_tokens=())
         self._tokenizer.model = self._made_of(blank, fields)
