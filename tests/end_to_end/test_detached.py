@@ -94,6 +94,9 @@ def test_a_folder_is_not_taken_from_a_job_that_cannot_be_asked_for(tmp_path, fol
     lost.write(folder)
     with pytest.raises(ValueError, match=rf"if that still runs: .*if the job is gone for good, delete {RUNNER_JOB}"):
         owns(folder)
+    (tmp_path / "out" / RUNNER_JOB).write_text("{}")
+    with pytest.raises(ValueError, match=r"_runner_job.json' does not say which job a runner has"):
+        owns(folder)
     (tmp_path / "out" / RUNNER_JOB).unlink()
     owns(folder)
 
