@@ -353,7 +353,7 @@ def test_from_buffer() -> None:
     text = families.family("roberta")
     assert Tokenizer.from_buffer(text.encode()).to_str() == Tokenizer.from_str(text).to_str()
     for broken in (b"\xff", b"{", b""):
-        with pytest.raises(TokenizerFileError, match=r"tokenizer\.json"):
+        with pytest.raises(TokenizerFileError, match=r"^buffer"):
             Tokenizer.from_buffer(broken)
 
 

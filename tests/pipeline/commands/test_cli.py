@@ -114,7 +114,7 @@ def test_mistakes_in_the_config_are_all_named(capsys, write_config):
     assert err.splitlines() == [
         "tokenmill: tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input",
         "tokenmill: tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
-        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, by, files, pattern, "
+        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, pattern, "
         "as_class, unicode, train, lowercase, strip_accents, oov, add_special_tokens, truncation, padding",
         "tokenmill: output.format: 'csv': allowed: parquet, tfrecord, arrow, mds, megatron, memmap",
     ]
@@ -206,7 +206,7 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
     assert cli.main(["tokenize", config, "--workers", "2"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    lines = [line for line in err.splitlines() if "tokenizing" not in line]
+    lines = [line for line in err.splitlines() if "tokenizing" not in line and "kernels" not in line]
     assert lines == [
         "tokenmill: tokenize: 281 B in 4 splits, 2 workers, threads",
         "tokenmill: failed: disk: on fire",

@@ -85,7 +85,7 @@ def test_a_worker_starts_on_a_full_disk(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import tempfile\ndef refuse(): raise FileNotFoundError\ntempfile._get_default_tempdir = refuse\n"
     )
-    lines = json.dumps({"options": {}, "debug": False, "tells": True}) + "\n"
+    lines = json.dumps({"options": {}, "debug": False, "tells": True, "speaks": True}) + "\n"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, "-P", "-m", "tokenmill.pipeline.running.worker_process"]
     done = subprocess.run(command, input=lines, env=environment, capture_output=True, text=True, check=True)

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
@@ -65,7 +66,7 @@ def test_what_the_file_does_not_say(tmp_path, tiny_vocab_file):
     assert newer.unicode_versions["categories"] == "17.0.0"
     for changes in ({"as_class": "BertTokenizer"}, {"pattern": "llama3"}, {"unicode": "17"}):
         with pytest.raises(ValueError, match="says how to read `file`, but no file is given"):
-            TokenizerConfig(**changes)
+            Config.model_validate({"input": {"paths": ["a"]}, "tokenizer": changes, "output": {"path": "out"}})
 
 
 def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):

@@ -187,11 +187,11 @@ def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):
     tokenizer = plan.tokenizer.to_str()
     for split in plan.splits:
         tokenize.tokenize_split(split, config, Tokenizer.from_str(tokenizer), len(plan.splits))
-    ids = [split.id for split in plan.splits]
+    ids, folders = [split.id for split in plan.splits], {"": (config, plan.job)}
     with pytest.raises(BooksError, match="4 splits were planned, and the 3 that are done are not these"):
-        jobs._finish_tokenizing(plan.plan_path, ids[1:], tokenizer, [], [], config, plan.job)
+        jobs._finish_tokenizing(ids[1:], [], [], folders, config, plan.job, None, tokenizer)
     assert not (tmp_path / "out/manifest.json").exists()
-    jobs._finish_tokenizing(plan.plan_path, ids, tokenizer, [], [], config, plan.job)
+    jobs._finish_tokenizing(ids, [], [], folders, config, plan.job, None, tokenizer)
     assert (tmp_path / "out/manifest.json").exists()
 
 

@@ -26,7 +26,7 @@ def _paths() -> dict[str, dict[Path, int]]:
     paths = {name: _sources_of(_KERNELS / f"{name}.py") for name in _OF_THEIR_OWN}
     for scanner in (*scanning.SCANNERS, scanning.AUTOMATA):
         for made in (scanning.count_kernel(scanner), *(scanning.encode_kernel(scanner, m) for m in scanning.MODELS)):
-            paths[made.__name__] = _sources_of(*made._sources)
+            paths[made.__name__] = _sources_of(*made._files)
     return paths
 
 
