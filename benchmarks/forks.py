@@ -68,7 +68,10 @@ def _receive(reader: int, seconds: float) -> str | None:
 def _work(numbers: list[int], folder: Path, writer: int, run_one: Callable[[int, Path], str]) -> None:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    # Besides what the process that was forked has, which may be the worker of many tests.
+    statm = Path("/proc/self/statm")
+    before = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
+    resource.setrlimit(resource.RLIMIT_AS, (before + _MEMORY_BYTES, before + _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in numbers:
         place = folder / str(number)

@@ -255,7 +255,9 @@ class Config(Section):
 def with_paths(config: Mapping[str, Any], input: str, output: str) -> dict[str, Any]:
     """Returns the plain JSON of a config of a record, which has every key but no path, with these paths."""
     section = dict(config.get("input", {}))
-    sources = {name: {"paths": [input], **source} for name, source in (section.get("sources") or {}).items()}
+    found = section.get("sources")  # of a record that may be damaged, which validation tells
+    given = found.items() if isinstance(found, Mapping) else ()
+    sources = {name: {"paths": [input], **each} for name, each in given if isinstance(each, Mapping)}
     section |= {"sources": sources} if sources else {"paths": [input]}
     return {**config, "input": section, "output": {**config.get("output", {}), "path": output}}
 
