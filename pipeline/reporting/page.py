@@ -137,7 +137,8 @@ def _without_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _input_paths(section: Mapping[str, Any]) -> list[str]:
     """Returns the paths of the section `input`, or of its sources."""
-    sources = section.get("sources") if isinstance(section.get("sources"), Mapping) else {}
+    found = section.get("sources")
+    sources = found if isinstance(found, Mapping) else {}
     return [*section.get("paths", []), *(path for each in sources.values() for path in each.get("paths", []))]
 
 

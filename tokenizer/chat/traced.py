@@ -40,8 +40,8 @@ class _Questions(threading.local):
 
 
 questions = _Questions()
-"""`n_equal`: how often a text of a message, but its role, was compared to one that is not empty, or its length was asked
-for. Who is told that they are equal may write the other in its place."""
+"""`n_equal`: how often a text of a message, but its role, was compared to one that is not empty, or its length was
+asked for. Who is told that they are equal may write the other in its place."""
 
 
 def length(value: Any) -> int:

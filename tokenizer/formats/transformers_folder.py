@@ -289,7 +289,8 @@ def _of_residues(vocab: dict[str, int], roles: dict[str, AddedToken]) -> Parts:
     special = {token.content for token in roles.values()}
     return Parts(
         model=WordLevel(vocab, roles["unk"].content),
-        pre_tokenizer=pre_tokenizers.WhitespaceSplit(),
+        # As Python's `str.split`, to which four more control characters are white space.
+        pre_tokenizer=pre_tokenizers.Split(r"[\s\x1c-\x1f]+", "removed", is_regex=True),
         added_tokens=[AddedToken(i, t, normalized=False, special=t in special) for t, i in vocab.items() if t],
     )
 

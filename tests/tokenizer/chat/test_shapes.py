@@ -23,8 +23,8 @@ TEMPLATE_OF = {
     "{{ m.content }}{% endif %}</s>{% endfor %}",
     "one of a list written out": "{% for m in messages %}[{{ m.role }}]{% if m.content in ['yes', 'no'] %}yes"
     "{% else %}{{ m.content }}{% endif %}</s>{% endfor %}",
-    "one told by its length": "{% for m in messages %}[{{ m.role }}]{% if m.content|length == 2 and 'no' in m.content %}"
-    "no{% else %}{{ m.content }}{% endif %}</s>{% endfor %}",
+    "one told by its length": "{% for m in messages %}[{{ m.role }}]{% if m.content|length == 2 "
+    "and 'no' in m.content %}no{% else %}{{ m.content }}{% endif %}</s>{% endfor %}",
     "twice": "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}{{ messages[0].content }}",
     "replaced": "{% for m in messages %}[{{ m.role }}]{{ m.content.replace('e', 'E') | trim }}</s>{% endfor %}",
 }
