@@ -132,6 +132,8 @@ class Encoder(Composition):
             first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
             tokens = self._aligned([(AlignedText.original(text), -1)])
+            if len(tokens) != last - first:
+                raise ValueError(f"ids must be those of the texts: row {row} has {last - first}, of {len(tokens)}")
             skipped = 0
             if left and self.truncation is not None:  # what is first after that is trimmed as the first
                 kept = self.truncation.lengths(len(tokens), None, n_around)[0]

@@ -72,9 +72,11 @@ def find_spans(
 
 @kernel
 def trim_spans(ids, id_offsets, n_leading, n_trailing, trims, starts, stops):
-    """Trims offsets, int32[n_tokens] each, in place; otherwise as `find_spans`."""
+    """Trims offsets, int32[n_tokens] each, in place, but not those of ids that are none; otherwise as `find_spans`."""
     for row in range(id_offsets.size - 1):
         for t in range(id_offsets[row], id_offsets[row + 1]):
+            if not 0 <= ids[t] < n_leading.size:  # they may be a user's
+                continue
             is_first = t == id_offsets[row]
             start, stop = np.int64(starts[t]), np.int64(stops[t])
             starts[t], stops[t] = _trim(ids[t], is_first, trims, n_leading, n_trailing, start, stop)

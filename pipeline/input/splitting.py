@@ -256,8 +256,8 @@ def _of_known_formats(
     others = [file.path for file in files if format_of(file.path) is None and not archives.is_archive(file.path)]
     if others and len(others) < len(files):
         warnings.append(
-            f"{where}.paths: {len(others):,} of the files that {pattern!r} matches have the name of no known format "
-            f"and are left out, such as {others[0]!r}; name them in {where}.paths, with {where}.format, to read them"
+            f"{where}.paths: files that {pattern!r} matches, and whose names say no known format, are left out: "
+            f"{len(others):,}, such as {others[0]!r}; name them in {where}.paths, with {where}.format, to read them"
         )
         return [file for file in files if file.path not in {*others}]
     return files
@@ -325,8 +325,8 @@ def _look_at(numbered: _Numbered, config: InputConfig) -> list[_CutFile | Except
         return [kind(f"{file.path!r} {error}")]
     cut: list[_CutFile | Exception] = []
     if left_out:
-        said = f"{len(left_out):,} of the members of {file.path!r} are hidden, links, or of no known format"
-        cut.append(UserWarning(f"{config.where}.paths: {said}, and are left out, such as {left_out[0]!r}"))
+        said = f"members of {file.path!r} that are hidden, links, or of no known format are left out"
+        cut.append(UserWarning(f"{config.where}.paths: {said}: {len(left_out):,}, such as {left_out[0]!r}"))
     names = ((f"{name}{member.path.removeprefix(file.path)}", member) for member in members)
     return cut + [_cut_file((number, named), config) for named in names]
 

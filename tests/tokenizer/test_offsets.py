@@ -123,6 +123,13 @@ def test_what_is_dropped_or_taken_along_is_found_by_plain_stages() -> None:
         assert list(zip(starts, stops, strict=True)) == tokenizer.encode(text).offsets
 
 
+@pytest.mark.parametrize("ids", [[[1 << 30, -5, 7, 5, 1 << 30]], [[5]], [[]]])
+def test_ids_of_another_text_are_refused(ids) -> None:
+    tokenizer = byte_level().replace(normalizer=Lowercase(), post_processor=Trims(trim_offsets=True))
+    with pytest.raises(ValueError, match=rf"ids must be those of the texts: row 0 has {len(ids[0])}, of"):
+        tokenizer.token_offsets(pa.array(["A玫"]), pa.array(ids, pa.large_list(pa.int32())))
+
+
 @pytest.mark.parametrize("name", TOKENIZERS)
 @pytest.mark.parametrize("direction", ["left", "right"])
 @pytest.mark.parametrize("read", [(), ("offsets",), ("ids",), ("tokens",), ("offsets", "overflowing")])

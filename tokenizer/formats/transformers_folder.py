@@ -342,6 +342,8 @@ def _marian(path: Path, vocab_path: Path, family: Family, settings: Settings) ->
     unused = int(PieceType.UNUSED)  # the pieces of the target language, which no source text becomes
     types = [int(model.types[places[token]]) if token in places else unused for token in tokens]
     scores = [float(model.scores[places[token]]) if token in places else 0.0 for token in tokens]
+    if int(PieceType.UNKNOWN) not in types:
+        raise TokenizerFileError(f"{vocab_path}: has no id for the unknown piece of {path.name}")
     trainer = dataclasses.replace(model.trainer, unk_id=types.index(int(PieceType.UNKNOWN)))
     ordered = SentencePieceFile.of(tokens, scores, types, trainer=trainer, normalizer=model.normalizer)
     parts = tokenizer_parts(ordered, str(path))

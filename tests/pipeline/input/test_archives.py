@@ -144,7 +144,8 @@ def test_what_is_left_out_is_told(tmp_path):
     texts, _, warnings = read(tmp_path / "a.tar")
     assert texts == {"a.tar!/a.txt:0": "x"}
     assert len(warnings) == 1
-    assert f"input.paths: 4 of the members of {str(tmp_path / 'a.tar')!r} are hidden, links, or of no" in warnings[0]
+    assert f"input.paths: members of {str(tmp_path / 'a.tar')!r} that are hidden, links, or of no known" in warnings[0]
+    assert "left out: 4, such as" in warnings[0]
     assert "such as 'link.txt'" in warnings[0]
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         link = zipfile.ZipInfo("link.txt")
