@@ -126,7 +126,7 @@ def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileSta
             for name, n_bytes, is_file, problem in archive.entries():
                 parts = name.split("/")
                 place = posixpath.normpath(name)  # where it would be unpacked; `./a` is `a`
-                is_twice = not {name, place}.isdisjoint(members) or place in plain
+                is_twice = name in members or place in members or place in plain
                 if not is_file or any(part.startswith(".") and part not in (".", "..") for part in parts):
                     left_out.append(name)
                 elif problem or is_twice or name.startswith("/") or ".." in parts or is_archive(name):

@@ -21,7 +21,8 @@ _PARTS = 4
 def test_kernels_stay_within_bounds(repository: Path, part: int) -> None:
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "TOKENMILL_EXAMPLES": "10"}
     files = sorted((repository / "tests" / "tokenizer").rglob("test_*.py"))
-    tests = [str(path) for path in files if path.name not in _LEFT_OUT][part::_PARTS]
+    files = [path for path in files if path.name not in _LEFT_OUT and path.parent.name != "chat"]  # which has no kernel
+    tests = [str(path) for path in files][part::_PARTS]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests],
         cwd=repository, env=environment, capture_output=True, text=True, check=False,
