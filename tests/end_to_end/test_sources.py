@@ -221,7 +221,7 @@ def test_a_killed_job_goes_on_to_the_bytes_of_any_number_of_workers(make):
     assert killed.files() == whole.files()
 
 
-def test_conversations_are_of_several_sources(make_job, tmp_path):
+def test_conversations_of_several_sources_survive_kills(make_job, tmp_path):
     vocabulary = tmp_path / "tokenizer"
     vocabulary.mkdir()
     (vocabulary / "tokenizer.json").write_text(make_tokenizer().to_str(), encoding="utf-8")
@@ -236,13 +236,18 @@ def test_conversations_are_of_several_sources(make_job, tmp_path):
         "a": {"paths": [str(tmp_path / "a.jsonl")]},
         "b": {"paths": [str(tmp_path / "b.parquet")], "messages_field": "turns"},
     }
-    job = make_job(
-        "job",
-        input={"messages_field": "messages", "sources": sources},
-        tokenizer={"file": str(vocabulary)},
-    )
+
+    def make(name):
+        given = {"messages_field": "messages", "sources": sources, "split_bytes": 4000}
+        return make_job(name, input=given, tokenizer={"file": str(vocabulary)})
+
+    job, killed = make("job"), make("killed")
     assert job.run("plan") == 0
-    assert job.run("run", "--workers", "1") == 0
+    assert job.run("run", "--workers", "4") == 0
+    for n_renames in (5, 20):
+        assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
+    assert killed.run("run", "--resume", "--workers", "1") == 0
+    assert killed.files() == job.files()
     assert job.run("verify", "--deep", "--share", "1") == 0
     ids = {row["doc_id"]: row["input_ids"] for row in job.rows()}
     assert len(ids) == 60
