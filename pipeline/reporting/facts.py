@@ -56,6 +56,7 @@ def gather(output: str) -> dict[str, Any]:
         "stats": stats,
         "chat": conversations.describe(output, found, stats),
         "languages": _languages(stats),
+        "n_files": len(found["inputs"]),
         "sources": cut_short(_sources(found, stats), "n_bytes"),
         "shards": cut_short(
             ({name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]),

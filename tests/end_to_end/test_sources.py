@@ -32,6 +32,7 @@ def make(make_job, tmp_path, tiny_vocab_file):
     (root / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (root / "b.csv").write_bytes(b"text;url\n" + "".join(f"café {_text(i)};c\n" for i in range(50)).encode("latin-1"))
     (root / "a.txt").write_text("\n\n".join(map(_text, range(30))))
+    (root / "empty.txt").write_text("")
     sources = {
         "wiki": {"paths": [str(root / "*.parquet")], "text_field": "content.text"},
         "news": {"paths": [str(root / "*.jsonl")], "text_fields": ["title", "body"], "id_field": "key", "join": "\n"},
@@ -95,6 +96,7 @@ def test_a_job_from_plan_to_proof(make, capsys):
     assert job.run("verify", "--deep") == 0
     assert job.run("inspect") == 0
     assert job.run("report") == 0
+    assert "349 documents of 5 files became" in (job.output / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
