@@ -314,7 +314,7 @@ def test_a_folder_is_all_files_in_it_that_have_a_known_name(tmp_path):
     names = [piece.name for split in plan_splits(config, "", warnings) for piece in split.pieces]
     assert names == ["a.txt.gz", "b/x.jsonl"]
     assert len(warnings) == 1
-    assert "1 of the files that" in warnings[0]
+    assert "are left out: 1, such as" in warnings[0]
     assert "README" in warnings[0]
     assert len(plan(tmp_path / "in", format="text")) >= 1
     (tmp_path / "empty").mkdir()
