@@ -63,6 +63,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         del items[:n_slow]
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: gzip writes the time into them, and workers must collect the same tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def _keep_logging() -> Iterator[None]:
     """The command line sets up logging for a process of its own; here it is not alone."""
