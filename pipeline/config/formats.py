@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-FormatName = Literal["jsonl", "json", "csv", "tsv", "text", "parquet", "arrow"]
+FormatName = Literal["jsonl", "json", "csv", "tsv", "text", "wet", "parquet", "arrow"]
 
 COMPRESSION_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2", ".xz": "xz"}
 """The compression that an end of a file name stands for."""
@@ -68,6 +68,7 @@ FORMATS: Mapping[str, InputFormat] = {
             frozenset({"encoding", "document"}),
             {"line": b"\n", "blank_line": b"\n\n", "file": None},
         ),
+        InputFormat("wet", (".wet",), _FIELDS, _WHOLE, re.compile(rb"WARC/")),
         InputFormat("parquet", (".parquet", ".pq"), _RECORDS, _WHOLE, has_rows=True),
         InputFormat("arrow", (".arrow", ".feather", ".ipc", ".arrows"), _RECORDS, _WHOLE, has_rows=True),
     )
@@ -98,7 +99,7 @@ OTHERS = (
     ),
     OtherFormat(
         "a web page or a crawl", "extract its text first, as with trafilatura",
-        (".html", ".htm", ".xhtml", ".mhtml", ".warc", ".wat", ".wet"), re.compile(rb"WARC/1\.|WARC/0\."),
+        (".html", ".htm", ".xhtml", ".mhtml", ".warc", ".wat"), re.compile(rb"WARC/1\.|WARC/0\."),
     ),
     OtherFormat(
         "XML", "extract its text first, as with xmlstarlet; of a dump of Wikipedia, with wikiextractor",

@@ -108,9 +108,8 @@ class SourceConfig(Section):
     """For all but `text`: the field that holds the text. `content.text` is the field of that name, or the field
     `text` in `content`; where `content` is a list, the texts of all its parts, joined by `join`."""
     messages_field: NonEmpty | None = None
-    """Instead of `text_field`, for all but `text`, `csv` and `tsv`: a record is a conversation, whose messages are in
-    this field, or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is
-    trained."""
+    """Instead of `text_field`, for JSON, Parquet and Arrow: a record is a conversation. Its messages are in this field,
+    or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is trained."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
     text_fields: list[NonEmpty] = []

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import arrow_file, json_array, jsonl, parquet, text
+from tokenmill.pipeline.input import arrow_file, json_array, jsonl, parquet, text, wet
 from tokenmill.pipeline.input.batches import Part, Source
 from tokenmill.pipeline.input.delimited import Delimited
 from tokenmill.pipeline.input.streams import Stream
@@ -58,6 +58,7 @@ READERS: Mapping[str, StreamReader | RowReader] = {
     "csv": _delimited(","),
     "tsv": _delimited("\t"),
     "text": StreamReader(text.read_text, text.first_names, text.write),
+    "wet": StreamReader(wet.read_wet, wet.first_names, wet.write, wet.check),
     "parquet": RowReader(
         parquet.measure_row_groups, parquet.read_row_groups, parquet.count_rows, parquet.column_names, parquet.write
     ),

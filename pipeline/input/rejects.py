@@ -20,6 +20,7 @@ REASONS = {
     "not_string": "the text is a number, true, false, an array or an object",
     "wrong_cells": "the row has another number of cells than the header of its file",
     "bad_quotes": "a quoted cell of the row is followed by text in place of a delimiter, or never closed",
+    "not_extracted": "the record of a crawl is not extracted text, as those of the type conversion are",
     "bad_field": "a field of input.keep_fields is not of the type that is declared for it",
     "bad_id": "the id is true, false, an array or an object; it may be a string, a number or null",
     "invalid_utf8": "the record is not valid UTF-8, or not valid in the encoding that input.encoding says",

@@ -400,7 +400,8 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
             sample = (
                 head if compression in ("none", "archive") else _decompress_head(head, handle, compression, is_known)
             )
-            if other := other_format("", sample):
+            is_shown = named.begins is not None and named.begins.match(sample)
+            if not is_shown and (other := other_format("", sample)):
                 raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
             encoding = settle_encoding(sample, config.encoding)
             check_valid(sample, encoding)
