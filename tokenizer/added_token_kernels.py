@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from tokenmill.tokenizer.byte_trie_kernels import child
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.double_array import child, piece
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
@@ -48,15 +48,15 @@ def _stands_alone(data, first, end, start, stop, word_characters):
 
 
 @kernel
-def link_suffixes(data, offsets, roots, edges, node_ids, suffixes, longest):
+def link_suffixes(data, offsets, roots, units, suffixes, longest):
     """Makes an automaton (Aho and Corasick) of a trie of tokens that are spelled backwards.
 
     Args:
       data: uint8[n_bytes]; offsets: int64[n_tokens + 1]: the tokens, spelled backwards.
       roots: int64[n_tokens], for work: the node that each token has reached.
-      edges: uint64[power of two]; node_ids: int32[n_nodes]: the trie of these tokens; see `byte_trie_kernels.ByteTrie`.
-      suffixes: int32[n_nodes], filled: the node of the longest proper suffix of a node's text that is in the trie.
-      longest: int32[n_nodes], filled: the number of the longest token that a node's text ends with, -1 for none.
+      units: int64[n], the trie of these tokens; see `kernels.double_array`.
+      suffixes: int32[n], filled: the node of the longest proper suffix of a node's text that is in the trie.
+      longest: int32[n], filled: the number of the longest token that a node's text ends with, -1 for none.
     """
     suffixes[:] = -1
     suffixes[0] = 0
@@ -72,30 +72,31 @@ def link_suffixes(data, offsets, roots, edges, node_ids, suffixes, longest):
                 continue
             goes_on = True
             parent = roots[t]
-            node = child(edges, parent, data[q])
+            node = child(units, parent, data[q])
             roots[t] = node
             if suffixes[node] >= 0:
                 continue
             found = np.int64(0)
             if parent > 0:
                 above = np.int64(suffixes[parent])
-                found = child(edges, above, data[q])
+                found = child(units, above, data[q])
                 while found < 0 and above > 0:
                     above = np.int64(suffixes[above])
-                    found = child(edges, above, data[q])
+                    found = child(units, above, data[q])
                 found = max(found, np.int64(0))
             suffixes[node] = found
-            longest[node] = node_ids[node] if node_ids[node] >= 0 else longest[found]
+            ends = piece(units, node)
+            longest[node] = ends if ends >= 0 else longest[found]
         depth += 1
 
 
 @kernel
-def find_longest(values, offsets, edges, suffixes, longest, found):
+def find_longest(values, offsets, units, suffixes, longest, found):
     """Finds the longest token at every place of rows, from their ends on, in time that the tokens do not matter for.
 
     Args:
       values: uint8[n]; offsets: int64[n_rows + 1].
-      edges: uint64[power of two]; suffixes: int32[n_nodes]; longest: int32[n_nodes]: see `link_suffixes`.
+      units: int64[n]; suffixes, longest: int32[n]; see `link_suffixes`.
       found: int32[offsets[-1] - offsets[0]], filled: the number of the longest token that begins there, -1 for none.
     """
     base = offsets[0]
@@ -104,24 +105,24 @@ def find_longest(values, offsets, edges, suffixes, longest, found):
         i = offsets[row + 1]
         while i > offsets[row]:
             i -= 1
-            following = child(edges, node, values[i])
+            following = child(units, node, values[i])
             while following < 0 and node > 0:
                 node = np.int64(suffixes[node])
-                following = child(edges, node, values[i])
+                following = child(units, node, values[i])
             node = max(following, np.int64(0))
             found[i - base] = longest[node]
 
 
 @kernel
 def find_added(
-    values, offsets, trie, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
+    values, offsets, units, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
     longest, lengths,
 ):  # fmt: skip
     """Finds the added tokens of rows.
 
     Args:
       values, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
-      trie: byte_trie_kernels.ByteTrie of the tokens' bytes; its ids are indices into `kinds`.
+      units: int64[n], the trie of the tokens' bytes, see `kernels.double_array`; its pieces are indices into `kinds`.
       kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one first
         byte if all tokens share it, else -1.
       word_characters, spaces: bool[0x110000].
@@ -155,12 +156,12 @@ def find_added(
                 stop = i + lengths[best] if best >= 0 else i
                 j = end
             while j < end:
-                node = child(trie.edges, node, values[j])
+                node = child(units, node, values[j])
                 if node < 0:
                     break
                 j += 1
-                if trie.node_ids[node] >= 0:
-                    best = np.int64(trie.node_ids[node])
+                if piece(units, node) >= 0:
+                    best = piece(units, node)
                     stop = j
             if best < 0:
                 i += 1

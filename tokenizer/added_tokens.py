@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import added_token_kernels
-from tokenmill.tokenizer.byte_trie_kernels import build_trie
+from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -77,26 +78,27 @@ _MOST_STEPS = 64
 _NONE = np.empty(0, np.int32)
 
 
+def _trie(tokens: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    """Returns the trie of tokens with their numbers, of equal ones that of the last; see `kernels.double_array`."""
+    return trie_of({token: number for number, token in enumerate(tokens) if token}).units
+
+
 class _Backwards(NamedTuple):
     """An automaton of the tokens spelled backwards; see `added_token_kernels.link_suffixes`."""
 
-    edges: npt.NDArray[np.uint64]
+    units: npt.NDArray[np.int64]
     suffixes: npt.NDArray[np.int32]
     longest: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, tokens: Sequence[bytes], numbers: npt.NDArray[np.int32]) -> Self:
-        """Makes the automaton; `numbers` has the number of each token."""
+    def of(cls, tokens: Sequence[bytes]) -> Self:
+        """Makes the automaton."""
         backwards = [token[::-1] for token in tokens]
-        trie = build_trie(backwards, numbers, np.zeros(len(tokens), np.int64), n_roots=1)
-        offsets = np.zeros(len(tokens) + 1, np.int64)
-        np.cumsum(list(map(len, tokens)), out=offsets[1:])
-        data = np.frombuffer(bytearray().join(backwards), np.uint8)
-        suffixes, longest = np.empty(trie.node_ids.size, np.int32), np.empty(trie.node_ids.size, np.int32)
-        added_token_kernels.link_suffixes(
-            data, offsets, np.empty(len(tokens), np.int64), trie.edges, trie.node_ids, suffixes, longest
-        )
-        return cls(trie.edges, suffixes, longest)
+        units = _trie(backwards)
+        suffixes, longest = np.empty(units.size, np.int32), np.empty(units.size, np.int32)
+        roots = np.empty(len(tokens), np.int64)
+        added_token_kernels.link_suffixes(*padded_bytes(backwards), roots, units, suffixes, longest)
+        return cls(units, suffixes, longest)
 
     def find(self, rows: Ragged) -> npt.NDArray[np.int32]:
         """Returns the longest token that begins at each byte of rows, -1 for none."""
@@ -113,10 +115,9 @@ class AddedTokenMatcher:
         self._tokens = tokens
         self._special = special
         encoded = [content.encode() for content in contents]
-        numbers = np.arange(len(tokens), dtype=np.int32)
-        self._trie = build_trie(encoded, numbers, np.zeros(len(tokens), np.int64), n_roots=1)
+        self._trie = _trie(encoded)
         self._lengths = np.array(list(map(len, encoded)), np.int64)
-        self._backwards = _Backwards.of(encoded, numbers) if self._lengths.max(initial=0) > _MOST_STEPS else None
+        self._backwards = _Backwards.of(encoded) if self._lengths.max(initial=0) > _MOST_STEPS else None
         self._ids = np.array([t.id for t in tokens], np.int32)
         self._kinds = np.array(
             [

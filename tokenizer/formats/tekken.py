@@ -13,8 +13,8 @@ import numpy as np
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats import tiktoken_ranks
 from tokenmill.tokenizer.formats.json_node import Node
-from tokenmill.tokenizer.models.bpe_tables import padded_bytes
 from tokenmill.tokenizer.models.ids import MAX_ID
+from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import SpecialToken, TemplatePiece, TemplateProcessing
 

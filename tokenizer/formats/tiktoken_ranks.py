@@ -15,8 +15,7 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.formats.base64_rank_kernels import read_lines
 from tokenmill.tokenizer.models import BPE
-from tokenmill.tokenizer.models.bpe_tables import padded_bytes
-from tokenmill.tokenizer.models.vocabulary import WORD_PADDING
+from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, padded_bytes
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
 

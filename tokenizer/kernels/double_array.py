@@ -2,14 +2,14 @@
 """A trie over bytes as a double array: one int64 a state, so that a step is one load.
 
 A state holds the place of its children, the byte that leads here, and the piece that ends here. No two states have the
-same place for their children, so comparing the byte alone proves the parent.
+same place for their children, so comparing the byte alone proves the parent. The root is at place 0.
 
 Its reference implementation is `builtins.dict`; `tests/tokenizer/models/test_double_array.py` compares them.
 """
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
 # A state: bits 0..8 the byte that leads here (NO_BYTE in an empty place), bits 9..33 the piece that ends here plus one,
 # bits 34..62 the base: its child by byte b is at base ^ b. Base 0 is the empty first block: no children.
@@ -19,6 +19,19 @@ BASE_SHIFT = 34
 
 _TRIES = 64
 """How many free places are tried, oldest first, before the whole newest block is tried, and then a new one opened."""
+
+
+@kernel_part
+def child(units, place, byte):
+    """Returns the place of a state's child, -1 if no piece goes on with the byte."""
+    at = (units[place] >> BASE_SHIFT) ^ np.int64(byte)
+    return at if units[at] & LABEL_MASK == byte else np.int64(-1)
+
+
+@kernel_part
+def piece(units, place):
+    """Returns the piece that ends at a state, -1 if none does."""
+    return (units[place] >> PIECE_SHIFT & PIECE_MASK) - 1
 
 
 @kernel
@@ -50,7 +63,7 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
     n_used = 512
     root_base = 0
     depth_0 = 1
-    stack[0, 0] = 0  # place of the state; the root has none and leaves its base in root_base
+    stack[0, 0] = 0  # place of the state
     stack[0, 1] = 0
     stack[0, 2] = pieces.size
     stack[0, 3] = 0
@@ -121,17 +134,16 @@ def build_double_array(values, offsets, pieces, units, next_free, previous_free,
                 base = candidate
                 break
         base_taken[base] = True
+        units[place] |= base << BASE_SHIFT
         if depth == 0:
             root_base = base
-        else:
-            units[place] |= base << BASE_SHIFT
         for k in range(n_children):
-            child = base ^ children[k, 0]
-            units[child] = children[k, 0]
-            if next_free[child] >= 0:
-                next_free[previous_free[child]] = next_free[child]
-                previous_free[next_free[child]] = previous_free[child]
-            stack[depth_0, 0] = child
+            place = base ^ children[k, 0]
+            units[place] = children[k, 0]
+            if next_free[place] >= 0:
+                next_free[previous_free[place]] = next_free[place]
+                previous_free[next_free[place]] = previous_free[place]
+            stack[depth_0, 0] = place
             stack[depth_0, 1] = children[k, 1]
             stack[depth_0, 2] = children[k + 1, 1]
             stack[depth_0, 3] = depth + 1

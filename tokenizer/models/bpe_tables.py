@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arrays that BPE kernels read and write, and how to make them."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from tokenmill.tokenizer.kernels import bpe_crossings
 from tokenmill.tokenizer.kernels import bpe_pairs as pairs
 from tokenmill.tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenmill.tokenizer.models.kernels import bpe_reachable
-from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, offsets_of
 
 
 class BPETables(NamedTuple):
@@ -127,12 +125,6 @@ def take_part(ids: npt.NDArray[np.int64], merges: Merges) -> bool:
     is_one = np.zeros(1 + max(int(part.max(initial=0)) for part in (ids, *merges)), np.bool_)
     is_one[ids[ids >= 0]] = True
     return any(bool(is_one[part].any()) for part in merges)
-
-
-def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Returns the bytes of all tokens, with the padding that kernels need, and their offsets."""
-    values = np.frombuffer(bytearray().join([*tokens, bytes(WORD_PADDING)]), np.uint8)
-    return values, offsets_of(np.fromiter(map(len, tokens), np.int64, len(tokens)))
 
 
 def pair_bits(n_merges: int) -> int:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries of vocabularies as double arrays."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.kernels import double_array as kernels
-from tokenmill.tokenizer.models.vocabulary import Tokens
+from tokenmill.tokenizer.models.vocabulary import Tokens, padded_bytes
 from tokenmill.tokenizer.ragged import read_only
 
 _MAX_BYTES = 1 << 28
@@ -18,6 +19,12 @@ class DoubleArray(NamedTuple):
 
     units: npt.NDArray[np.int64]
     root_base: int
+
+
+def trie_of(entries: Mapping[bytes, int]) -> DoubleArray:
+    """Builds the trie of byte strings and their numbers; an empty string is left out."""
+    filled = sorted(filter(None, entries))
+    return double_array(Tokens(*padded_bytes(filled)), np.array([entries[entry] for entry in filled], np.int32))
 
 
 def double_array(entries: Tokens, ids: npt.NDArray[np.int32]) -> DoubleArray:

@@ -370,6 +370,12 @@ def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return offsets
 
 
+def padded_bytes(tokens: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Returns the bytes of all tokens, with the padding that kernels need, and their offsets."""
+    values = np.frombuffer(bytearray().join([*tokens, bytes(WORD_PADDING)]), np.uint8)
+    return values, offsets_of(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+
+
 def word_table(
     values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], ids: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], int]:

@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.kernels import wordpiece as kernels
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
-from tokenmill.tokenizer.models.bpe_tables import padded_bytes
-from tokenmill.tokenizer.models.double_array import double_array
+from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.ragged import read_only
 
 OOV_POLICIES = {
@@ -135,10 +133,7 @@ class WordPiece:
                 _CONTINUES + entry[len(prefix) :] if entry.startswith(prefix) else entry: token_id
                 for entry, token_id in entries.items()
             } | {prefix: begins_alone}
-        entries.pop(b"", None)
-        tokens, ids = Tokens(*padded_bytes(list(entries))), np.fromiter(entries.values(), np.int32, len(entries))
-        order = tokens.sorted_order()
-        trie = double_array(tokens.take(order), ids[order])
+        trie = trie_of(entries)
         if not prefix:
             return trie.units, np.full(2, trie.root_base), -1
         units, base, place = trie.units.copy(), trie.root_base, 0

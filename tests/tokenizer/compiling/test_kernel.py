@@ -116,21 +116,20 @@ def run(program, cache=None):
 
 
 TRIE = (
-    "import sys; from tokenmill.tokenizer import byte_trie_kernels as byte_trie; import numpy as np; "
-    "trie = byte_trie.build_trie([b'ab'], np.zeros(1, np.int32), np.zeros(1, np.int64), 1); "
-    "print(trie.node_ids.size, 'numba' in sys.modules, 'numba.np.arraymath' in sys.modules)"
+    "import sys; from tokenmill.tokenizer.models.double_array import trie_of; "
+    "print(trie_of({b'ab': 0}).root_base, 'numba' in sys.modules, 'numba.np.arraymath' in sys.modules)"
 )
 
 
 def test_loading_a_compiled_kernel_does_not_import_numba(tmp_path):
-    assert run(TRIE, tmp_path) == ["3", "True", "True"]
-    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+    assert run(TRIE, tmp_path) == ["353", "True", "True"]
+    assert run(TRIE, tmp_path) == ["353", "False", "False"]
 
 
 def test_worker_processes_find_what_others_have_compiled(tmp_path, monkeypatch):
-    assert run(TRIE, tmp_path) == ["3", "True", "True"]
+    assert run(TRIE, tmp_path) == ["353", "True", "True"]
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # as they are given it
-    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+    assert run(TRIE, tmp_path) == ["353", "False", "False"]
 
 
 def test_numbas_variables_cost_nothing_unless_they_change_code_and_then_one_compilation(tmp_path, monkeypatch):
@@ -188,8 +187,8 @@ def test_kernels_of_a_wheel_spare_compiling(tmp_path):
 @pytest.mark.parametrize("name", ["DISABLE_JIT", "CACHE_LOCATOR_CLASSES", "DEBUGINFO", "CACHE_DIR"])
 def test_kernels_are_compiled_and_kept_whatever_numba_is_told(tmp_path, monkeypatch, name):
     monkeypatch.setenv(f"NUMBA_{name}", {"CACHE_LOCATOR_CLASSES": "InTreeCacheLocator"}.get(name, "1"))
-    assert run(TRIE, tmp_path) == ["3", "True", "True"]
-    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+    assert run(TRIE, tmp_path) == ["353", "True", "True"]
+    assert run(TRIE, tmp_path) == ["353", "False", "False"]
 
 
 def test_a_file_of_numbas_settings_counts_as_they_do(tmp_path, monkeypatch):
@@ -262,8 +261,8 @@ def test_machine_code_that_is_not_as_expected_is_compiled_again(damage, tmp_path
     before = saved.read_bytes()
     saved.write_bytes(damage(before))
     assert saved.read_bytes() != before
-    assert run(TRIE, tmp_path) == ["3", "True", "True"]
-    assert run(TRIE, tmp_path) == ["3", "False", "False"]
+    assert run(TRIE, tmp_path) == ["353", "True", "True"]
+    assert run(TRIE, tmp_path) == ["353", "False", "False"]
 
 
 def test_a_numba_that_the_shortcuts_do_not_fit_compiles_without_them(tmp_path):
@@ -272,9 +271,9 @@ def test_a_numba_that_the_shortcuts_do_not_fit_compiles_without_them(tmp_path):
     found = subprocess.run(
         [sys.executable, "-c", hidden + TRIE], env=environment, check=True, capture_output=True, text=True
     )
-    assert found.stdout.split() == ["3", "True", "True"]
+    assert found.stdout.split() == ["353", "True", "True"]
     assert found.stderr.count("is new to this version, and compiles kernels in more time") == 1
-    assert run(TRIE, tmp_path) == ["3", "False", "False"]  # what it has compiled is kept all the same
+    assert run(TRIE, tmp_path) == ["353", "False", "False"]  # what it has compiled is kept all the same
 
 
 class One(NamedTuple):
@@ -498,10 +497,10 @@ def test_where_nothing_can_be_written_kernels_are_loaded_or_compiled_and_not_kep
         "tempfile.TemporaryFile = tempfile.NamedTemporaryFile = pathlib.Path.mkdir = refuse\n"
     )
     (tmp_path / "kernels-others").mkdir()
-    assert run(refuse + TRIE, tmp_path) == ["3", "True", "True"]
+    assert run(refuse + TRIE, tmp_path) == ["353", "True", "True"]
     assert [path.name for path in tmp_path.iterdir()] == ["kernels-others"]
     run(TRIE, tmp_path)
-    assert run(refuse + TRIE, tmp_path) == ["3", "False", "False"]
+    assert run(refuse + TRIE, tmp_path) == ["353", "False", "False"]
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files here")

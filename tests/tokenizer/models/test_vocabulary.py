@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer, WordLevel
-from tokenmill.tokenizer.models.bpe_tables import padded_bytes
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenmill.tokenizer.models.vocabulary import (
     ScoredTokens,
@@ -18,6 +17,7 @@ from tokenmill.tokenizer.models.vocabulary import (
     Vocabulary,
     find_ids,
     ids_of,
+    padded_bytes,
     tokens_of,
     words_of,
 )
