@@ -2,16 +2,22 @@
 """Pre-tokenizers that look at one character at a time: white space, punctuation, digits, scripts, counts."""
 
 import dataclasses
+import functools
 
-from tokenmill.tokenizer.kernels.scanners_parts import NUMBER, SIGN
-from tokenmill.tokenizer.pre_tokenizers import segment_kernels, split_kernels, tables
+from tokenmill.tokenizer.pre_tokenizers import split_kernels, tables
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_delimiter, run_scanner, run_splitter
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_scanner, run_splitter
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, bert_scanner
-from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal
+from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_automaton, run_literal
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
+
+
+@functools.cache
+def _one_of(runs: str) -> Characters:
+    return Characters(CodePoints.of(unicode_data.runs(runs)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +80,12 @@ class Digits(PreTokenizer):
     @property
     def isolated(self) -> Node:
         """See `PreTokenizer`."""
-        digit = Characters(CodePoints.of(unicode_data.runs("patterns/numeric")))
+        digit = _one_of("patterns/numeric")
         return digit if self.individual_digits else Repetition(digit, 1, None, greedy=True)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        behavior = BEHAVIORS["isolated" if self.individual_digits else "contiguous"]
-        return run_delimiter(pieces, behavior, segment_kernels.segments_of_class, tables.numeric_classes(), NUMBER)
+        return run_automaton(pieces, build((self.isolated,), 1), "isolated")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,15 +104,14 @@ class Punctuation(PreTokenizer):
     @property
     def isolated(self) -> Node | None:
         """See `PreTokenizer`."""
-        sign = Characters(CodePoints.of(unicode_data.runs("bert/punctuation")))
+        sign = _one_of("bert/punctuation")
         if self.behavior == "contiguous":
             return Repetition(sign, 1, None, greedy=True)
         return sign if self.behavior == "isolated" else None
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        find = segment_kernels.segments_of_class
-        return run_delimiter(pieces, BEHAVIORS[self.behavior], find, tables.bert_classes(), SIGN)
+        return run_automaton(pieces, build((_one_of("bert/punctuation"),), 1), self.behavior)
 
 
 @dataclasses.dataclass(frozen=True)

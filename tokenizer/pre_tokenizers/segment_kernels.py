@@ -12,7 +12,6 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
 from tokenmill.tokenizer.kernels.automata import next_segment, start_text
-from tokenmill.tokenizer.kernels.scanners_parts import character
 from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
 _FIRST_PATTERN = np.uint64(0)
@@ -22,42 +21,8 @@ REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS = 0, 1, 2,
 
 
 @kernel
-def segments_of_class(values, starts, stops, classes, mask, out_starts, out_stops, out_match, counts):
-    """Makes each character with a bit of `mask` a match. A segment has at least one byte.
-
-    Args:
-      classes: uint8[0x110000].
-      out_match: bool[n_bytes], filled: whether each segment is a match.
-    """
-    n = 0
-    for k in range(starts.size):
-        i = starts[k]
-        between = i
-        while i < stops[k]:
-            kind, after = character(values, i, classes)
-            if kind & mask != 0:
-                if between < i:
-                    out_starts[n] = between
-                    out_stops[n] = i
-                    out_match[n] = False
-                    n += 1
-                out_starts[n] = i
-                out_stops[n] = after
-                out_match[n] = True
-                n += 1
-                between = after
-            i = after
-        if between < i:
-            out_starts[n] = between
-            out_stops[n] = i
-            out_match[n] = False
-            n += 1
-        counts[k + 1] = n
-
-
-@kernel
 def segments_of_literal(values, starts, stops, literal, failures, inverted, out_starts, out_stops, out_match, counts):
-    """Makes each occurrence of a literal a match, from the left, without overlaps; see `segments_of_class`.
+    """Makes each occurrence of a literal a match, from the left, without overlaps. A segment has at least one byte.
 
     With `inverted`, the matches are the segments between.
 
@@ -65,6 +30,7 @@ def segments_of_literal(values, starts, stops, literal, failures, inverted, out_
       literal: uint8[m], m > 0.
       failures: int64[m], for the first q + 1 bytes of the literal, the length of their longest proper prefix that is
         also their suffix. With it (Knuth, Morris and Pratt) no byte of the text is read more than twice.
+      out_match: bool[n_bytes], filled: whether each segment is a match.
     """
     n = 0
     for k in range(starts.size):
@@ -98,7 +64,7 @@ def segments_of_literal(values, starts, stops, literal, failures, inverted, out_
 
 @kernel
 def segments_of_automaton(values, starts, stops, automata, inverted, out_starts, out_stops, out_match, counts):
-    """Makes what a pattern matches a match, or, with `inverted`, the segments between; see `segments_of_class`.
+    """Makes what a pattern matches a match, or, with `inverted`, the segments between; see `segments_of_literal`.
 
     automata: Automata of one pattern, changed.
     """

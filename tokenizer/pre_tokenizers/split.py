@@ -84,7 +84,7 @@ class Split(PreTokenizer):
         if name is not None:
             return run_scanner(pieces, SCANNERS[name])
         if self.automaton is not None:
-            return _run_automaton(pieces, self.pattern, self.automaton, BEHAVIORS[self.behavior], self.invert)
+            return run_automaton(pieces, self.automaton, self.behavior, invert=self.invert, name=self.pattern)
         if self.is_regex or self.pattern == "":
             return _run_pattern(pieces, self.pattern, BEHAVIORS[self.behavior], self.invert)
         return run_literal(pieces, self.pattern, self.behavior, invert=self.invert)
@@ -110,11 +110,11 @@ def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return np.array(failures, np.int64)
 
 
-def _run_automaton(pieces: Pieces, pattern: str, tables: Tables, behavior: int, invert: bool) -> Pieces:
-    """Cuts every word with the automaton of a pattern."""
+def run_automaton(pieces: Pieces, tables: Tables, behavior: str, *, invert: bool = False, name: str = "") -> Pieces:
+    """Cuts every word with the automaton of a pattern, which is named in the message if it gives up."""
     automata = tables.new_automata()
-    cut = run_delimiter(pieces, behavior, segment_kernels.segments_of_automaton, automata, invert)
-    check_finished(automata, f"pattern {pattern!r}")
+    cut = run_delimiter(pieces, BEHAVIORS[behavior], segment_kernels.segments_of_automaton, automata, invert)
+    check_finished(automata, f"pattern {name!r}")
     return cut
 
 

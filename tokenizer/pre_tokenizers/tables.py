@@ -82,12 +82,6 @@ def _of_categories(bits: dict[str, int]) -> Classes:
 
 
 @functools.cache
-def numeric_classes() -> Classes:
-    """Returns NUMBER for the digits of `Digits`."""
-    return _single_bit(data.runs("patterns/numeric"), NUMBER)
-
-
-@functools.cache
 def word_classes() -> Classes:
     """Returns LETTER for the word characters of `Whitespace`, and SPACE."""
     return _single_bit(data.runs("patterns/whitespace_words"), LETTER, LETTERS, DIGITS, UNDERSCORES)
