@@ -26,7 +26,7 @@ from unittest import mock
 import pyarrow as pa
 
 from tests.reference.counting import sentencepiece_words
-from tokenmill.tokenizer import Tokenizer, reference
+from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.added_tokens import AddedToken
@@ -39,6 +39,7 @@ from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.charsmaps import folding_charsmap
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.reference_encoding import wordpiece
 
 SCRIPTS = (
     "abcdeABE", "éßİıſÅςñ", "日本語中文々", "かなカナー", "한국어가각힣", "ไทยกำลังๆ", "हिन्दीक्षत्र", "தமிழ்", "مرحبا",
@@ -304,7 +305,7 @@ def _of_word(tok: Tokenizer, word: bytes) -> list[int]:
         return [i for i, _ in model.tokenize_bytes(word)]
     text = "".join(BYTE_ALPHABET[b] for b in word) if spelled else word.decode()
     if isinstance(model, WordPiece):
-        return [model.vocab[token] for token, _ in reference.wordpiece(text, model)]
+        return [model.vocab[token] for token, _ in wordpiece(text, model)]
     ids = [i for i, _ in model.tokenize(text)]
     if min(ids, default=0) < 0:
         raise UnknownCharacterError

@@ -7,7 +7,6 @@ It takes a text through the parts of a tokenizer one after the other: no plan, n
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from tokenmill.tokenizer import reference
 from tokenmill.tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.core import Tokenizer
@@ -15,6 +14,7 @@ from tokenmill.tokenizer.models import BPE, WordPiece
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.unicode.tables import property_table
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -59,7 +59,7 @@ def _model(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     """Returns the model as a function from a word to its ids."""
     model = tokenizer.model
     if isinstance(model, WordPiece):
-        return lambda word: [model.vocab[token] for token, _ in reference.wordpiece(word, model)]
+        return lambda word: [model.vocab[token] for token, _ in wordpiece(word, model)]
     if isinstance(model, BPE) and is_byte_level(tokenizer.pre_tokenizer):
         by_bytes = dataclasses.replace(model, byte_level=True)
         pre_tokenizer = tokenizer.pre_tokenizer
@@ -90,11 +90,13 @@ def _segments(
         i = stop
         if token.special and special != "split":
             continue
-        if token.single_word and (_is_word(data[start - 1 : start]) or _is_word(data[stop : stop + 1])):
+        if token.single_word and any(
+            _is_in(c, "word_characters") for c in data[start - 1 : start] + data[stop : stop + 1]
+        ):
             continue
-        while token.lstrip and start > at and reference.is_in(data[start - 1], "spaces"):
+        while token.lstrip and start > at and _is_in(data[start - 1], "spaces"):
             start -= 1
-        while token.rstrip and stop < len(data) and reference.is_in(data[stop], "spaces"):
+        while token.rstrip and stop < len(data) and _is_in(data[stop], "spaces"):
             stop += 1
         start = max(start, at)
         if stop <= start:  # the token before has taken all of its text
@@ -109,5 +111,60 @@ def _segments(
         yield text[at:], -1
 
 
-def _is_word(character: str) -> bool:
-    return character != "" and reference.is_in(character, "word_characters")
+def _is_in(character: str, name: str) -> bool:
+    return bool(property_table(name)[ord(character)])
+
+
+def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
+    """Tokenizes one word into pairs of token and the characters it covers; see `models.WordPiece` for the policies.
+
+    Of the byte tokens of one character, the first covers it, the others cover nothing.
+    """
+    vocab, unk, prefix = model.vocab, model.unk_token, model.continuing_subword_prefix
+    policy = model.oov_policy
+
+    def longest(start: int, continuing: bool, n_chars: int) -> tuple[str, str] | None:
+        """Returns the longest entry at `start`, of at most `n_chars` characters, and the characters it covers."""
+        for stop in range(min(len(word), start + n_chars), start, -1):
+            covered = word[start:stop]
+            piece = prefix + covered if continuing else covered
+            # An entry with the prefix continues a word, or begins a word that itself begins with the prefix.
+            begins = start == 0 or not prefix or not piece.startswith(prefix) or piece == prefix
+            if piece in vocab and (continuing or begins):
+                return piece, covered
+        return None
+
+    pieces: list[tuple[str, str]] = []
+    start = 0
+    if policy == "word":
+        if len(word) > model.max_input_chars_per_word:
+            return [(unk, word)]
+        while start < len(word):
+            found = longest(start, start > 0, len(word))
+            if found is None:
+                return [(unk, word)]
+            pieces.append(found)
+            start += len(found[1])
+        return pieces
+
+    whole = longest(0, False, len(word))
+    if policy == "char" and whole and whole[1] == word:
+        return [whole]
+    reach = 1 if policy == "char" else len(word)
+    while start < len(word):
+        in_place = start > 0 and policy != "char"
+        found = longest(start, in_place, reach) or longest(start, not in_place, reach)
+        if found:
+            pieces.append(found)
+            start += len(found[1])
+            continue
+        char = word[start]
+        byte_tokens = [f"<0x{b:02X}>" for b in char.encode()]
+        if policy == "byte" and all(t in vocab for t in byte_tokens):
+            pieces += [(t, "" if i else char) for i, t in enumerate(byte_tokens)]
+        elif policy != "char" and pieces and pieces[-1][0] == unk:
+            pieces[-1] = (unk, pieces[-1][1] + char)
+        else:
+            pieces.append((unk, char))
+        start += 1
+    return pieces

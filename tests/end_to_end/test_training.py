@@ -8,9 +8,9 @@ import shutil
 
 import pytest
 
+from tests.reference.bert import count_words
 from tokenmill.pipeline import cli
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.reference import count_words
 
 MODELS = {
     "wordpiece": {"vocab_size": [220, 300], "min_frequency": 1},

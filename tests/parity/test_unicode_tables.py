@@ -9,7 +9,8 @@ import pyarrow as pa  # noqa: E402
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tokenmill.tokenizer import UNICODE_VERSIONS, BertNormalizer, BertPreTokenizer, Tokenizer, reference  # noqa: E402
+from tests.reference import bert as reference  # noqa: E402
+from tokenmill.tokenizer import UNICODE_VERSIONS, BertNormalizer, BertPreTokenizer, Tokenizer  # noqa: E402
 from tokenmill.tokenizer.unicode import tables as unicode_tables  # noqa: E402
 
 pytestmark = pytest.mark.parity

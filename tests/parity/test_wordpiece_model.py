@@ -9,8 +9,9 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 import pyarrow as pa  # noqa: E402
 
-from tokenmill.tokenizer import Tokenizer, reference  # noqa: E402
+from tokenmill.tokenizer import Tokenizer  # noqa: E402
 from tokenmill.tokenizer.models import OOV_POLICIES, WordPiece  # noqa: E402
+from tokenmill.tokenizer.reference_encoding import wordpiece  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -65,9 +66,5 @@ def test_ids_equal_the_reference_under_every_policy(vocab: tuple[list[str], str]
     tokens, prefix = vocab
     ours = tokenizer_of([*tokens, *(f"<0x{b:02X}>" for b in range(256))], prefix, oov=oov)
     assert isinstance(ours.model, WordPiece)
-    expected = [
-        ours.model.vocab[token]
-        for word in " ".join(words).split()
-        for token, _ in reference.wordpiece(word, ours.model)
-    ]
+    expected = [ours.model.vocab[token] for word in " ".join(words).split() for token, _ in wordpiece(word, ours.model)]
     assert ours.encode_arrow(pa.array([" ".join(words)]))[0].as_py() == expected

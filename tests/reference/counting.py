@@ -8,7 +8,7 @@ from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import Normalizer
 from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
-from tokenmill.tokenizer.reference import wordpiece
+from tokenmill.tokenizer.reference_encoding import wordpiece
 
 
 def count_pre_tokens(

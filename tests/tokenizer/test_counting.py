@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.reference import bert as reference
 from tests.reference.counting import count_pre_tokens, sentencepiece_words
-from tokenmill.tokenizer import Tokenizer, WordLevel, reference, word_counter
+from tokenmill.tokenizer import Tokenizer, WordLevel, word_counter
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters

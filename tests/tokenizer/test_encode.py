@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.reference import bert as reference
 from tests.reference.counting import swallowed_characters
-from tokenmill.tokenizer import Tokenizer, WordPiece, counting, reference
+from tokenmill.tokenizer import Tokenizer, WordPiece, counting
 from tokenmill.tokenizer.models import OOV_POLICIES
 
 EXAMPLE_VOCAB = ["[UNK]", "3", "##7", "7", "<0xE2>", "<0xB0>", "<0x8B>"]

@@ -4,8 +4,7 @@
 The loop's spans are words of raw text; only words that are not in its table are cleaned, lower-cased and stripped of
 accents.
 
-Its reference implementations are `tokenmill.tokenizer.reference.encode` and
-`tokenmill.tokenizer.reference.count_words`; `tests/tokenizer/test_encode.py` compares them.
+Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/test_encode.py` compares them.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ Instead of ids, a slot of the table holds how often its span has occurred, so th
 processor's cache. A counter that grows, `Work.tally`, has the others: spans too long to be their own key, and those
 that were evicted from the table. `move_counts` adds the counts that are in the table.
 
-Its reference implementations are `tokenmill.tokenizer.reference.count_words` and
+Its reference implementations are `tests.reference.bert.count_words` and
 `tests.reference.counting.count_pre_tokens`; `tests/tokenizer/test_counting.py` compares them.
 """
 

@@ -10,8 +10,7 @@ A table is one int64 array of four columns, 32 bytes a slot, so that a lookup to
 Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long
 words compare bytes in the pool.
 
-Its reference implementation is `tokenmill.tokenizer.reference.count_words`; `tests/tokenizer/test_counting.py` compares
-them.
+Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece on one word: greedy longest match in a trie, with four policies for unknown characters.
 
-Its reference implementation is `tokenmill.tokenizer.reference.wordpiece`; `tests/tokenizer/test_encode.py` compares
-them.
+Its reference implementation is `tokenmill.tokenizer.reference_encoding.wordpiece`; `tests/tokenizer/test_encode.py`
+compares them.
 """
 
 import numpy as np

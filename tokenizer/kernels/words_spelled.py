@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """WordPiece, WordLevel and Unigram over words that have been found already, which they may read as spelled bytes.
 
-Its reference implementations are `tokenmill.tokenizer.reference.wordpiece`,
+Its reference implementations are `tokenmill.tokenizer.reference_encoding.wordpiece`,
 `tokenmill.tokenizer.models.wordlevel.WordLevel.tokenize`, `tokenmill.tokenizer.models.unigram.Unigram.tokenize`;
 `tests/tokenizer/test_encode.py` compares them.
 """

@@ -74,7 +74,7 @@ class WordPiece:
       ValueError: if an id is not in 0..2^24-1 or occurs twice, the unknown token is no entry, there is no such policy,
         or it is `byte` and the vocabulary has no byte token at all.
 
-    Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference.py for the others.
+    Source: HF tokenizers `models/wordpiece/mod.rs` for `word`; tokenizer/reference_encoding.py for the others.
     """
 
     vocab: Mapping[str, int]

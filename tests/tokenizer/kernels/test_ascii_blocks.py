@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tokenmill.tokenizer import reference
+from tests.reference import bert as reference
 from tokenmill.tokenizer.compiling.kernel import kernel, made_kernel
 from tokenmill.tokenizer.kernels import ascii_blocks, scanning
 from tokenmill.tokenizer.kernels.ascii_blocks import BLOCK_READS, no_starts

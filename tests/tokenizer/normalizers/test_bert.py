@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenmill.tokenizer import BertNormalizer, reference
+from tests.reference import bert as reference
+from tokenmill.tokenizer import BertNormalizer
 
 # Combining characters that accent stripping leaves (their category is not Mn in Unicode 8.0) or takes, by class, with
 # starters and format characters between them.

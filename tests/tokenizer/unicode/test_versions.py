@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece, reference
+from tests.reference import bert as reference
+from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's normalizer as a separate step, for callers who need the text and not the ids.
 
-Its reference implementation is `tokenmill.tokenizer.reference.normalize`; `tests/tokenizer/normalizers/test_bert.py`
-compares them.
+Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/normalizers/test_bert.py` compares them.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference implementations of the kernels, in plain Python, short enough to be believed by reading.
+"""Reference implementation of BERT's kernels, in plain Python, short enough to be believed by reading.
 
-They share with the kernels the character data of `unicode.data` and nothing else: no tables, no caches, no tries.
+It shares with the kernels the character data of `unicode.data` and nothing else: no tables, no caches, no tries.
 """
 
 import functools
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.reference_encoding import wordpiece
 from tokenmill.tokenizer.unicode import data as unicode_data
 
 
@@ -98,61 +99,6 @@ def pre_tokenize(text: str, unicode: str = "8") -> list[str]:
         else:
             words[-1] += char
     return [word for word in words if word]
-
-
-def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:
-    """Tokenizes one word into pairs of token and the characters it covers; see `models.WordPiece` for the policies.
-
-    Of the byte tokens of one character, the first covers it, the others cover nothing.
-    """
-    vocab, unk, prefix = model.vocab, model.unk_token, model.continuing_subword_prefix
-    policy = model.oov_policy
-
-    def longest(start: int, continuing: bool, n_chars: int) -> tuple[str, str] | None:
-        """Returns the longest entry at `start`, of at most `n_chars` characters, and the characters it covers."""
-        for stop in range(min(len(word), start + n_chars), start, -1):
-            covered = word[start:stop]
-            piece = prefix + covered if continuing else covered
-            # An entry with the prefix continues a word, or begins a word that itself begins with the prefix.
-            begins = start == 0 or not prefix or not piece.startswith(prefix) or piece == prefix
-            if piece in vocab and (continuing or begins):
-                return piece, covered
-        return None
-
-    pieces: list[tuple[str, str]] = []
-    start = 0
-    if policy == "word":
-        if len(word) > model.max_input_chars_per_word:
-            return [(unk, word)]
-        while start < len(word):
-            found = longest(start, start > 0, len(word))
-            if found is None:
-                return [(unk, word)]
-            pieces.append(found)
-            start += len(found[1])
-        return pieces
-
-    whole = longest(0, False, len(word))
-    if policy == "char" and whole and whole[1] == word:
-        return [whole]
-    reach = 1 if policy == "char" else len(word)
-    while start < len(word):
-        in_place = start > 0 and policy != "char"
-        found = longest(start, in_place, reach) or longest(start, not in_place, reach)
-        if found:
-            pieces.append(found)
-            start += len(found[1])
-            continue
-        char = word[start]
-        byte_tokens = [f"<0x{b:02X}>" for b in char.encode()]
-        if policy == "byte" and all(t in vocab for t in byte_tokens):
-            pieces += [(t, "" if i else char) for i, t in enumerate(byte_tokens)]
-        elif policy != "char" and pieces and pieces[-1][0] == unk:
-            pieces[-1] = (unk, pieces[-1][1] + char)
-        else:
-            pieces.append((unk, char))
-        start += 1
-    return pieces
 
 
 def encode(text: str, normalizer: BertNormalizer, model: WordPiece) -> list[int]:
