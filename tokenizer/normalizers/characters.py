@@ -4,13 +4,14 @@
 import abc
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import tables
 from tokenmill.tokenizer.normalizers.base import (
     Applied,
@@ -102,9 +103,20 @@ class Nmt(CharacterStep):
         return dict.fromkeys(removed, "") | dict.fromkeys(spaces, " ")
 
 
-@functools.cache
-def _two_bytes() -> npt.NDArray[np.uint64]:
-    return read_only(LETTERS.astype(np.uint64) @ np.array([1, 256], np.uint64))
+def lowered_bytes(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    """Returns a text of at most eight bytes for each byte as `map_bytes` takes them, uint64[256] and uint8[256]."""
+    eights = np.frombuffer(b"".join(text.ljust(8, b"\0") for text in texts), "<u8").astype(np.uint64)
+    return read_only(eights), read_only(np.array(list(map(len, texts)), np.uint8))
+
+
+def map_bytes(rows: Ragged, texts: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]], n_bytes: int) -> Ragged:
+    """Puts a text in place of each byte of rows; see `lowered_bytes`; `n_bytes` is the most that all may become."""
+    out, offsets = recycled.empty(n_bytes + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
+    character_maps.map_bytes(rows.values, rows.offsets, *texts, out, offsets)
+    return rows_of(out, offsets)
+
+
+_SPELLINGS = lowered_bytes([character.encode() for character in BYTE_ALPHABET])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +125,9 @@ class ByteLevel(Normalizer):
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
         """Normalizes a column of valid UTF-8; see `Normalizer`."""
-        out = recycled.empty(2 * rows.n_values + tables.SPARE_BYTES, np.uint8)  # no character has more than two bytes
-        offsets = np.empty(rows.n_rows + 1, np.int64)
-        character_maps.map_bytes(rows.values, rows.offsets, _two_bytes(), out, offsets)
+        normalized = map_bytes(rows, _SPELLINGS, 2 * rows.n_values)  # no character has more than two bytes
         # If the result has the same length, all bytes are spelled as themselves.
-        return rows if offsets[-1] == rows.n_values else rows_of(out, offsets)
+        return rows if normalized.n_values == rows.n_values else normalized
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
         """Normalizes one text, with alignments; see `Normalizer`."""

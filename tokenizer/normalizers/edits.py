@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.normalizers import tables
-from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content, rows_of
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content
+from tokenmill.tokenizer.normalizers.characters import lowered_bytes, map_bytes
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
-from tokenmill.tokenizer.normalizers.kernels import edit_lists, matches, whitespace
+from tokenmill.tokenizer.normalizers.kernels import matches, whitespace
 from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -95,10 +95,7 @@ class Replace(EditingStep):
         if not found:
             return Applied(rows, 0)
         n_bytes = rows.n_values + found * (len(content) - 1)
-        out, offsets = recycled.empty(n_bytes + tables.SPARE_BYTES, np.uint8), np.empty(rows.n_rows + 1, np.int64)
-        padded = np.frombuffer(content + bytes(tables.SPARE_BYTES), np.uint8)
-        edit_lists.replace_byte(rows.values, rows.offsets, np.uint8(pattern[0]), padded, out, offsets)
-        return Applied(rows_of(out, offsets), found)
+        return Applied(map_bytes(rows, _one_byte(pattern[0], content), n_bytes), found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +139,11 @@ def _kernel(pattern: str, content: str, is_regex: bool) -> tuple[Any, ...] | Non
         usual, members = run[1], np.zeros(0x110000, np.bool_)
         members[ord(usual)] = True
     return matches.find_runs, tables.Runs.of(members, usual, int(run[2] or 1), content == usual)
+
+
+@functools.lru_cache(maxsize=64)
+def _one_byte(replaced: int, content: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    return lowered_bytes([content if byte == replaced else bytes([byte]) for byte in range(256)])
 
 
 @functools.cache

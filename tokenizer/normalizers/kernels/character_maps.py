@@ -128,19 +128,19 @@ def map_characters(data, offsets, tables, out, out_offsets):
 
 
 @kernel
-def map_bytes(data, offsets, two_bytes, out, out_offsets):
-    """Maps every byte of rows to one character.
+def map_bytes(data, offsets, texts, lengths, out, out_offsets):
+    """Maps every byte of rows to a text.
 
     Args:
       data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      two_bytes: uint64[256]: UTF-8 of the character, little-endian; the second byte is zero for ASCII.
+      texts: uint64[256], the text of each byte, little-endian; lengths: uint8[256], its bytes, at most eight.
       out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
     """
     o = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
         for i in range(offsets[row], offsets[row + 1]):
-            two = two_bytes[data[i]]
-            store_u64(out, o, two)
-            o += 2 if two > np.uint64(255) else 1
+            # No branch on the text: a processor cannot predict which bytes are spaces.
+            store_u64(out, o, texts[data[i]])
+            o += np.int64(lengths[data[i]])
         out_offsets[row + 1] = o

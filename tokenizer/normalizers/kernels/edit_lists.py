@@ -132,26 +132,3 @@ def apply_edits(data, offsets, edits, texts, out, out_offsets):
         o = copy_bytes(data, i, end, out, o)
         out_offsets[row + 1] = o
     return changed
-
-
-@kernel
-def replace_byte(data, offsets, byte, content, out, out_offsets):
-    """Replaces every occurrence of one byte.
-
-    Args:
-      data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      byte: what to look for; content: uint8[at most 8], the replacement, then eight bytes of padding.
-      out: uint8 with room for the result and eight bytes more; out_offsets: int64[n_rows + 1], filled.
-    """
-    n_content = content.size - 8
-    eight = load_u64(content, 0)
-    o = 0
-    out_offsets[0] = 0
-    for row in range(offsets.size - 1):
-        for i in range(offsets[row], offsets[row + 1]):
-            # No branch on the text: a processor cannot predict which bytes are spaces.
-            b = data[i]
-            is_found = b == byte
-            store_u64(out, o, eight if is_found else np.uint64(b))
-            o += n_content if is_found else 1
-        out_offsets[row + 1] = o
