@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from tokenmill.tokenizer.normalizers.base import MergedWords
 from tokenmill.tokenizer.normalizers.tables import first_byte_steps
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged, read_only, string_array
 from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
 from tokenmill.tokenizer.text.kernels import reports as report_kernels
 
@@ -129,7 +130,8 @@ def row_characters(rows: Ragged) -> npt.NDArray[np.int64]:
 
 def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
     """Returns which rows have changed, bool[n_rows]."""
-    changed = np.zeros(before.n_rows, np.bool_)
-    if before is not after:
-        report_kernels.compare_rows(before.values, before.offsets, after.values, after.offsets, changed)
+    if before is after:
+        return np.zeros(before.n_rows, np.bool_)
+    texts = [string_array(rows.values[rows.offsets[0] :], rows.offsets - rows.offsets[0]) for rows in (before, after)]
+    changed: npt.NDArray[np.bool_] = pc.not_equal(*texts).to_numpy(zero_copy_only=False)
     return changed
