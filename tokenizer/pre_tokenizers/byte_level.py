@@ -14,9 +14,9 @@ from tokenmill.tokenizer.pre_tokenizers.pieces import (
     PreTokenizer,
     begins_with,
     cut_aligned,
-    rewritten,
+    prefixed_by,
     run_scanner,
-    split_at_blanks,
+    spaces_replaced,
 )
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
 from tokenmill.tokenizer.pre_tokenizers.split import run_literal
@@ -60,7 +60,7 @@ class ByteLevel(PreTokenizer):
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         if self.add_prefix_space:
-            pieces = rewritten(pieces, b" ", self.prefixed(pieces), replaces_blanks=False)
+            pieces = prefixed_by(pieces, b" ", self.prefixed(pieces))
         return run_scanner(pieces, SCANNERS["gpt2"]) if self.use_regex else pieces
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
@@ -107,10 +107,7 @@ class Metaspace(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        prefixed = self.prefixed(pieces)
-        if self.split:
-            return split_at_blanks(pieces, self.replacement, prefixed)
-        return rewritten(pieces, self.replacement.encode(), prefixed, replaces_blanks=True)
+        return spaces_replaced(pieces, self.replacement, self.prefixed(pieces), cuts=self.split)
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""

@@ -13,7 +13,7 @@ from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers import segment_kernels as kernels
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
-from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenmill.tokenizer.words import Words
 
 Positions = npt.NDArray[np.int64]
@@ -95,22 +95,25 @@ def merged(
     return pieces.cut(starts[:n], stops[:n], counts)
 
 
-def rewritten(pieces: Pieces, insert: bytes, prefixed: Flags, *, replaces_blanks: bool) -> Pieces:
-    """Puts `insert` in front of the `prefixed` words, bool[n_words], and, if asked, in place of every space."""
-    words = pieces.words
-    starts, stops = read_only(words.starts), read_only(words.stops)
-    n_blanks = int(kernels.count_blanks(words.values, starts, stops)) if replaces_blanks else 0
-    if n_blanks == 0 and not prefixed.any():
+def prefixed_by(pieces: Pieces, insert: bytes, prefixed: Flags) -> Pieces:
+    """Puts `insert` in front of the `prefixed` words, bool[n_words]."""
+    if not prefixed.any():
         return pieces
-    out = recycled.empty(pieces.n_bytes + n_blanks * (len(insert) - 1) + int(prefixed.sum()) * len(insert), np.uint8)
-    out_starts, out_stops = recycled.empty(words.n_words, np.int64), recycled.empty(words.n_words, np.int64)
-    inserted = read_only(np.frombuffer(insert, np.uint8))
-    kernels.rewrite_pieces(words.values, starts, stops, prefixed, inserted, replaces_blanks, out, out_starts, out_stops)
-    return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
+    words = pieces.words
+    values, offsets = gathered(words.values, words.starts, words.stops)
+    # In turns what is put in front, empty or not, and a word; both are at these places behind each other.
+    starts, stops = np.zeros((2, words.n_words, 2), np.int64)
+    stops[:, 0] = len(insert) * prefixed
+    starts[:, 1], stops[:, 1] = offsets[:-1] + len(insert), offsets[1:] + len(insert)
+    values, offsets = gathered(np.append(np.frombuffer(insert, np.uint8), values), starts.ravel(), stops.ravel())
+    return Pieces(Words(values, offsets[:-1:2].copy(), offsets[2::2].copy(), words.row_offsets), pieces.is_first)
 
 
-def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
-    """Rewrites words like `rewritten`, and cuts them before every `insert`, which is one character."""
+def spaces_replaced(pieces: Pieces, insert: str, prefixed: Flags, *, cuts: bool) -> Pieces:
+    """Puts `insert`, one character, in place of spaces and in front of the `prefixed` words, bool[n_words].
+
+    cuts: whether to cut the words before every `insert`.
+    """
     words = pieces.words
     starts, stops = read_only(words.starts), read_only(words.stops)
     inserted = np.frombuffer(insert.encode() + bytes(8), np.uint8)
@@ -121,6 +124,9 @@ def split_at_blanks(pieces: Pieces, insert: str, prefixed: Flags) -> Pieces:
     out_starts, out_stops = recycled.empty(out.size + 1, np.int64), recycled.empty(out.size + 1, np.int64)
     counts = np.empty(words.n_words + 1, np.int64)
     kernels.split_at_blanks(words.values, starts, stops, prefixed, inserted, out, out_starts, out_stops, counts)
+    if not cuts:
+        out_starts, out_stops = out_starts[counts[:-1]], out_stops[counts[1:] - 1]
+        return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
     n = int(counts[-1])
     is_first = np.zeros(n, np.bool_)
     is_first[counts[:-1]] = pieces.is_first

@@ -143,42 +143,12 @@ def count_blanks(values, starts, stops):
 
 
 @kernel
-def rewrite_pieces(values, starts, stops, prefixed, insert, replaces_blanks, out, out_starts, out_stops):
-    """Copies pieces, with `insert` in front of the `prefixed` ones, and, if asked, in place of spaces.
-
-    Args:
-      values, starts, stops: pieces, see the module.
-      prefixed: bool[n_pieces].
-      insert: uint8[m].
-      replaces_blanks: bool.
-      out: uint8 with room for all (`count_blanks` tells how much), filled.
-      out_starts, out_stops: int64[n_pieces], filled.
-    """
-    o = 0
-    for k in range(starts.size):
-        out_starts[k] = o
-        if prefixed[k]:
-            for q in range(insert.size):
-                out[o] = insert[q]
-                o += 1
-        for i in range(starts[k], stops[k]):
-            if replaces_blanks and values[i] == 0x20:
-                for q in range(insert.size):
-                    out[o] = insert[q]
-                    o += 1
-            else:
-                out[o] = values[i]
-                o += 1
-        out_stops[k] = o
-
-
-@kernel
 def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, out_stops, counts):
-    """Copies pieces like `rewrite_pieces`, with spaces replaced, and cuts them before every `insert`, old or new.
+    """Copies pieces, with `insert` in place of spaces and before some, and cuts them before every `insert`, old or new.
 
     Args:
       values, starts, stops: pieces, none of them empty, see the module.
-      prefixed: bool[n_pieces].
+      prefixed: bool[n_pieces], those that get an `insert` in front.
       insert: uint8[m], one character, then eight bytes of padding.
       out: uint8 with room for all and eight bytes more, filled.
       out_starts, out_stops: int64[n_words], filled, with room for a word for each byte and each prefix.
