@@ -333,7 +333,6 @@ def _entries() -> dict[str, tuple[str, Entry]]:
         WordPieceTrainer,
         add_word_counts,
     )  # fmt: skip
-    from tokenmill.tokenizer.fidelity import oov_costs, round_trips
     from tokenmill.tokenizer.languages import LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
     from tokenmill.tokenizer.text import TextChain, TextTokenizer
     from tokenmill.tokenizer.trainers import spelled_word_counts
@@ -377,8 +376,6 @@ def _entries() -> dict[str, tuple[str, Entry]]:
         "TextChain": ("text", lambda a: TextChain.from_config(["nfkc", "ftfy", "emoji", "segment"]).apply(a)[0]),
         "identify": ("text", lambda a: identify(a).codes),
         "main_scripts": ("text", main_scripts),
-        "round_trips": ("text", lambda a: round_trips(bert, a, ["x"] * _length(a))),
-        "oov_costs": ("text", lambda a: oov_costs(bert, a)),
         "add_word_counts": ("counts", lambda t: _text_only(add_word_counts([t]), t)),
         "count_characters": ("counts", _characters),
         "spelled_word_counts": ("counts", lambda t: _text_only(spelled_word_counts(t), t)),

@@ -39,7 +39,7 @@ OPTIONAL = {
     "looking": {"commands", "proving"},
     "shuffling": {"estimating", "jobs", "proving", "tokenizing", "transforms"},
     "proving": {"commands"},
-    "training": {"estimating", "jobs", "reporting", "rows", "transforms"},
+    "training": {"estimating", "jobs", "rows", "transforms"},
 }
 
 # What importing tokenizer may bring along besides the standard library; the second row comes with numba and pyarrow.
@@ -50,7 +50,6 @@ TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
 PUBLIC_MODULES = {
     "tokenmill.tokenizer",
     *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "masks", "spans", "templates")),
-    "tokenmill.tokenizer.fidelity",
     "tokenmill.tokenizer.languages",
     "tokenmill.tokenizer.text",
     "tokenmill.tokenizer.token_runs",
@@ -302,7 +301,7 @@ def test_public_names_are_these(name: str) -> None:
 def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(repository: Path) -> None:
     alias = importlib.import_module("tokenmill")
     names = set(dir(alias))
-    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | {"fidelity", "languages", "text", "trainers"} | PIPELINE_NAMES
+    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | {"languages", "text", "trainers"} | PIPELINE_NAMES
     for name in PUBLIC_NAMES["tokenmill.tokenizer"]:
         assert getattr(alias, name) is getattr(importlib.import_module("tokenmill.tokenizer"), name)
     assert all(hasattr(alias, name) for name in names)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API of TokenMill.
 
-- Every public name of `tokenmill.tokenizer`, and its modules `fidelity`, `languages`, `text` and `trainers`.
+- Every public name of `tokenmill.tokenizer`, and its modules `languages`, `text` and `trainers`.
 - `run`, `plan` and `verify`, which are the commands of these names; `JobError` and `JobResult`.
 - `VERSION`, `InputConfig` and `plan_splits` of `tokenmill.pipeline`; `compare` and `read_report`, whose results are
   displayed in notebooks. `__version__` is the same as `VERSION`.
@@ -39,12 +39,11 @@ if typing.TYPE_CHECKING:
     from tokenmill.pipeline.rows.vocabulary import TrainVocabulary as TrainVocabulary
     from tokenmill.pipeline.rows.vocabulary import VocabularyStatistics as VocabularyStatistics
     from tokenmill.tokenizer import *  # noqa: F403
-    from tokenmill.tokenizer import fidelity as fidelity
     from tokenmill.tokenizer import languages as languages
     from tokenmill.tokenizer import text as text
     from tokenmill.tokenizer import trainers as trainers
 
-_MODULES = ("fidelity", "languages", "text", "trainers")
+_MODULES = ("languages", "text", "trainers")
 
 _PIPELINE = {
     "VERSION": "tokenmill.pipeline",

@@ -3,7 +3,7 @@
 
 - `jobs`: run, count, train, tokenize; `plan`; `looking`: inspect, viz, diff; `results`: verify, replay;
 - `report`; `tracing`: trace; `counts`: add and subtract word counts; `compare`; `tokenizers`: convert;
-- `configs`: fidelity, schema; `warm`; `workers`; `completion`.
+- `configs`: schema; `warm`; `workers`; `completion`.
 
 `arguments` has arguments that several commands share, `examples` an example of each command, `reporting` exit codes and
 messages. A command imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.

@@ -27,7 +27,6 @@ EXAMPLES = {
     "convert": "tokenmill convert build/quickstart/out/vocab build/vocab.txt",
     "warm": "tokenmill warm configs/quickstart.yaml",
     "workers": "tokenmill workers --port 50000",
-    "fidelity": "tokenmill fidelity configs/tokenize.yaml --documents 20",
     "schema": "tokenmill schema",
     "completion": "tokenmill completion bash",
 }

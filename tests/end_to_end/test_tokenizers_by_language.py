@@ -158,10 +158,6 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys)
     assert "holds several folders with results; name one of them" in capsys.readouterr().err
     assert job.run("replay") == 2
     assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
-    assert job.run("fidelity") == 2
-    assert "output.parts.tokenizers: fidelity takes one tokenizer; choose it by" in capsys.readouterr().err
-    assert job.run("fidelity", "--set", "output.parts.only=zh", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["documents"] == 60
 
 
 def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):

@@ -58,7 +58,6 @@ def test_every_config_and_what_docs_show_runs_and_is_proven(
         with subtests.test(config=name):
             run_and_verify(clone, tmp_path, "run" if kind in ("quickstart", "text") else kind, f"configs/{name}")
     for command in (
-        ("fidelity", "configs/tokenize.yaml", "--documents", "20"),
         ("inspect", "build/shuffled"),
         ("verify", "build/shuffled", "--deep"),
         ("schema",),

@@ -4,7 +4,6 @@
 import pytest
 
 from tokenmill.tokenizer import BPETrainer, Tokenizer, WordPieceTrainer
-from tokenmill.tokenizer.fidelity import oov_costs, round_trips, step_losses
 from tokenmill.tokenizer.languages import LanguageTextTokenizer
 from tokenmill.tokenizer.text import TextChain, TextTokenizer, parse_steps
 
@@ -33,9 +32,6 @@ LISTS = {
     "normalize": lambda t, x: TextTokenizer(t, normalize=x),
     "spans": lambda t, x: TextTokenizer(t, spans=x),
     "rules": lambda t, x: LanguageTextTokenizer(t, rules={"de": x}),
-    "step_losses": lambda t, x: step_losses(TextChain([]), x),
-    "groups": lambda t, x: round_trips(t, ["a", "b", "c"], x),
-    "policies": lambda t, x: oov_costs(t, ["a"], x),
 }
 
 
@@ -54,8 +50,6 @@ def test_what_is_in_a_list_must_be_a_string(tokenizer):
         tokenizer.replace().add_special_tokens([b"x"])
     with pytest.raises(TypeError, match="special_tokens must hold str, got 1"):
         BPETrainer(vocab_size=50, special_tokens=["a", 1])
-    with pytest.raises(TypeError, match="texts must hold str, got 1"):
-        step_losses(TextChain([]), [1])
     with pytest.raises(TypeError, match="text must be a str, got bytes"):
         tokenizer.encode_batch([b"abc"])
 

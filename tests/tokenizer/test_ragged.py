@@ -14,7 +14,6 @@ from tokenmill.tokenizer import (
     count_characters,
     unchecked_text_rows,
 )
-from tokenmill.tokenizer.fidelity import oov_costs, round_trips
 from tokenmill.tokenizer.languages import Languages, LanguageTextTokenizer, LanguageTokenizers, identify, main_scripts
 from tokenmill.tokenizer.post_processors import Padding
 from tokenmill.tokenizer.ragged import id_rows, text_column, text_rows
@@ -51,8 +50,6 @@ ENTRIES = {
     "LanguageTokenizers.encode_arrow": lambda t, a: LanguageTokenizers({"default": t}).encode_arrow(a),
     "identify": lambda t, a: identify(a),
     "main_scripts": lambda t, a: main_scripts(a),
-    "round_trips": lambda t, a: round_trips(t, a, ["x"] * len(a)),
-    "oov_costs": lambda t, a: oov_costs(t, a, ["word"]),
 }
 SPAN = {"find": "url", "token": "[URL]", "keep_source": True}
 

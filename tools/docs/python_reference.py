@@ -23,7 +23,6 @@ MODULES = {
     "tokenmill.tokenizer.text": "What happens to text before a tokenizer sees it.",
     "tokenmill.tokenizer.trainers": "Word counts in, models out.",
     "tokenmill.tokenizer.languages": "The language of each document, and steps by language.",
-    "tokenmill.tokenizer.fidelity": "What is lost on the way from text to ids and back.",
     "tokenmill": "All public names under one name that no other package has, and what Beam graphs of your own need.",
 }
 """Module -> a line about it, in the order of the page."""

@@ -363,7 +363,7 @@ def test_a_reader_that_has_gone_is_no_error(finished, tmp_path):
     config = tmp_path / "job.yaml"
     for words in (
         ["--help"], ["run", "--help"], ["--version"], ["schema"], ["inspect", finished], ["verify", finished],
-        ["fidelity", config], ["tokenize", config, "--overwrite"],
+        ["tokenize", config, "--overwrite"],
     ):  # fmt: skip
         done = run_unread(*words)
         assert (words, done.returncode) == (words, 0), done.stderr
