@@ -133,7 +133,6 @@ def commands(
     token = str(rng.randrange(3))
     yield ["verify", out, "--deep", "--share", "1"]
     yield ["report", out]
-    yield ["report", out, "--markdown"]
     yield ["report", out, "--json"]
     for each in inner:
         yield ["inspect", each, "--json"]

@@ -52,22 +52,12 @@ def add_parsers(commands: Any) -> None:
             action="store_true",
             help="end when a runner elsewhere has the job; `tokenmill attach` waits for it",
         )
-        job.add_argument(
-            "--metrics",
-            type=file_path,
-            metavar="FILE",
-            help="write its numbers for Prometheus and OpenMetrics readers, too",
-        )
         job.set_defaults(command=_run_job, job=name)
 
 
 def _run_job(options: argparse.Namespace) -> int:
     if options.dry_run:
-        if options.metrics is not None:
-            raise Mistake("--dry-run does nothing but print what the job would do: leave out --metrics")
         return plan_only(options)
-    if options.detach and options.metrics is not None:
-        raise Mistake("--detach ends before there are numbers: leave out --metrics")
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.running.runners import choose_runner
 
@@ -76,8 +66,6 @@ def _run_job(options: argparse.Namespace) -> int:
         choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
         choose()  # raises for wrong options before the input is looked at
 
-    from tokenmill.pipeline import storage
-    from tokenmill.pipeline.reporting import metrics
     from tokenmill.pipeline.reporting.summary import summarize, warnings
     from tokenmill.pipeline.running.terminal import Terminal
 
@@ -92,8 +80,6 @@ def _run_job(options: argparse.Namespace) -> int:
         seconds = time.monotonic() - started
         summary = summarize(config.output.path, seconds)
         told = warnings(config.output.path, config)
-        if options.metrics is not None:
-            storage.write_atomic(options.metrics, metrics.render(config.output.path, seconds).encode())
     except Mistake:
         raise
     except KeyboardInterrupt:

@@ -21,25 +21,19 @@ def add_parsers(commands: Any) -> None:
         "target", type=file_path, metavar="FOLDER|CONFIG", help="an output folder, or the config of its job"
     )
     add_set(report)
-    form = report.add_mutually_exclusive_group()
-    form.add_argument(
-        "--markdown", action="store_true", help="print a dataset card, Markdown with YAML in front, instead"
-    )
-    add_output(report, "what the page says", form)
+    add_output(report, "what the page says")
     report.set_defaults(command=_report)
 
 
 def _report(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.books.parts import folders_of
-    from tokenmill.pipeline.reporting import card, facts, page
+    from tokenmill.pipeline.reporting import facts, page
 
     with mistakes():
         output = find_output(options)
         say_owner(output)
         if options.json:
             print(json.dumps(facts.gather(output), indent=1, ensure_ascii=False))
-        elif options.markdown:
-            print(card.render(facts.gather(output), output), end="")
         else:
             for folder in folders_of(output):
                 print(page.draw(folder))

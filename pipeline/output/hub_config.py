@@ -6,7 +6,6 @@ tables of documents for rows.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books.ledger import FileRecord, to_json
@@ -16,10 +15,11 @@ _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""
 
 
-def configs(formats: Iterable[str], folders: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Returns the value of `configs` in the metadata of a data set; none if `datasets` reads none of the formats.
+def write(output: str, formats: Iterable[str], folders: Sequence[str] = ()) -> list[FileRecord]:
+    """Writes the file, if `datasets` reads one of the formats; returns its record.
 
     Args:
+      output: the output folder.
       formats: the formats of the shards.
       folders: those of parts: with one tokenizer they are one data set, with several one each.
     """
@@ -31,7 +31,7 @@ def configs(formats: Iterable[str], folders: Sequence[str] = ()) -> list[dict[st
         paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in folders}
     elif folders and "=" not in folders[0]:  # shares
         paths = {"default": {name: [f"{name}/"] for name in folders}}
-    return [
+    configs = [
         {
             "config_name": name,
             "data_files": [
@@ -41,10 +41,5 @@ def configs(formats: Iterable[str], folders: Sequence[str] = ()) -> list[dict[st
         }
         for name, splits in paths.items()
     ]
-
-
-def write(output: str, formats: Iterable[str], folders: Sequence[str] = ()) -> list[FileRecord]:
-    """Writes the file, if `datasets` reads one of the formats; returns its record. Arguments as for `configs`."""
-    found = configs(formats, folders)
     # JSON is YAML, and the same bytes whatever the version of a library.
-    return [write_file(output, filenames.HUB, to_json({"configs": found}))] if found else []
+    return [write_file(output, filenames.HUB, to_json({"configs": configs}))]

@@ -2,7 +2,6 @@
 """Reports for people. In: a finished folder. Out: tables, a page, `stats.json`.
 
 `stats` makes `stats.json`, `summary` the table at the end of a job. `page` makes `report.html` from what `facts`
-gathers; `html` renders it and all other pages from templates, `*.html.jinja`; `advice` writes its first section, and
-`card` writes the same as Markdown. `stats_file` is the schema of `stats.json`, `metrics` writes a job's numbers for
-Prometheus.
+gathers; `html` renders it and all other pages from templates, `*.html.jinja`; `advice` writes its first section.
+`stats_file` is the schema of `stats.json`.
 """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`datasets.load_dataset(folder)` reads the rows of an output folder as it is, and a card says which files they are."""
+"""`datasets.load_dataset(folder)` reads the rows of an output folder as it is."""
 
 import json
 
 import pytest
-import yaml
 
 from tokenmill.pipeline import cli
 
@@ -78,18 +77,6 @@ def test_folders_of_several_tokenizers_are_one_data_set_each(job, tmp_path):
     assert datasets.get_dataset_config_names(str(output)) == ["default", "fr"]
     assert load(output, tmp_path, "fr")["train"].num_rows == 10
     assert load(output, tmp_path, "default")["train"].num_rows == 30
-
-
-def test_the_card_says_what_the_folder_says(job, tmp_path, capsys):
-    output = job()
-    capsys.readouterr()
-    assert cli.main(["report", str(output), "--markdown"]) == 0
-    card = capsys.readouterr().out
-    front = yaml.safe_load(card.split("---")[1])
-    assert front["configs"] == yaml.safe_load((output / ".huggingface.yaml").read_text())["configs"]
-    (output / ".huggingface.yaml").unlink()
-    (output / "README.md").write_text(card)
-    assert load(output, tmp_path)["train"].num_rows == 40
 
 
 def test_a_format_that_datasets_does_not_read_has_no_such_file(job):

@@ -143,8 +143,6 @@ def test_only_a_job_that_lives_on_is_detached(make_job, corpus, capsys):
     assert job.run("run", "--detach") == 2
     assert "--detach needs a runner and workers that live on" in capsys.readouterr().err
     assert not (job.output / OWNER).exists()
-    assert job.run("run", "--detach", "--metrics", "x") == 2
-    assert "leave out --metrics" in capsys.readouterr().err
 
 
 def answers(port):

@@ -58,7 +58,6 @@ def test_no_command_takes_text_from_data_for_markup_or_lets_it_act_on_a_terminal
         (["verify", config, "--deep"], 0),
         (["report", output], 0),
         (["report", output, "--json"], 0),
-        (["report", output, "--markdown"], 0),
         (["inspect", shard, "--ids"], 0),
         (["inspect", output, "--json"], 0),
         (["inspect", output, "--doc-id", "[/nothing]\x1b[2J"], 0),

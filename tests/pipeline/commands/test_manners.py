@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all commands have in common: JSON for programs, quiet, metrics, completion, and hints at what was meant."""
+"""What all commands have in common: JSON for programs, quiet, completion, and hints at what was meant."""
 
 import json
-import re
 import shutil
 import subprocess
 
@@ -114,25 +113,6 @@ def test_verbose_shows_where_a_mistake_was_found(tmp_path, capsys):
     told = capsys.readouterr().err
     assert "Traceback" in told
     assert told.endswith(said)
-
-
-def test_metrics_are_the_totals(config, tmp_path):
-    path = tmp_path / "tokenmill.prom"
-    assert cli.main(["tokenize", config, "--workers", "1", "--quiet", "--metrics", str(path)]) == 0
-    *lines, end, _ = path.read_text(encoding="utf-8").split("\n")
-    assert end == "# EOF"
-    values = {}
-    for line in lines:
-        if not line.startswith("#"):
-            name, value = line.rsplit(" ", 1)
-            assert re.fullmatch(r'tokenmill_[a-z_]+\{job="tokenize"(,(reason|rule)="\w+")?\}', name)
-            values[name] = float(value)
-    found = totals(tmp_path)
-    assert values['tokenmill_tokens{job="tokenize"}'] == found["n_tokens"]
-    assert values['tokenmill_records{job="tokenize"}'] == found["n_records"]
-    for reason, n in found["rejected"].items():
-        assert values[f'tokenmill_rejected{{job="tokenize",reason="{reason}"}}'] == n
-    assert len({line.split()[2] for line in lines if line.startswith("# TYPE")}) == sum("# TYPE" in x for x in lines)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

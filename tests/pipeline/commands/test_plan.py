@@ -20,11 +20,6 @@ def config(tiny_corpus, tiny_vocab_file, tmp_path):
     return str(path)
 
 
-def test_a_dry_run_refuses_what_has_no_effect_on_it(config, capsys):
-    assert cli.main(["tokenize", str(config), "--dry-run", "--metrics", "x"]) == 2
-    assert "leave out --metrics" in capsys.readouterr().err
-
-
 def test_a_plan_says_what_the_job_then_does(config, tmp_path, capsys):
     before = sorted(tmp_path.rglob("*"))
     assert cli.main(["plan", config, "--json", "--workers", "2"]) == 0

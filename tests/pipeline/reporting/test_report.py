@@ -16,7 +16,7 @@ from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import EXPAND
-from tokenmill.pipeline.reporting import card, facts, page
+from tokenmill.pipeline.reporting import facts, page
 from tokenmill.pipeline.reporting.advice import advise
 from tokenmill.pipeline.reporting.stats_file import StatsFile
 
@@ -209,13 +209,6 @@ def test_a_flow_that_does_not_add_up_is_told(job):
     assert "which is not" in text
 
 
-def test_a_card_has_front_matter_that_yaml_reads(job):
-    found = facts.gather(str(job.output))
-    _, front, body = card.render(found, "some/where/out").split("---\n", 2)
-    assert yaml.safe_load(front)["pretty_name"] == "out"
-    assert f"{found['headline']['tokens']:,} tokens of {found['headline']['documents']:,} documents" in body
-
-
 def test_the_command(job, capsys):
     output = str(job.output)
     assert cli.main(["report", output]) == 0
@@ -223,8 +216,6 @@ def test_the_command(job, capsys):
     assert path == f"{output}/{filenames.REPORT}"
     assert cli.main(["report", output, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts.gather(output)))
-    assert cli.main(["report", output, "--markdown"]) == 0
-    assert capsys.readouterr().out.startswith("---\n")
     assert cli.main(["verify", output]) == 0, "a report is no part of what is proven, and does no harm to it"
 
 
