@@ -347,7 +347,7 @@ class Chat(_Part):
     turns: Count
     """Turns that are trained."""
     trained_tokens: Count
-    """Tokens of rows that are trained."""
+    """Tokens that are trained. Where packing cuts a conversation, it does not train the first token behind the cut."""
     straddling_tokens: Count
     """Trained tokens that begin or end outside of the text that is trained."""
     unrendered_messages: Count

@@ -113,7 +113,8 @@ class Packer:
           config: length, strategy and columns.
           tokens: the separator and the padding token.
           window_tokens: how many tokens of documents to pack at a time; the result of `best_fit` depends on it.
-          has_mask: whether documents have `schemas.LOSS_MASK`; a separator is then not trained.
+          has_mask: whether documents have `schemas.LOSS_MASK`; separators and the first token of each segment are then
+            not trained.
         """
         mask = [schemas.LOSS_MASK.name] if has_mask else []
         self.schema = schemas.packed([*config.boundaries, *mask])
@@ -223,6 +224,8 @@ class Packer:
         begins = ends - sizes - np.repeat(ends[row_ends - 1] - n_tokens, n_segments)
         self._placed.append(Segments(numbers, rows + self.counts["n_sequences"], begins))
         self._count(numbers, n_rows, int(n_tokens.sum()), total)
+        # What is in front of the rest of a document that was cut is another document, or nothing.
+        ids[row_starts[rows] + begins] &= ~(1 << _TRAINED_BIT)
         cu_seqlens = np.zeros(rows.size + n_rows, np.int32)
         cu_seqlens[np.arange(rows.size) + rows + 1] = begins + sizes
         columns: Mapping[str, Any] = {

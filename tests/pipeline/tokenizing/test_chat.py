@@ -172,25 +172,24 @@ def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit", "no_split"])
-def test_packed_rows_train_the_same_tokens_and_no_other(folder: Path, strategy: str) -> None:
+def test_packed_rows_train_the_same_tokens_but_none_without_what_is_before_it(folder: Path, strategy: str) -> None:
     run(config_of(folder, "plain"))
     packing = {"length": 64, "strategy": strategy, "pad_token": "</s>", "boundaries": ["segment_ids", "positions"]}
     run(config_of(folder, "packed", output={"packing": packing, "path": str(folder / "packed"), "report": False}))
     assert verify(str(folder / "packed"), deep=True).problems == []
-    parts: dict[int, list[tuple[int, bool]]] = {}
+    parts: dict[int, list[tuple[int, bool | None]]] = {}
     for row in rows_of(folder, "packed"):
         assert len(row["loss_mask"]) == len(row["input_ids"])
         assert not any(row["loss_mask"][row["n_tokens"] :])
         for i, (token, trained) in enumerate(zip(row["input_ids"], row["loss_mask"], strict=True)):
             if i < row["n_tokens"]:
-                segment = row["segment_ids"][i]
-                parts.setdefault(row["documents"][segment - 1], []).append((token, trained))
-    plain = rows_of(folder, "plain")
-    expected = [list(zip(row["input_ids"], row["loss_mask"], strict=True)) for row in plain]
-    if strategy == "best_fit":
-        assert {i: sorted(part) for i, part in parts.items()} == {i: sorted(each) for i, each in enumerate(expected)}
-    else:
-        assert [parts[i] for i in sorted(parts)] == expected
+                document, is_first = row["documents"][row["segment_ids"][i] - 1], row["positions"][i] == 0
+                assert not (is_first and trained), "it would be predicted from another conversation, or from nothing"
+                parts.setdefault(document, []).append((token, None if is_first else trained))
+    for i, row in enumerate(rows_of(folder, "plain")):
+        expected = zip(row["input_ids"], row["loss_mask"], strict=True)
+        for (token, trained), (id_, was_trained) in zip(parts[i], expected, strict=True):
+            assert token == id_ and trained in (was_trained, None)
 
 
 def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
