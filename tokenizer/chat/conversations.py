@@ -3,7 +3,7 @@
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"]
@@ -28,6 +28,7 @@ REASONS = {
 }
 """Why a record is no conversation to train on."""
 _ARGUMENTS = ("tools", "documents")
+_SIDES = ("chosen", "rejected")
 RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
 """Arguments of a template that neither a record nor a config may give: they are for inference."""
 
@@ -60,11 +61,12 @@ class Conversation(NamedTuple):
 def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Conversation:
     """Finds the conversation of a record.
 
-    It is in `field`, or in `conversations`: a list of `{"role", "content"}` or ShareGPT's `{"from", "value"}`. Else it
-    is made of `prompt` and `completion`, each a text or messages, or of Alpaca's `instruction`, `input` and `output`.
-    If `field` holds an answer alone, as `chosen` and `rejected` of a pair may, `prompt` is put in front of it. If both
-    sides are whole conversations, what they have in common is their prompt.
-    `tools`, `documents` and `chat_template_kwargs` beside it go to the template.
+    It is in `field`, or in `conversations`: a list of `{"role", "content"}` or ShareGPT's `{"from", "value"}`, or JSON
+    of such a list. Else it is made of `prompt` and `completion`, each a text or messages, or of Alpaca's `instruction`,
+    `input`, `output` and `history`. If `field` holds an answer alone, as `chosen` and `rejected` of a pair may,
+    `prompt` is put in front of it, else `conversations` or `messages`. If both sides are whole conversations, what they
+    have in common is their prompt. `system` beside it is its system message; `tools`, `documents` and
+    `chat_template_kwargs` go to the template.
 
     Args:
       record: as JSON has it.
@@ -73,9 +75,14 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
     Raises:
       ConversationError: if there is none, or it is not one to train on.
     """
+    record = {name: _parsed(value) for name, value in record.items()}
     found = _find(record, field)
     n_shared = _shared(record, field)
+    if n_shared == len(found):
+        raise ConversationError("nothing_trained", "chosen and rejected are the same, or one begins the other")
     found = [*_as_prompt(found[:n_shared]), *found[n_shared:]]
+    if isinstance(system := record.get("system"), str | list) and _has_text(system):
+        found, n_shared = [{"role": "system", "content": system}, *found], n_shared + bool(n_shared)
     messages: list[dict[str, Any]] = []
     trained: dict[int, bool] = {}
     untrained_parts: set[tuple[int, int]] = set()
@@ -110,35 +117,77 @@ def _read_objects(name: str, value: Any) -> list[Any]:
     return [_without_nulls(each) for each in value]
 
 
+def _parsed(value: Any) -> Any:
+    """Returns the messages that a text is JSON of, as tables have them; any other value as it is."""
+    if not isinstance(value, str) or not value.startswith("[{"):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if all(isinstance(each, dict) and ("role" in each or "from" in each) for each in found) else value
+
+
 def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     value: Any = record
     for name in [field] if field in record else field.split("."):
         value = value.get(name) if isinstance(value, dict | Mapping) else None
-    if _is_answer(value) and record.get("prompt"):
+    given = value
+    if field == "prompt" and (isinstance(value, str) or record.get("completion") is not None):
+        value = None  # a part of a conversation, not the answer to itself
+    if _is_answer(value) and (prompt := _prompt_of(record, field)):
         # The chosen or the rejected answer of a pair, whose prompt is beside it.
-        value = [*_as_prompt(record["prompt"]), *_as_messages(value, "assistant")]
+        value = [*_as_prompt(prompt), *_as_messages(value, "assistant")]
     if value is None:
         value = record.get("conversations")
     if value is None and {"prompt", "completion"} <= {*record}:
         value = [*_as_prompt(record["prompt"]), *_as_messages(record["completion"], "assistant")]
     if value is None and {"instruction", "output"} <= {*record}:
-        asked = "\n\n".join(str(record[name]) for name in ("instruction", "input") if record.get(name))
-        system = [{"role": "system", "content": record["system"]}] if record.get("system") else []
-        value = [*system, {"role": "user", "content": asked}, {"role": "assistant", "content": record["output"]}]
-    if value is None:
-        raise ConversationError("not_a_conversation", f"no field {field!r}; the record has {', '.join(record)[:200]}")
+        value = [*_history(record), *_pair("\n\n".join(_texts(record, "instruction", "input")), record["output"])]
+    if value is None and given is None:
+        what = f"field {field!r} is null" if field in record else f"no field {field!r}"
+        raise ConversationError("not_a_conversation", f"{what}; the record has {', '.join(record)[:200]}")
+    value = given if value is None else value
     if not isinstance(value, list) or not value:
         raise ConversationError("not_a_conversation", f"field {field!r} is {_kind(value)}, not a list of messages")
     return value
 
 
+def _texts(record: Mapping[str, Any], *names: str) -> Iterator[str]:
+    """Yields the texts of fields that are there."""
+    for name in names:
+        value = record.get(name)
+        if value is not None and not isinstance(value, str):
+            raise ConversationError("not_a_conversation", f"field {name!r} is {_kind(value)}, not a text")
+        if value:
+            yield value
+
+
+def _pair(question: Any, answer: Any) -> list[Any]:
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def _history(record: Mapping[str, Any]) -> list[Any]:
+    """Returns the earlier turns of a record of Alpaca's shape, pairs of a question and an answer."""
+    pairs = record.get("history") or ()
+    if not isinstance(pairs, list | tuple) or not all(isinstance(each, list) and len(each) == 2 for each in pairs):
+        raise ConversationError("not_a_conversation", "field 'history' is not a list of pairs of texts")
+    return [message for question, answer in pairs for message in _pair(question, answer)]
+
+
+def _prompt_of(record: Mapping[str, Any], field: str) -> Any:
+    """Returns what an answer alone is the answer to."""
+    names = ("prompt", "conversations", "messages") if field in _SIDES else ("prompt",)
+    return next((record[name] for name in names if record.get(name)), None)
+
+
 def _shared(record: Mapping[str, Any], field: str) -> int:
     """Returns how many messages both sides of a preference pair begin with; 0 if the record is no pair."""
     chosen, rejected = record.get("chosen"), record.get("rejected")
-    if field not in ("chosen", "rejected") or chosen is None or rejected is None:
+    if field not in _SIDES or chosen is None or rejected is None:
         return 0
-    if _is_answer(record[field]) and record.get("prompt"):
-        return len(_as_prompt(record["prompt"]))
+    if _is_answer(record[field]) and (prompt := _prompt_of(record, field)):
+        return len(_as_prompt(prompt))
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         return 0
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False))
@@ -146,10 +195,15 @@ def _shared(record: Mapping[str, Any], field: str) -> int:
 
 
 def _is_answer(value: Any) -> bool:
-    """Returns whether a field holds an answer: a text, or messages of the assistant alone."""
-    if not isinstance(value, list):
-        return isinstance(value, str)
-    return bool(value) and all(isinstance(each, dict) and _role_of(each) == "assistant" for each in value)
+    """Returns whether a field holds an answer: a text, a message of the assistant, or only such messages."""
+    if isinstance(value, str):
+        return True
+    value = [value] if isinstance(value, dict) else value
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, dict) and _role_of(each) == "assistant" for each in value)
+    )
 
 
 def _role_of(message: Mapping[str, Any]) -> Any:
@@ -160,12 +214,20 @@ def _as_prompt(value: Any) -> list[Any]:
     """Returns the messages of a prompt, whose answers are not trained unless they say so."""
     found = _as_messages(value, "user")
     return [
-        {"train": False, **each} if isinstance(each, dict) and _role_of(each) == "assistant" else each for each in found
+        {**each, "train": False} if isinstance(each, dict) and _is_answer(each) and not _marks(each) else each
+        for each in found
     ]
 
 
+def _marks(value: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the marks of a message or a part; Arrow writes null where there is none."""
+    return [name for name in ("train", "weight") if value.get(name) is not None]
+
+
 def _as_messages(value: Any, role: str) -> list[Any]:
-    return value if isinstance(value, list) else [{"role": role, "content": value}]
+    if isinstance(value, list):
+        return value
+    return [value] if isinstance(value, dict) else [{"role": role, "content": value}]
 
 
 def _read_message(i: int, item: Any) -> tuple[dict[str, Any], bool | None, list[int]]:
@@ -175,35 +237,39 @@ def _read_message(i: int, item: Any) -> tuple[dict[str, Any], bool | None, list[
     role = message.get("role")
     if role is None and "from" in message:
         role = _OF_SHAREGPT.get(str(message.pop("from")).lower())
-        message["content"] = message.pop("value", None)
+    if "content" not in message and "value" in message:
+        message["content"] = message.pop("value")
     if role not in ROLES:
         given = item.get("role", item.get("from"))
         raise ConversationError(
             "unknown_role", f"message {i} has the role {given!r}; known are {', '.join(ROLES)}"[:500]
         )
     message["role"] = role
-    marks = [_read_mark(i, name, message.pop(name)) for name in ("train", "weight") if name in message]
+    mark = _read_marks(i, message)
     content = message.setdefault("content", "")
     parts = []
     if isinstance(content, list):
         for k, part in enumerate(content):
-            if isinstance(part, dict):
-                of_part = [_read_mark(i, name, part.pop(name)) for name in ("train", "weight") if name in part]
-                parts += [k] if False in of_part else []
+            if isinstance(part, dict) and _read_marks(i, part) is False:
+                parts.append(k)
     elif not isinstance(content, str):
         raise ConversationError("not_a_conversation", f"the content of message {i} is {_kind(content)}")
     if not (_has_text(content) or message.get("tool_calls") or _has_text(message.get("reasoning_content"))
             or _has_text(message.get("thinking")) or _has_text(message.get("reasoning"))):  # fmt: skip
         raise ConversationError("empty_turn", f"message {i}, of role {role!r}, has no content")
-    return message, marks[0] if marks else None, parts
+    return message, mark, parts
 
 
-def _read_mark(i: int, name: str, value: Any) -> bool:
-    if value not in (0, 1):  # True and False are 1 and 0
-        raise ConversationError(
-            "not_a_conversation", f"{name} of message {i} is {value!r}; it may be 0, 1, true, false"
-        )
-    return bool(value)
+def _read_marks(i: int, value: dict[str, Any]) -> bool | None:
+    """Takes the marks out of a message, or of a part of one, and returns what they say; None if there is none."""
+    marks = {name: value.pop(name) for name in _marks(value)}
+    for name, mark in marks.items():
+        if mark not in (0, 1):  # True and False are 1 and 0
+            allowed = "it may be 0, 1, true, false"
+            raise ConversationError("not_a_conversation", f"{name} of message {i} is {mark!r}; {allowed}")
+    if len({*map(bool, marks.values())}) > 1:
+        raise ConversationError("not_a_conversation", f"train and weight of message {i} contradict each other")
+    return bool(next(iter(marks.values()))) if marks else None
 
 
 def _has_text(content: Any) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is trained: the ways in which loss masks of conversations go wrong elsewhere, one test each."""
 
+import json
 import random
 from typing import Any
 
@@ -365,6 +366,12 @@ def test_a_token_that_straddles_a_border_is_trained_and_counted() -> None:
         ({"messages": [ASK, {"role": "assistant", "content": " \n"}]}, "empty_turn"),
         ({"messages": [ASK, {"role": "assistant", "content": None}]}, "empty_turn"),
         ({"messages": [{"role": "system", "content": "a"}] * 2}, "two_systems"),
+        ({"messages": [{"role": "system", "content": "a"}, ASK], "system": "b"}, "two_systems"),
+        ({"messages": [ASK, {**ANSWER, "train": True, "weight": 0}]}, "not_a_conversation"),
+        ({"messages": None}, "not_a_conversation"),
+        ({"messages": '[{"a": 1}]'}, "not_a_conversation"),
+        ({"instruction": ["why?"], "output": "so"}, "not_a_conversation"),
+        ({"instruction": "why?", "output": "so", "history": ["what?"]}, "not_a_conversation"),
     ],
 )
 def test_what_is_no_conversation_says_why(record: dict[str, Any], reason: str) -> None:
@@ -382,9 +389,9 @@ def test_what_both_sides_of_a_pair_begin_with_is_their_prompt() -> None:
         conversation = read_conversation(record, side)
         assert conversation.n_shared == 3
         assert trained(marker.mark(conversation)) == [f"{text}<|im_end|>"]
-    same = read_conversation({"chosen": [ASK, ANSWER], "rejected": [ASK, ANSWER]}, "chosen")
-    with pytest.raises(ConversationError, match="no text of the 2 messages"):
-        marker.mark(same)
+    with pytest.raises(ConversationError, match="chosen and rejected are the same"):
+        read_conversation({"chosen": [ASK, ANSWER], "rejected": [ASK, ANSWER]}, "chosen")
+    assert read_conversation({**record, "system": "Be brief."}, "chosen").n_shared == 4
     assert read_conversation({"prompt": "why?", "chosen": "so", "rejected": "no"}, "rejected").n_shared == 1
     assert read_conversation({**record, "messages": [ASK, ANSWER]}).n_shared == 0
 
@@ -392,7 +399,8 @@ def test_what_both_sides_of_a_pair_begin_with_is_their_prompt() -> None:
 def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
     pair = {"prompt": "why?", "chosen": "so", "rejected": [ANSWER]}
     whole = {"chosen": [ASK, ANSWER], "prompt": "why?"}
-    for record, field in ((pair, "chosen"), (pair, "rejected"), (whole, "chosen")):
+    answers = {"conversations": [{"from": "human", "value": "why?"}], "chosen": {"from": "gpt", "value": "so"}}
+    for record, field in ((pair, "chosen"), (pair, "rejected"), (whole, "chosen"), (answers, "chosen")):
         assert read_conversation(record, field).messages == [ASK, ANSWER]
 
 
@@ -406,8 +414,32 @@ def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
         {"prompt": [ASK], "completion": [ANSWER]},
         {"instruction": "why?", "input": "", "output": "so"},
         {"messages": [{**ASK, "name": None, "tool_calls": None}, {**ANSWER, "tool_calls": None}]},
+        {"messages": [{"role": "user", "value": "why?"}, {"from": "gpt", "content": "so"}], "system": ""},
+        {"messages": json.dumps([ASK, ANSWER])},
     ],
 )
 def test_all_usual_shapes_are_read(record: dict[str, Any]) -> None:
     field = "meta.messages" if "meta" in record else "messages"
     assert read_conversation(record, field) == Conversation([ASK, ANSWER], {}, {}, set())
+
+
+def test_a_prompt_is_no_answer_to_itself() -> None:
+    record = {"prompt": "why?", "completion": "so"}
+    assert read_conversation(record, "prompt").messages == [ASK, ANSWER]
+    with pytest.raises(ConversationError, match="field 'prompt' is a string"):
+        read_conversation({"prompt": "why?"}, "prompt")
+
+
+def test_what_is_beside_messages_is_read_too() -> None:
+    system = {"role": "system", "content": "Be brief."}
+    pairs = {"instruction": "and?", "output": "thus", "history": [["why?", "so"]], "system": "Be brief."}
+    assert read_conversation(pairs).messages[:3] == [system, ASK, ANSWER]
+    assert read_conversation({"messages": [ASK, ANSWER], "system": "Be brief."}).messages == [system, ASK, ANSWER]
+
+
+def test_a_null_in_place_of_a_mark_marks_nothing() -> None:
+    """Arrow has all fields in all objects of a list, so a `train` of one message is a null in the others."""
+    prompt = [{**ASK, "train": None}, {**ANSWER, "train": None}, {**AGAIN, "train": None}]
+    record = {"prompt": prompt, "completion": [{**LAST, "train": True}]}
+    assert read_conversation(record).trained == {1: False, 3: True}
+    assert read_conversation({**record, "prompt": [ASK, {**ANSWER, "weight": 1}]}).trained == {1: True, 2: True}
