@@ -223,6 +223,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         if planned:
             splits = planned.renamed(job.digest)
         elif tokenizes or counting_json is not None:
+            _check_beside(config)
             splits = plan_splits(config.input, job.digest, said)
             _check_apart(config, splits)
             if tokenizes and splits and (of := config.output.parts) and of.shares and of.by is not None:
@@ -243,11 +244,28 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 
+def _check_beside(config: Config) -> None:
+    """Raises ValueError if a folder or a `**` of the input leads to the output, so that the next run would read it."""
+    output = config.output.path
+    for path in config.input.all_paths:
+        is_remote = storage.is_remote(path)
+        deep = re.match(r"(|[^*?[]*/)\*\*(/|$)", path)
+        folder = deep[1] if deep else path if not is_remote and os.path.isdir(path) else None
+        if folder is None or is_remote != storage.is_remote(output):
+            continue
+        above, below = (folder, output) if is_remote else (os.path.realpath(folder or "."), os.path.realpath(output))
+        if f"{below.rstrip('/')}/".startswith(f"{above.rstrip('/')}/") and below.rstrip("/") != above.rstrip("/"):
+            raise ValueError(
+                f"output.path: {output!r} is below {path!r} of the input, so another run, or --resume, would read what "
+                "this one writes; choose a folder elsewhere"
+            )
+
+
 def _check_apart(config: Config, splits: Splits) -> None:
     """Raises ValueError if a file of the input is below the output folder, where all files are those of a job."""
     output = config.output.path
     is_remote = storage.is_remote(output)
-    if all(storage.is_remote(path) != is_remote for path in config.input.paths):
+    if all(storage.is_remote(path) != is_remote for path in config.input.all_paths):
         return
     folder = output.rstrip("/") + "/" if is_remote else os.path.join(os.path.realpath(output), "")
     places: dict[str, str] = {}

@@ -171,9 +171,14 @@ def _take_locked(output: str, owner: _Owner) -> int | None:
     command ever sees a part of it, or locks it before us.
     """
     path = storage.join(output, OWNER)
-    storage.make_directory(output)
     staged = f"{path}.{owner.nonce}.tmp"
-    descriptor = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        storage.make_directory(output)
+        descriptor = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{error.filename!r} is a file" if is_file else error.strerror
+        raise OSError(f"output folder {output!r} cannot be written to: {reason}; choose another output.path") from error
     try:
         os.write(descriptor, owner.to_json())
         _lock(descriptor)

@@ -49,12 +49,22 @@ def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
             ValueError, match=r"output\.path: .* holds the input, .*a\.jsonl'; choose a folder without inputs"
         ):
             tokenmill.run(config | {"output": {"path": str(tmp_path / output)}}, overwrite=True)
+    (tmp_path / "file").touch()
+    for output in ("file", "file/sub"):
+        with pytest.raises(OSError, match=r"output folder '.*' cannot be written to: '.*file' is a file"):
+            tokenmill.run(config | {"output": {"path": str(tmp_path / output)}})
     with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*'openai-community/gpt2'; if it is a name"):
         tokenmill.run(config | {"tokenizer": {"file": "openai-community/gpt2"}})
     with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*/t\.json'; get what is at this"):
         tokenmill.run(config | {"tokenizer": {"file": "https://example.org/t.json"}})
     with pytest.raises(ValueError, match="resume goes on with a job, overwrite removes it; give one"):
         tokenmill.run(config, resume=True, overwrite=True)
+    sources = {"input": {"sources": {"a": config["input"]}}, "output": {"path": str(tmp_path)}}
+    with pytest.raises(ValueError, match=r"output\.path: .* holds the input"):
+        tokenmill.run(config | sources, overwrite=True)
+    for path in (str(tmp_path), f"{tmp_path}/**", f"{tmp_path}/**/*.jsonl"):
+        with pytest.raises(ValueError, match=r"output\.path: .*/new' is below .* of the input"):
+            tokenmill.run(config | {"input": {"paths": [path]}, "output": {"path": str(tmp_path / "new")}})
     with pytest.raises(ValueError, match="--workers must be at least 1, got 0"):
         tokenmill.plan(config, workers=0)
     assert "holds no manifest" in tokenmill.verify(tmp_path / "out").problems[0]
