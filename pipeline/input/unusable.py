@@ -2,8 +2,9 @@
 """Fails a job that can use none of its records, and says what they are like: mostly, the field name is wrong."""
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
@@ -18,6 +19,7 @@ _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
 """Reject reasons that another `input.text_field` may avoid."""
 
 _MAX_EXAMPLES = 3
+_MAX_LOOKED_AT = 1000
 
 
 class _HasPieces(Protocol):
@@ -26,7 +28,12 @@ class _HasPieces(Protocol):
 
 
 def check_usable(
-    n_records: int, rejected: Mapping[str, int], splits: Iterable[_HasPieces], config: InputConfig, where: str
+    n_records: int,
+    rejected: Mapping[str, int],
+    splits: Iterable[_HasPieces],
+    config: InputConfig,
+    where: str,
+    kept: Iterable[Mapping[str, Any]] = (),
 ) -> None:
     """Raises if records were read and every one of them was rejected; looks at the input again to say why.
 
@@ -36,6 +43,7 @@ def check_usable(
       splits: the splits of the whole job, in any order.
       config: the `input` section, or that of one source, of which the counts are.
       where: the place of the rejects; "" if they are not kept.
+      kept: the rejects, as dicts, for reasons that reading the input again does not meet, as those of conversations.
 
     Raises:
       ValueError: with the reasons, an example of each, the fields of the first records, and what to do. What comes
@@ -53,26 +61,31 @@ def check_usable(
     pieces = sorted(mine, key=lambda piece: (piece.path, piece.start))
     # If a file has changed or disappeared meanwhile, the job must still fail for this reason, not for that one.
     with contextlib.suppress(OSError, ValueError):
-        lines += _examples(pieces, config)
+        lines += _examples(pieces, config, kept)
     advice = "correct the config or the input"
     if _OF_A_FIELD & rejected.keys():
         several = config.text_fields
         setting = f"text_fields {several!r}" if several else f"text_field {config.text_field!r}"
         setting = f"{config.where}.{setting}"
         advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
+    elif "not_a_conversation" in rejected:
+        setting = f"{config.where}.messages_field {config.messages_field!r}"
+        advice = f"{setting} must name the field that holds the messages: correct it"
     kept = f"; all rejected records are in {where}" if where else ""
     lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{kept}")
     raise ValueError("\n".join(lines))
 
 
-def _examples(pieces: Sequence[Piece], config: InputConfig) -> Iterator[str]:
+def _examples(pieces: Sequence[Piece], config: InputConfig, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yields a line with an example of each of the first reasons, and one with the fields of the first records."""
     for piece in pieces:
         batch = next((batch for batch in read_split(Split(0, "", (piece,)), config) if batch.n_records), None)
         if batch is None:
             continue
         seen: set[str] = set()
-        for row in batch.rejects.to_pylist() if batch.rejects is not None else ():
+        found = batch.rejects.to_pylist() if batch.rejects is not None else ()
+        mine = (row for row in kept if row["source"].startswith(f"{config.source}/" if config.source else ""))
+        for row in itertools.chain(found, itertools.islice(mine, _MAX_LOOKED_AT)):
             if row["reason"] not in seen and len(seen) < _MAX_EXAMPLES:
                 seen.add(row["reason"])
                 yield f"{row['reason']}: {row['source']!r} at {row['offset']:,}: {row['detail']}"

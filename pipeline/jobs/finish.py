@@ -22,7 +22,7 @@ from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
-from tokenmill.pipeline.output import folders, hub_config
+from tokenmill.pipeline.output import folders, hub_config, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.packing.marks import lay_out
 from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
@@ -135,7 +135,9 @@ def finish_output(
     if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
         for section, read in limited:
             entries, where = planned.entries(output, info.digest), storage.join(output, filenames.REJECTED)
-            check_usable(read["n_records"], read["rejected"], entries, section, where=where)
+            names = (f"{filenames.REJECTED}/{name}" for name in storage.list_files(where))
+            kept = (row for name in names for batch in rejects_file.read(output, name) for row in batch.to_pylist())
+            check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=kept)
         lossy.check()
     for section, read in limited:
         RejectLimits.of(section).check_all(**read)

@@ -122,3 +122,15 @@ def test_a_job_whose_rules_leave_nothing_warns(make_job, tiny_vocab_file, tmp_pa
     assert job.run(command, "--mode", "inline", "--overwrite") == 0
     assert "warning: there is no record in the input, and no document in the output" in capsys.readouterr().err
     assert job.run("verify") == 0
+
+
+def test_conversations_that_are_none_have_an_example_too(make_job, tiny_vocab_file, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"dialogue": "?"}\n' * 3)
+    given = {"paths": [str(tmp_path / "in")], "messages_field": "messages"}
+    chat = {"template": "{{ messages[0].content }}"}
+    job = make_job("job", input=given, tokenizer={"file": str(tiny_vocab_file)}, chat=chat)
+    assert job.run("tokenize", "--mode", "inline") == 1
+    said = capsys.readouterr().err
+    assert "not_a_conversation: 'a.jsonl' at 0: no field 'messages'; the record has dialogue" in said
+    assert "input.messages_field 'messages' must name the field that holds the messages" in said
