@@ -12,6 +12,7 @@ is stored as its buffers are in memory, one after another. For each of its level
 Everything is little-endian. The file has no index: the caller keeps the positions of the buffers.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -78,11 +79,13 @@ def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
     return total
 
 
+@functools.cache
 def numpy_dtype(type_: pa.DataType) -> np.dtype:
     """Returns the NumPy dtype of numbers of an Arrow type; `to_pandas_dtype` would too, but needs pandas."""
     return pa.array([], type_).to_numpy().dtype
 
 
+@functools.cache
 def _is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
@@ -92,10 +95,12 @@ def element_of(type_: pa.DataType) -> pa.Field | None:
     return _element(type_) if _is_list(type_) or _is_bytes(type_) else None
 
 
+@functools.cache
 def _element(type_: pa.DataType) -> pa.Field:
     return type_.value_field if _is_list(type_) else pa.field("byte", pa.uint8(), nullable=False)
 
 
+@functools.cache
 def _is_bytes(type_: pa.DataType) -> bool:
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(test(type_) for test in tests)
@@ -165,6 +170,7 @@ def _read(read: ReadAt, positions: Iterator[int], field: pa.Field, start: int, s
     return pa.Array.from_buffers(field.type, n, [validity, relative, child.buffers()[1]])
 
 
+@functools.cache
 def _is_opaque(type_: pa.DataType) -> bool:
     """Returns whether values have a fixed size, but are not numbers to NumPy: times, decimals, bytes."""
     types = pa.types

@@ -159,6 +159,11 @@ class Splits(Sequence[Split]):
         """Planned bytes of all splits."""
         return sum(self._sizes)
 
+    @property
+    def n_work(self) -> int:
+        """Sum of `Piece.n_work` of all splits."""
+        return sum(self._works)
+
     def lines_by_work(self) -> Iterator[str]:
         """Yields splits as JSON, those with most work first: small ones at the end even out the work."""
         return map(self._line, np.argsort(-np.array(self._works, np.int64), kind="stable").tolist())

@@ -42,9 +42,9 @@ sys.exit(main(sys.argv[4:]))
 """
 
 
-def run_killed(n_renames: int, *arguments: str) -> int:
-    """Runs `tokenmill` with these arguments in a process of its own; returns its exit code."""
-    command = [sys.executable, "-c", PROGRAM, str(n_renames), "die", "", *arguments]
+def run_killed(n_renames: int, *arguments: str, before: str = "") -> int:
+    """Runs `tokenmill` with these arguments in a process of its own, after this code; returns its exit code."""
+    command = [sys.executable, "-c", before + PROGRAM, str(n_renames), "die", "", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False).returncode
 
 

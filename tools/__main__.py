@@ -20,7 +20,7 @@ SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "shor
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "kills", "parquet",
-    "programs", "scale", "scanners", "stragglers",
+    "programs", "scale", "scanners", "shuffle", "stragglers",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
 _WARMED = ".warmed-usual"

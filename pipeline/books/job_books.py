@@ -8,7 +8,7 @@ from tokenmill.pipeline.books import ledger, quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry, digest_of_runs, runs_of
+from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, digest_of_runs, runs_of
 from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece
 
@@ -19,7 +19,7 @@ _MOST_PROBLEMS = 1000
 class JobBooks:
     """Adds up entries that balance, checks that no part of a file is missing, and passes on the manifest's records.
 
-    It holds sums, the file that the last entry ended in and, for a job that shuffles, some 250 bytes for each split.
+    It holds sums, the file that the last entry ended in and, for a job that shuffles, 65 bytes for each split.
     """
 
     def __init__(
@@ -41,8 +41,10 @@ class JobBooks:
         """The sums of all counts so far."""
         self.problems: list[str] = []
         """Problems of input files so far, a line each."""
-        self.runs: list[tuple[str, str]] = []
-        """If the job shuffles: the id of each split, and the checksum of its runs."""
+        self.sorted_splits: list[str] = []
+        """If the job shuffles: the id of each split."""
+        self.runs_digest = add_digests(())
+        """If the job shuffles: the digest of the runs from which shards must have been merged."""
         self.sorted, self.merged = Sums(), Sums()
         """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
         self.by_source: dict[str, dict[str, Any]] = {}
@@ -60,7 +62,9 @@ class JobBooks:
         if entry.chat is not None:
             _add_to(totals.setdefault("chat", {}), entry.chat)
         if self.is_shuffled:
-            self.runs.append((entry.split_id, entry.shard.sha256))
+            self.sorted_splits.append(entry.split_id)
+            digest = digest_of_runs(entry.index, entry.split_id, entry.shard.sha256)
+            self.runs_digest = add_digests((self.runs_digest, digest))
             self.sorted += runs_of(entry).sums
         else:
             self._add_written(entry, {"split": entry.split_id})
@@ -81,10 +85,6 @@ class JobBooks:
         """Adds the entry of the next shard of a job that shuffles."""
         self.merged += shard.sums
         self._add_written(shard, {"entry": shard.shard_id})
-
-    def runs_digest(self) -> str:
-        """Returns the digest of the runs from which shards must have been merged."""
-        return digest_of_runs(self.runs)
 
     def close(self) -> None:
         """Checks the last file; no entry may be added after that."""

@@ -59,7 +59,7 @@ def build(
     wrong = list(books.problems)
     if books.is_shuffled:
         wrong += imbalance_of_sums(books.sorted, books.merged)
-        shuffle = {"splits": [split_id for split_id, _ in books.runs], "sums": books.merged.to_record()}
+        shuffle = {"splits": books.sorted_splits, "sums": books.merged.to_record()}
     if wrong:
         raise BooksError("\n".join(wrong))
     are_short = all(isinstance(records, list) for records in listed.values())

@@ -2,8 +2,7 @@
 """The ledger entry of a shard that was merged from sorted runs: what is in it, and in which files."""
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,17 +15,21 @@ from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.shapes import SumsRecord
 from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.filenames import entry_name
-from tokenmill.pipeline.splits import Split
 
 
 def runs_digest(splits: Iterable[SplitRuns]) -> str:
-    """Returns the SHA-256, in hex, of what is merged: the splits' ids, in order, and the checksums of their runs."""
-    return digest_of_runs([(split.split_id, split.sha256) for split in sorted(splits, key=lambda split: split.index)])
+    """Returns a digest, 64 hexadecimal digits, of what is merged: each split's place, id, and checksum of its runs."""
+    return add_digests(digest_of_runs(split.index, split.split_id, split.sha256) for split in splits)
 
 
-def digest_of_runs(runs: Sequence[tuple[str, str]]) -> str:
-    """Returns `runs_digest` of the id of each split, in their order, and the checksum of its runs."""
-    return hashlib.sha256(json.dumps(runs).encode()).hexdigest()
+def digest_of_runs(index: int, split_id: str, sha256: str) -> str:
+    """Returns `runs_digest` of one split."""
+    return hashlib.sha256(f"{index} {split_id} {sha256}".encode()).hexdigest()
+
+
+def add_digests(digests: Iterable[str]) -> str:
+    """Returns the sum of digests, modulo 2**256: no process needs all splits to have that of a job."""
+    return f"{sum(int(digest, 16) for digest in digests) % (1 << 256):064x}"
 
 
 @dataclass(frozen=True)
@@ -132,20 +135,6 @@ def runs_of(entry: LedgerEntry) -> SplitRuns:
     placed = {name: getattr(entry, name) for name in ("split_id", "index", "fields")}
     placed["sha256"] = entry.shard.sha256
     return SplitRuns.from_record({**entry.runs, **placed})
-
-
-def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
-    """Returns `runs_digest` of the runs that the ledger records, even if their files have been removed.
-
-    Returns None if a split is not recorded as it is planned now.
-    """
-    found = []
-    for split in splits:
-        entry = ledger.read_entry(output, split.id)
-        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
-            return None
-        found.append(runs_of(entry))
-    return runs_digest(found)
 
 
 def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:

@@ -6,7 +6,7 @@ a bug is unlikely to leave it unchanged: a document's hash covers its key, and a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -64,31 +64,43 @@ class Run:
     n_rows: int
     positions: tuple[int, ...]
     """Where the buffers of its columns begin: the key, the size of the row, and the columns of a row of tokens."""
+    first: int = 0
+    last: int = _MASK
+    """The first and the last key, or bounds of them."""
 
 
 @dataclass(frozen=True)
 class SplitRuns:
-    """What the first step of a shuffle wrote for one split; it goes through Beam, and is part of the split's entry."""
+    """A file of sorted runs. It goes through Beam; that of a split is part of the split's entry."""
 
     split_id: str
+    """The id of the split; of a merged file, another one of the same kind."""
     index: int
-    """Position of the split in the plan."""
+    """Position of the split in the plan; of a merged file, the number of its group."""
     sha256: str
     """SHA-256 of the file, in hex."""
     runs: tuple[Run, ...]
     sums: Sums
+    """Sums of a split; zeros for a merged file."""
     fields: str = ""
     """`Split.fields`."""
+    part: tuple[int, int] = (0, 1)
+    """The range of keys in the file, as `merging.shard_range` takes it: its number, and how many there are."""
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON."""
-        return {**asdict(self), **describe_runs(self.runs, self.sums)}
+        bounds = [[run.first, run.last] for run in self.runs]
+        return {**vars(self), **describe_runs(self.runs, self.sums), "bounds": bounds}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns the value that `to_record` turned into `record`."""
-        runs = tuple(Run(n_rows, tuple(positions)) for n_rows, *positions in record["runs"])
-        return cls(**{**record, "runs": runs, "sums": Sums.from_record(record["sums"])})
+        """Returns the value that `to_record` turned into `record`; without bounds, runs may hold any key."""
+        fields = {"part": (0, 1), **record}
+        bounds = fields.pop("bounds", None) or [()] * len(fields["runs"])
+        pairs = zip(fields["runs"], bounds, strict=True)
+        runs = tuple(Run(n_rows, tuple(positions), *each) for (n_rows, *positions), each in pairs)
+        sums = Sums.from_record(fields["sums"])
+        return cls(**{**fields, "runs": runs, "sums": sums, "part": tuple(fields["part"])})
 
 
 def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def finish_output(
         books.add(entry)
         mds_shards += _mds_shards(entry)
     books.close()
-    for shard in _read_shards(config, job, planned, books.runs_digest()) if is_shuffled else ():
+    for shard in _read_shards(config, job, planned, books.runs_digest) if is_shuffled else ():
         books.add_shard(shard)
         mds_shards += _mds_shards(shard)
     totals = books.totals

@@ -166,7 +166,7 @@ class LedgerProof:
         self._compare_inputs()
 
     def _shards(self) -> Iterator[ShardEntry]:
-        digest, n_shards = self.books.runs_digest(), len(self._found["shards"])
+        digest, n_shards = self.books.runs_digest, len(self._found["shards"])
         are_in_order = True
         for index, record in enumerate(self._found["shards"]):
             entry = read_shard_entry(self._output, record["entry"])

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.sums import Run, SplitRuns, Sums, sum_rows
+from tokenmill.pipeline.books.sums import Run, SplitRuns
 from tokenmill.pipeline.columns import read_columns, read_numbers, row_bytes, write_columns
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.shuffling.arranging import arrange
@@ -31,20 +31,17 @@ _OPEN_FILES = 64
 
 
 class RunsWriter:
-    """Writes the documents of one split as sorted runs; holds those of one run twice."""
+    """Writes documents as sorted runs; holds those of one run twice."""
 
-    def __init__(self, file: StagedFile, padding_side: str | None, run_bytes: int) -> None:
+    def __init__(self, file: StagedFile, run_bytes: int) -> None:
         """Starts a file.
 
         Args:
           file: open for writing, at its start.
-          padding_side: the side on which rows are padded; None if they are not.
           run_bytes: a run is sorted and written once its documents take this many bytes; it has at most a batch more.
         """
-        self.sums = Sums()
         self.runs: list[Run] = []
         self._file = file
-        self._padding_side = padding_side
         self._run_bytes = run_bytes
         self._pending: list[tuple[np.ndarray, np.ndarray, pa.RecordBatch]] = []
         self._n_pending = 0
@@ -58,18 +55,17 @@ class RunsWriter:
         """
         if not batch.num_rows:
             return
-        self.sums += sum_rows(keys, batch, self._padding_side)
         sizes = row_bytes(batch)
         self._pending.append((keys, sizes, batch))
         self._n_pending += int(sizes.sum())
         if self._n_pending >= self._run_bytes:
             self._write_run()
 
-    def finish(self) -> FileRecord:
-        """Writes the last run and finishes the file."""
+    def finish(self, n_tokens: int | None = None) -> FileRecord:
+        """Writes the last run and finishes the file, whose record will have this number of tokens."""
         if self._pending:
             self._write_run()
-        return self._file.finish(rows=self.sums.n_documents, tokens=self.sums.n_tokens)
+        return self._file.finish(rows=sum(run.n_rows for run in self.runs), tokens=n_tokens)
 
     def _write_run(self) -> None:
         keys = np.concatenate([keys for keys, _, _ in self._pending])
@@ -81,10 +77,13 @@ class RunsWriter:
         positions = list(write_columns(self._file, [pa.array(keys[order]), pa.array(sizes[order])], _HEAD))
         places = np.empty_like(order)
         places[order] = np.arange(order.size)
+        is_sorted = len(columns[0]) == 1 and bool((keys[:-1] <= keys[1:]).all())
         for field in schema:  # a column at a time, freed before the next
-            column = arrange(columns.pop(0), places, field)
+            parts = columns.pop(0)
+            column = parts[0] if is_sorted else arrange(parts, places, field)
             positions += write_columns(self._file, [column], pa.schema([field]))
-        self.runs.append(Run(keys.size, tuple(positions)))
+        first, last = keys[order[[0, -1]]].tolist()
+        self.runs.append(Run(keys.size, tuple(positions), first, last))
 
 
 class RunFiles:
@@ -128,6 +127,7 @@ class RunReader:
           schema: the schema of its rows, without key and size.
         """
         self.n_rows = run.n_rows
+        self._first, self._last = run.first, run.last
         self._files = files
         self._path = path
         self._positions = run.positions
@@ -138,14 +138,19 @@ class RunReader:
 
         Keys are hashes, so the position of a row can be guessed from its key: one read is nearly always enough.
         """
-        guess, reach = key * self.n_rows >> 64, 64 + 4 * math.isqrt(self.n_rows)
+        if key <= self._first:
+            return 0
+        if key > self._last:
+            return self.n_rows
+        guess = (key - self._first) * self.n_rows // (self._last - self._first + 1)
+        reach = 64 + 4 * math.isqrt(self.n_rows)
         while True:
             low, high = max(0, guess - reach), min(self.n_rows, guess + reach)
             keys = self.keys(low, high)
             is_not_before = low == 0 or int(keys[0]) < key
             is_not_behind = high == self.n_rows or int(keys[-1]) >= key
             if is_not_before and is_not_behind:
-                return low + (int(np.searchsorted(keys, np.uint64(key))) if key < 1 << 64 else keys.size)
+                return low + int(np.searchsorted(keys, np.uint64(key)))
             reach *= 4
 
     def keys(self, start: int, stop: int) -> np.ndarray:

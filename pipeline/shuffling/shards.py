@@ -6,7 +6,7 @@ changed, and a finished job no longer needs its runs.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry, runs_digest
+from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, read_shard_entry, runs_digest, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
@@ -25,9 +25,11 @@ from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import suffixes
+from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.running.progress import OnBatch
 from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
 from tokenmill.pipeline.shuffling.runs import RunFiles, open_runs
+from tokenmill.pipeline.splits import Split
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, if the config does not say how many shards there are."""
@@ -67,8 +69,13 @@ def plan_shards(output: OutputConfig, n_splits: int, n_bytes: int, salt: str) ->
 
 def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:
     """Returns `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
-    digests = (hashlib.sha256(f"{salt} shuffle {i} {n}".encode()).hexdigest() for i in range(n))
-    return [PlannedShard(i, n, digest[:16], n_bytes // n) for i, digest in enumerate(digests)]
+    return [name_shard(i, n, n_bytes, salt) for i in range(n)]
+
+
+def name_shard(index: int, n: int, n_bytes: int, salt: str) -> PlannedShard:
+    """Returns one of `name_shards`."""
+    digest = hashlib.sha256(f"{salt} shuffle {index} {n}".encode()).hexdigest()
+    return PlannedShard(index, n, digest[:16], n_bytes // n)
 
 
 def merge_shard(
@@ -80,6 +87,8 @@ def merge_shard(
     packing: PackingTokens | None = None,
     windows: WindowLayout | None = None,
     on_rows: OnBatch | None = None,
+    *,
+    runs: str,
 ) -> ShardEntry:
     """Merges, writes and commits one shard; if it is committed already, only returns its entry.
 
@@ -88,20 +97,20 @@ def merge_shard(
 
     Args:
       planned: which shard.
-      splits: all of the job, in any order.
+      splits: files of runs that have all rows of the shard, in any order.
       output: the section.
       info: the tokenizer that made the ids.
       schema: the schema of the rows of the runs, places among them.
       packing: the ids that packing adds, if `output.packing` is given.
       windows: how documents become windows; None if they do not.
       on_rows: called after each batch, with its own bytes as the bytes read; an exception from it stops the attempt.
+      runs: `runs_digest` of all splits of the job.
 
     Raises:
       OSError: if a file cannot be read or written.
       ValueError: if a file of runs is damaged.
       BooksError: if the counts of merged and written documents do not agree; nothing is committed then.
     """
-    runs = runs_digest(splits)
     if (committed := load_committed(planned, runs, output, info.digest)) is not None:
         return committed
     sums = Sums()
@@ -140,6 +149,20 @@ def merge_shard(
         staging.publish()
     storage.write_atomic(storage.join(output.path, filenames.entry_name(planned.id)), entry.to_json())
     return entry
+
+
+def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
+    """Returns `runs_digest` of the runs that the ledger records, even if their files have been removed.
+
+    Returns None if a split is not recorded as it is planned now.
+    """
+    total = add_digests(())
+    found = in_turn(lambda split: (split, ledger.read_entry(output, split.id)), splits, waits=storage.is_remote(output))
+    for split, entry in found:
+        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
+            return None
+        total = add_digests((total, runs_digest([runs_of(entry)])))
+    return total
 
 
 def _piece_bytes(output: OutputConfig) -> int:

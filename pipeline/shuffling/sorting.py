@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.sums import describe_runs
+from tokenmill.pipeline.books.sums import Sums, describe_runs, sum_rows
 from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
@@ -34,7 +34,8 @@ class SortedSplit:
           config: the section.
           padding_side: the side on which rows are padded; None if they are not.
         """
-        self._writer = RunsWriter(staging.create(runs_name(split.id)), padding_side, config.run_bytes)
+        self._writer = RunsWriter(staging.create(runs_name(split.id)), config.run_bytes)
+        self._sums, self._padding_side = Sums(), padding_side
         self._names = [piece.name for piece in split.pieces]
         self._seed = config.seed
 
@@ -45,13 +46,16 @@ class SortedSplit:
           documents: `schemas.DOCUMENTS`.
           tokens: `schemas.TOKENS` and more columns, one row per document.
         """
-        self._writer.write(document_keys(SHUFFLING, self._seed, self._names, documents), tokens)
+        if tokens.num_rows:
+            keys = document_keys(SHUFFLING, self._seed, self._names, documents)
+            self._sums += sum_rows(keys, tokens, self._padding_side)
+            self._writer.write(keys, tokens)
 
     def finish(self) -> tuple[FileRecord, ...]:
         """Finishes the file and returns its record."""
-        return (self._writer.finish(),)
+        return (self._writer.finish(self._sums.n_tokens),)
 
     @property
     def runs(self) -> Mapping[str, Any]:
         """The part of the split's entry about its runs; complete after `finish`."""
-        return describe_runs(self._writer.runs, self._writer.sums)
+        return describe_runs(self._writer.runs, self._sums)

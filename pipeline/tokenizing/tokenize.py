@@ -17,7 +17,7 @@ from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
-from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_digest
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
@@ -476,9 +476,22 @@ def merge_planned(
     config: Config,
     tokenizer: Tokenizer,
     on_rows: OnBatch | None = None,
+    *,
+    runs: str | None = None,
 ) -> ShardEntry:
-    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
-    info, packing = tokenizer_info(tokenizer), output_packing(config, tokenizer)
-    windows, fields = output_windows(config, tokenizer), decode_fields(splits[0].fields if splits else "")
-    schema = schemas.placed(schemas.rows(config.columns), fields)
-    return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows)
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`.
+
+    `runs` may be None if `splits` are the runs of all splits.
+    """
+    info, packing, windows = (
+        tokenizer_info(tokenizer),
+        output_packing(config, tokenizer),
+        output_windows(config, tokenizer),
+    )
+    schema, digest = schema_of_runs(config, splits), runs if runs is not None else runs_digest(splits)
+    return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows, runs=digest)
+
+
+def schema_of_runs(config: Config, splits: Sequence[SplitRuns]) -> pa.Schema:
+    """Returns the schema of the rows of sorted runs."""
+    return schemas.placed(schemas.rows(config.columns), decode_fields(splits[0].fields if splits else ""))

@@ -5,7 +5,7 @@ Transforms are thin shells over the functions of the packages below. They are fo
 `tokenmill.pipeline.rows`. Only descriptions of splits and names go through Beam:
 
 - `tokenizing.TokenizeSplits`: a split -> a committed shard, in one fused step;
-- `shuffling.SortSplits`, `FindMergedShards`, `MergeShards`: the same in two steps, for jobs that shuffle;
+- `shuffling.FindMergedShards`, `MergeRuns`, `MergeShards`: from the runs of splits to shards, for jobs that shuffle;
 - `counting.CountSplits`, `MergeCounts`: splits -> the counts artifact;
 - `training.TrainVocabularies`: the counts artifact -> tokenizers.
 

@@ -36,13 +36,14 @@ from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, name_shards, plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizers, keep_compiled
 from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
 from tokenmill.pipeline.transforms.once import call_once
-from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards
+from tokenmill.pipeline.transforms.shuffling import DigestRuns, FindMergedShards, MergeRuns, MergeShards
 from tokenmill.pipeline.transforms.stages import enter_stage
 from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
 from tokenmill.pipeline.transforms.training import TrainVocabularies
@@ -145,7 +146,7 @@ def _tokenize(
     """Tokenizes into all folders, reading each split once; `tokenizers` are theirs, or one for all."""
     texts = [beam.pvalue.AsSingleton(text) for text in tokenizers]
     shuffled = [_Shuffle(pipeline, part, texts[0], name) for name, part in plan.folders.items() if part.shards()]
-    merged = [(beam.pvalue.AsList(each.merged), each.n_shards) for each in shuffled]
+    merged = [(each.n_merged, each.n_shards) for each in shuffled]
     configs = [part.config for part in plan.folders.values()]
     transform = TokenizeSplits(plan.config.output.path, configs, len(plan.splits), texts, merged)
     splits = _splits(pipeline, "Tokenize", planning.read_splits, [part.plan_path for part in plan.folders.values()])
@@ -197,22 +198,31 @@ class _Shuffle:
     def __init__(self, pipeline: beam.Pipeline, plan: JobPlan, text: Any, name: str = "") -> None:
         shards = plan.shards()
         self.name, self.n_shards = name, len(shards)
-        self._config, self._text = plan.config, text
-        n_bytes = sum(shard.n_planned for shard in shards)
-        self._shards = (
+        self._plan, self._text = plan, text
+        self._n_bytes = sum(shard.n_planned for shard in shards)
+        named = beam.FlatMap(name_shards, self._n_bytes, plan.job.digest).with_output_types(PlannedShard)
+        find = FindMergedShards(plan.config, plan.plan_path, text)
+        found = (
             pipeline
             | f"{name}CountShards" >> beam.Create([len(shards)])  # only their number, to keep the graph small
-            | f"{name}NameShards" >> beam.FlatMap(name_shards, n_bytes, plan.job.digest).with_output_types(PlannedShard)
+            | f"{name}NameShards" >> named
             | f"{name}SpreadShards" >> beam.Reshuffle()
+            | f"{name}FindMergedShards" >> find
+            | f"{name}CountMerged" >> beam.combiners.Count.Globally()
         )
-        find = FindMergedShards(plan.config, plan.plan_path, text)
-        self.merged = self._shards | f"{name}FindMergedShards" >> find
-        """The ids of the shards that an earlier run has merged."""
+        self.n_merged = beam.pvalue.AsSingleton(found)
+        """How many shards an earlier run has merged."""
 
     def merge(self, runs: Any) -> Any:
         """Returns the ids of all shards, from `SplitRuns` of all splits as JSON."""
-        merge = MergeShards(self._config, self._text, beam.pvalue.AsList(runs))
-        return self._shards | f"{self.name}MergeShards" >> merge
+        config, salt = self._plan.config, self._plan.job.digest
+        assert config.output.shuffle is not None
+        digest = beam.pvalue.AsSingleton(runs | f"{self.name}DigestRuns" >> DigestRuns())
+        splits = self._plan.splits
+        for i, into in enumerate(plan_passes(len(splits), splits.n_work, config.output.shuffle.run_bytes)):
+            runs = runs | f"{self.name}MergeRuns{i}" >> MergeRuns(config, into, self.n_merged, self.n_shards)
+        merge = MergeShards(config, self._text, digest, self.n_shards, self._n_bytes, salt)
+        return runs | f"{self.name}MergeShards" >> merge
 
 
 def _of_folder(done: tuple[int, str], index: int) -> Iterator[str]:

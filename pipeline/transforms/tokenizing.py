@@ -37,12 +37,11 @@ class TokenizeSplits(beam.PTransform):
     tokenizers: Sequence[TokenizerText]
     """Of each folder, or one for all."""
     merged: Sequence[tuple[Any, int]] = ()
-    """If the job shuffles, of each folder: the ids of shards that are merged already, as a side input, and how many
-    shards it has."""
+    """If the job shuffles, of each folder: how many shards are merged already, as a side input, and how many it has."""
 
     def expand(self, splits: Any) -> Any:  # noqa: D102
         fn = _TokenizeSplitsFn(self.output, self.configs, self.n_splits, [n for _, n in self.merged])
-        merged = [ids for ids, _ in self.merged]
+        merged = [n_merged for n_merged, _ in self.merged]
         done = beam.ParDo(fn, *merged, *self.tokenizers).with_output_types(tuple[int, str])
         return splits | "TokenizeSplit" >> done
 
@@ -59,7 +58,7 @@ class _TokenizeSplitsFn(beam.DoFn):
         tokenizers = compiled_tokenizers(texts, len(ids))
         are_merged = [False] * len(ids)
         if n:
-            are_merged = [len(done) == n_shards for done, n_shards in zip(merged, self._n_shards, strict=True)]
+            are_merged = [done == n_shards for done, n_shards in zip(merged, self._n_shards, strict=True)]
         splits = [dataclasses.replace(split, id=each) for each in ids]
         folders = [*map(SplitOfPart, splits, self._configs, tokenizers, are_merged)]
         with self._report.of(split.id, Stopwatch(self._output, split)) as on_batch:

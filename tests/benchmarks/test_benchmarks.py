@@ -21,6 +21,7 @@ from benchmarks import (
     plan,
     report,
     scale,
+    shuffle,
     stragglers,
     timing,
     tokenizers,
@@ -303,3 +304,7 @@ def test_the_parts_of_insight_add_up(
     assert total == pytest.approx(sum(spent.values()))
     assert all(spent[part] > 0 for part in spent if part != "tally")
     assert (tmp_path / "out/manifest.json").exists()
+
+
+def test_the_steps_of_a_shuffle_are_measured(tmp_path: Path) -> None:
+    assert all(seconds > 0 for seconds in shuffle.measure(str(tmp_path), 1 << 16, 3))

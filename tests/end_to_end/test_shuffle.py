@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.killing import run_killed
+from tokenmill.pipeline.shuffling import passes
+from tokenmill.pipeline.shuffling.passes import plan_passes
 
 N_SHARDS = 5
 
@@ -139,3 +141,28 @@ def test_sources_of_spans_and_languages_stay_with_their_documents(make_job, sect
         assert (row["lang"] == "ru") == (i % 2 == 0)
         assert row["lang_confidence"] >= 0
         assert row["lang_mixed"] is False
+
+
+def test_passes_give_the_same_bytes_and_survive_kills(make_job, sections, monkeypatch):
+    once = make_job("once", **sections("once", 1200, shuffle={"seed": 7, "shards": N_SHARDS, "run_bytes": 4000}))
+    assert once.run("tokenize", "--workers", "1") == 0
+    few = "from tokenmill.pipeline.shuffling.passes import plan_passes\nplan_passes.__kwdefaults__['fan_in'] = 3\n"
+    monkeypatch.setitem(plan_passes.__kwdefaults__, "fan_in", 3)
+    merged = []
+    original = passes.merge_range
+    monkeypatch.setattr(passes, "merge_range", lambda *args, **kwargs: merged.append(1) or original(*args, **kwargs))
+    given = sections("passes", 1200, shuffle={"seed": 7, "shards": N_SHARDS, "run_bytes": 4000})
+    job = make_job("passes", **given)
+    n_splits = json.loads((once.output / "manifest.json").read_text())["totals"]["n_splits"]
+    assert n_splits > 27, "at least three passes"
+    n_merged = []
+    for n_renames in (170, 70):  # in the first pass, in the last one
+        code = run_killed(n_renames, "tokenize", str(job.config), "--resume", "--workers", "1", before=few)
+        assert code == -signal.SIGKILL
+        n_merged.append(len(list(job.output.glob("_runs/*.json"))))
+    assert 0 < n_merged[0] < n_merged[1]
+    assert job.run("tokenize", "--resume", "--workers", "2") == 0
+    assert merged, "the rest was merged"
+    assert job.files() == once.files()
+    assert job.run("verify", "--deep") == 0
+    assert not (job.output / "_runs").exists()

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from tests.shuffled_job import N_DOCUMENTS
-from tokenmill.pipeline.books import shard_entry
 from tokenmill.pipeline.proving.verify import verify
+from tokenmill.pipeline.shuffling.shards import recorded_digest
 
 
 def _calls(monkeypatch, name, module="tokenmill.pipeline.tokenizing.tokenize"):
@@ -37,7 +37,7 @@ def test_what_is_committed_is_not_done_again(make_shuffled, monkeypatch):
     assert job.shards() == undisturbed.shards()
     # Finished, and the runs are gone: nothing is done.
     job.prepare("resume")
-    assert shard_entry.recorded_digest(str(job.output), job.splits) is not None
+    assert recorded_digest(str(job.output), job.splits) is not None
     job.merge(job.sort(are_merged=True))
     job.finish()
     assert (len(read), len(merged)) == (0, 2)

@@ -72,11 +72,12 @@ def written(folder, splits, run_bytes=1 << 20, schema=WIDE):
     with Staging(str(folder), "test") as staging, RunFiles() as files:
         for index, batches in enumerate(splits):
             file = staging.create(f"{index}.run")
-            writer = RunsWriter(file, None, run_bytes)
+            writer, sums = RunsWriter(file, run_bytes), Sums()
             for rows in batches:
                 writer.write(keys_of(rows), make_batch(rows, schema))
+                sums += sum_rows(keys_of(rows), make_batch(rows, schema), None)
             record = writer.finish()
-            described.append(SplitRuns(str(index), index, record.sha256, tuple(writer.runs), writer.sums))
+            described.append(SplitRuns(str(index), index, record.sha256, tuple(writer.runs), sums))
             paths.append(file.path)
         yield open_runs(files, paths, described, schema), described
 
