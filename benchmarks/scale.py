@@ -8,6 +8,7 @@ tail, and a few bytes as the content of every file. The code that plans, describ
 import argparse
 import hashlib
 import io
+import itertools
 import math
 import multiprocessing
 import os
@@ -32,7 +33,7 @@ from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import documents_name, entry_name, shard_name, statistics_name
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs import finish, planning
+from tokenmill.pipeline.jobs import finish, planning, totals
 from tokenmill.pipeline.proving import verify
 from tokenmill.pipeline.proving.report import VerifyReport
 from tokenmill.pipeline.splits import Split
@@ -208,9 +209,18 @@ def _finish(options: argparse.Namespace, folder: str) -> None:
         "last step: read plan.jsonl",
         lambda: PlannedSplits(map(Split.from_json, planning.read_plan(_plan_path(folder)))),
     )
+    starts = range(0, len(splits), totals.PART_ENTRIES)
+
+    def add_up() -> None:
+        ids = splits.ids()
+        for number in range(len(starts)):
+            some = itertools.islice(ids, totals.PART_ENTRIES)
+            totals.add_up_part(config, job, tokenizer, "splits", number, some)
+
+    _measured(f"workers: add up {len(starts):,} parts of the ledger", add_up)
     _measured(
-        "last step: add up, balance, statistics, lists, manifest",
-        lambda: finish.finish_output(config, job, splits, tokenizer),
+        "last step: join parts, balance, statistics, lists, manifest",
+        lambda: finish.finish_output(config, job, splits, tokenizer, parts={"splits": len(starts), "shards": 0}),
     )
     found = manifest.read(folder)
     size = os.path.getsize(f"{folder}/manifest.json")

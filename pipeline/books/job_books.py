@@ -2,6 +2,7 @@
 """The books of a whole job: adds up its splits and shards one after another, and checks the totals."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tokenmill.pipeline.books import ledger, quantities
@@ -23,7 +24,12 @@ class JobBooks:
     """
 
     def __init__(
-        self, take: Callable[[str, dict[str, Any]], None], *, is_shuffled: bool = False, is_whole: bool = True
+        self,
+        take: Callable[[str, dict[str, Any]], None],
+        *,
+        is_shuffled: bool = False,
+        is_whole: bool = True,
+        is_part: bool = False,
     ) -> None:
         """Starts at zero.
 
@@ -31,6 +37,7 @@ class JobBooks:
           take: called with the name of a list in the manifest and its next record.
           is_shuffled: whether the job shuffles, so that rows are in merged shards, not in those of splits.
           is_whole: whether each file must be read completely; False in a replay, which reads only ranges.
+          is_part: whether these are books of a stretch of the splits, for `join`: its first file may begin before.
         """
         self._take = take
         self._is_whole = is_whole
@@ -49,6 +56,8 @@ class JobBooks:
         """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
         self.by_source: dict[str, dict[str, Any]] = {}
         """What was read of each source of `input.sources`, as in the manifest."""
+        self._is_part = is_part
+        self._first: tuple[Piece, int, PieceCounts] | None = None
         self._file: tuple[Piece, int, PieceCounts] | None = None
 
     def add(self, entry: LedgerEntry) -> None:
@@ -73,13 +82,42 @@ class JobBooks:
             totals["reject_bytes"] += entry.rejects.n_bytes
             self._take("rejects", {**entry.rejects.to_record(), "split": entry.split_id})
         for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` checks that they are as many
-            n_planned = piece.stop - piece.start
-            if self._file is not None and (self._file[0].path, self._file[0].name) == (piece.path, piece.name):
-                first, n_before, before = self._file
-                self._file = first, n_before + n_planned, before + counts
+            self._read(piece, piece.stop - piece.start, counts)
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
+        names = "totals", "problems", "sorted_splits", "runs_digest", "by_source"
+        files = [[asdict(file[0]), file[1], asdict(file[2])] for file in (self._first, self._file) if file is not None]
+        sums = {"sorted": self.sorted.to_record(), "merged": self.merged.to_record()}
+        return {name: getattr(self, name) for name in names} | sums | {"files": files}
+
+    def join(self, part: Mapping[str, Any]) -> None:
+        """Adds the books of the next stretch of the splits, from `to_record`; what it passed on comes after that."""
+        for name, n in part["totals"].items():
+            if isinstance(n, Mapping) and name not in self._names:
+                _add_to(self.totals.setdefault(name, {}), n)
             else:
-                self._end_file()
-                self._file = piece, n_planned, counts
+                self.totals[name] = quantities.plus(self.totals[name], n)
+        self.sorted_splits += part["sorted_splits"]
+        self.runs_digest = add_digests((self.runs_digest, part["runs_digest"]))
+        self.sorted += Sums.from_record(part["sorted"])
+        self.merged += Sums.from_record(part["merged"])
+        for source, counts in part["by_source"].items():
+            self._add_source(source, counts)
+        for piece, n_planned, counts in part["files"][:1]:
+            self._read(Piece(**piece), n_planned, PieceCounts(**counts))
+        for piece, n_planned, counts in part["files"][1:]:
+            self._end_file()
+            self._file = Piece(**piece), n_planned, PieceCounts(**counts)
+        self.problems += part["problems"][: _MOST_PROBLEMS - len(self.problems)]
+
+    def _read(self, piece: Piece, n_planned: int, counts: PieceCounts) -> None:
+        if self._file is not None and (self._file[0].path, self._file[0].name) == (piece.path, piece.name):
+            first, n_before, before = self._file
+            self._file = first, n_before + n_planned, before + counts
+        else:
+            self._end_file()
+            self._file = piece, n_planned, counts
 
     def add_shard(self, shard: ShardEntry) -> None:
         """Adds the entry of the next shard of a job that shuffles."""
@@ -109,6 +147,9 @@ class JobBooks:
         """Checks that every byte of an uncompressed file of lines was read exactly once."""
         if self._file is None:
             return
+        if self._is_part and self._first is None:
+            self._first, self._file = self._file, None
+            return
         (piece, n_planned, counts), self._file = self._file, None
         n_expected = piece.n_bytes if self._is_whole else n_planned
         if piece.is_read_as_stored and counts.n_bytes != n_expected and len(self.problems) < _MOST_PROBLEMS:
@@ -116,9 +157,12 @@ class JobBooks:
         record = _input(piece, counts)
         self._take("inputs", record)
         if piece.source:
-            sums = self.by_source.setdefault(piece.source, {"n_files": 0})
-            for name, n in {"n_files": 1, **record["read"]}.items():
-                sums[name] = quantities.plus(sums.get(name, type(n)()), n)
+            self._add_source(piece.source, {"n_files": 1, **record["read"]})
+
+    def _add_source(self, source: str, counts: Mapping[str, Any]) -> None:
+        sums = self.by_source.setdefault(source, {"n_files": 0})
+        for name, n in counts.items():
+            sums[name] = quantities.plus(sums.get(name, type(n)()), n)
 
 
 def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) -> dict[str, Any]:

@@ -49,13 +49,29 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 class Lists:
     """Collects the lists of one manifest."""
 
-    def __init__(self, output: str) -> None:
-        """Starts with empty lists; long ones are written into the output folder `output`."""
-        self._lists = {kind: _List(output, kind) for kind in SCHEMAS}
+    def __init__(self, output: str, *, is_part: bool = False) -> None:
+        """Starts with empty lists; long ones are written into the output folder `output`, but not those of a part."""
+        self._lists = {kind: _List(output, kind, is_part) for kind in SCHEMAS}
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
         """Adds a record to a list."""
         self._lists[kind].add(record)
+
+    def save(self, path: str) -> None:
+        """Writes what was added to Arrow files, for `extend`; their names are `path`, a dot and the kind of list."""
+        for kind, records in self._lists.items():
+            if table := records.to_table():
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                    writer.write_table(table)
+                storage.write_atomic(f"{path}.{kind}", sink.getvalue().to_pybytes())
+
+    def extend(self, path: str) -> None:
+        """Adds the records that `save` has written."""
+        for kind, records in self._lists.items():
+            if storage.exists(f"{path}.{kind}"):
+                with storage.open_read(f"{path}.{kind}") as handle, pa.ipc.open_file(handle) as file:
+                    records.extend(file.read_all())
 
     def finish(self) -> dict[str, Any]:
         """Returns the manifest's value for each list: its records, or the record of its file."""
@@ -63,23 +79,37 @@ class Lists:
 
 
 class _List:
-    def __init__(self, output: str, kind: str) -> None:
-        self._output, self._kind = output, kind
+    def __init__(self, output: str, kind: str, is_part: bool) -> None:
+        self._output, self._kind, self._is_part = output, kind, is_part
         self._waiting: list[Mapping[str, Any]] = []
+        self._before = SCHEMAS[kind].empty_table()  # what comes before those that wait
         self._writer: pq.ParquetWriter | None = None
         self._n = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
         self._waiting.append(record)
         self._n += 1
-        if self._n > MOST_RECORDS and len(self._waiting) >= ROWS:
+        if len(self._waiting) >= ROWS:
             self._write(ROWS)
+
+    def extend(self, table: pa.Table) -> None:
+        self._before = pa.concat_tables([self.to_table(), table])
+        self._n += table.num_rows
+        self._write(ROWS)
+
+    def to_table(self) -> pa.Table:
+        """Returns all records that are not written yet, which no longer wait."""
+        rows, self._waiting = self._waiting, []
+        if rows and self._kind == "inputs":
+            rows = [{**row, "read": _as_maps(row["read"])} for row in rows]
+        if rows:
+            self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, SCHEMAS[self._kind])])
+        return self._before
 
     def finish(self) -> Any:
         if self._n <= MOST_RECORDS:
-            return self._waiting
-        while self._waiting:
-            self._write(ROWS)
+            return [*map(_to_record, self._before.to_pylist(maps_as_pydicts="strict")), *self._waiting]
+        self._write(1)
         assert self._writer is not None
         self._writer.close()
         storage.finish(self._handle)
@@ -87,16 +117,22 @@ class _List:
         storage.rename(self._staged, storage.join(self._output, name))
         return {**ledger.describe(self._output, name).to_record(), "rows": self._n}
 
-    def _write(self, n: int) -> None:
+    def _write(self, at_least: int) -> None:
+        """Writes row groups of `ROWS` records while so many wait, if the list is a long one."""
+        table = self.to_table()
+        while self._n > MOST_RECORDS and not self._is_part and table.num_rows >= at_least:
+            (batch,) = table.slice(0, ROWS).combine_chunks().to_batches()
+            self._open().write_batch(batch)
+            table = table.slice(ROWS)
+        self._before = table
+
+    def _open(self) -> pq.ParquetWriter:
         schema = SCHEMAS[self._kind]
         if self._writer is None:
             self._staged = storage.join(self._output, f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet")
             self._handle = storage.create(self._staged)
             self._writer = pq.ParquetWriter(self._handle, schema, compression="zstd", store_schema=False)
-        rows, self._waiting = self._waiting[:n], self._waiting[n:]
-        if self._kind == "inputs":
-            rows = [{**row, "read": _as_maps(row["read"])} for row in rows]
-        self._writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+        return self._writer
 
 
 def _as_maps(read: Mapping[str, Any]) -> dict[str, Any]:

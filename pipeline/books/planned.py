@@ -63,13 +63,19 @@ class PlannedSplits:
     def entry(self, index: int, output: str, tokenizer: str) -> LedgerEntry:
         """Returns the entry of one split, by its place in the plan; as `entries`."""
         split_id = f"{int(self._ids[index]):016x}"
-        entry = ledger.read_entry(output, split_id)
-        if entry is None or entry.tokenizer != tokenizer:
-            raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
+        entry = read_committed(split_id, output, tokenizer)
         recorded = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
         if entry.index != index or _digest(recorded) != int(self._digests[index]):
             raise BooksError(f"split {split_id}: the ledger's entry is not of the split that was planned")
         return entry
+
+
+def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
+    """Returns the entry of a split; raises BooksError if it is not committed with the tokenizer of this digest."""
+    entry = ledger.read_entry(output, split_id)
+    if entry is None or entry.tokenizer != tokenizer:
+        raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
+    return entry
 
 
 def sort_ids(ids: Iterable[str]) -> np.ndarray:

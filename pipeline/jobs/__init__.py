@@ -2,5 +2,5 @@
 """The beginning and the end of a job. In: a checked config. Out: a plan; then, a finished output folder.
 
 `planning` decides what a job will do before it does anything; `same_job` checks whether a folder belongs to it;
-`finish` writes statistics and the manifest.
+`totals` adds up the ledger, and `finish` writes statistics and the manifest.
 """

@@ -2,7 +2,7 @@
 """Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,17 +11,15 @@ import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import ledger, lists, manifest, parts, quantities
-from tokenmill.pipeline.books.equations import check_balance
-from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
-from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
+from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.jobs.totals import Totals, part_path
 from tokenmill.pipeline.output import folders, hub_config, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.packing.marks import lay_out
@@ -29,7 +27,6 @@ from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, w
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.reporting.stats import summarize
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import Statistics
@@ -46,11 +43,12 @@ def finish_output(
     *,
     files: Iterable[FileRecord] = (),
     lease: Lease | None = None,
+    parts: Mapping[str, int] | None = None,
 ) -> tuple[Mapping[str, Any], Statistics]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
-    Reads the ledger entry by entry. It holds the statistics of one vocabulary, 16 bytes for each split of the plan, 8
-    for the name of each written file, and the index of MDS shards.
+    Reads the ledger entry by entry, or parts of it that are added up. It holds the statistics of one vocabulary, 16
+    bytes for each split of the plan, 8 for the name of each written file, and the index of MDS shards.
 
     Args:
       config: the config of the job.
@@ -59,6 +57,7 @@ def finish_output(
       tokenizer: the tokenizer that made the tokens.
       files: other files of the output folder for the manifest to list.
       lease: must still be valid when the manifest is written; None if nobody owns the folder.
+      parts: how many parts `totals.add_up_part` has made of each kind; None: none.
 
     Returns:
       The manifest, and the statistics of all splits.
@@ -70,33 +69,19 @@ def finish_output(
     """
     output, info = config.output.path, tokenizer_info(tokenizer)
     planned = splits if isinstance(splits, PlannedSplits) else PlannedSplits(splits)
-    listed = lists.Lists(output)
-    is_shuffled, is_replay = config.output.shuffle is not None, "replay_of" in job.parts
-    lossy = LossyFiles(config.input)
-
-    def take(kind: str, record: dict[str, Any]) -> None:
-        listed.take(kind, record)
-        if kind == "inputs":
-            lossy.add(record)
-
-    books = JobBooks(take, is_shuffled=is_shuffled, is_whole=not is_replay)
-    total = Statistics(info.vocab_size, tokenizer.unk_token_id)
-    mds_shards: list[mds.Shard] = []
-
-    def committed(index: int) -> tuple[LedgerEntry, Statistics]:
-        entry = planned.entry(index, output, info.digest)
-        check_balance(entry)
-        with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-            return entry, Statistics.from_bytes(handle.read())
-
-    for entry, statistics in in_turn(committed, range(len(planned)), waits=storage.is_remote(output)):
-        total.merge(statistics)
-        books.add(entry)
-        mds_shards += _mds_shards(entry)
+    is_replay = "replay_of" in job.parts
+    added = Totals(config, job, tokenizer)
+    if parts is None:
+        added.add_splits(range(len(planned)), lambda index: planned.entry(index, output, info.digest))
+    else:
+        added.join([part_path(output, "splits", i) for i in range(parts["splits"])])
+    books, total = added.books, added.statistics
     books.close()
-    for shard in _read_shards(config, job, planned, books.runs_digest) if is_shuffled else ():
-        books.add_shard(shard)
-        mds_shards += _mds_shards(shard)
+    if parts is None:
+        added.add_shards(shard.id for shard in plan_shards(config.output, len(planned), planned.n_bytes, job.digest))
+    else:
+        added.join([part_path(output, "shards", i) for i in range(parts["shards"])])
+    added.check_shards()
     totals = books.totals
     table = token_counts(total.token_counts, tokenizer)
     told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"), books.by_source)
@@ -104,7 +89,7 @@ def finish_output(
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
-        *_write_mds_index(config, info, mds_shards, planned.fields),
+        *_write_mds_index(config, info, added.mds_shards, planned.fields),
         *hub_config.write(output, config.output.formats),
         *files,
     ]
@@ -123,7 +108,7 @@ def finish_output(
     built = manifest.build(
         job,
         books,
-        listed.finish(),
+        added.lists.finish(),
         tokenizer=described,
         files=written,
         marks=marks,
@@ -138,7 +123,7 @@ def finish_output(
             names = (f"{filenames.REJECTED}/{name}" for name in storage.list_files(where))
             kept = (row for name in names for batch in rejects_file.read(output, name) for row in batch.to_pylist())
             check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=kept)
-        lossy.check()
+        added.lossy.check()
     for section, read in limited:
         RejectLimits.of(section).check_all(**read)
     suffix, *companions = formats.suffixes(config.output)
@@ -149,7 +134,7 @@ def finish_output(
 def finish_job(
     config: Config,
     job: Job,
-    folders: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord]]],
+    folders: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord], Mapping[str, int] | None]],
     lease: Lease | None,
     files: Sequence[FileRecord] = (),
 ) -> None:
@@ -168,9 +153,12 @@ def finish_job(
     """
     output = config.output.path
     finished = {}
-    for name, (part, its_job, splits, tokenizer, its_files) in folders.items():
+    for name, (part, its_job, splits, tokenizer, its_files, its_parts) in folders.items():
+        if its_parts is not None and storage.exists(storage.join(part.output.path, filenames.MANIFEST)):
+            finished[name] = manifest.read(part.output.path)  # by an attempt that died behind it; the parts are gone
+            continue
         its_files = [*its_files, *files] if not name else its_files
-        built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease)
+        built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease, parts=its_parts)
         finished[name] = built
     if "" in finished:
         return
@@ -185,34 +173,12 @@ def finish_job(
     write_file(output, filenames.PARTS, ledger.to_json(told))
 
 
-def _read_shards(config: Config, job: Job, planned: PlannedSplits, runs: str) -> Iterator[ShardEntry]:
-    """Yields the entries of all shards of a job that shuffles.
-
-    Raises:
-      BooksError: if a shard is not committed, or was merged from other runs than `runs`.
-    """
-    for shard in plan_shards(config.output, len(planned), planned.n_bytes, job.digest):
-        entry = read_shard_entry(config.output.path, shard.id)
-        if entry is None or entry.runs != runs:
-            raise BooksError(f"shard {shard.id} has not been merged from the runs that the ledger records")
-        if wrong := entry.imbalances():
-            raise BooksError("\n".join(wrong))
-        yield entry
-
-
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
     for name in (each.name for each in quantities.TOKENIZED):
         if totals[name] != getattr(counted, name):
             raise BooksError(
                 f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
             )
-
-
-def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
-    """Yields the records of an entry's MDS shards for their index."""
-    for file in (entry.shard, *entry.companions):
-        if file.file.endswith(".mds"):
-            yield file.file, file.n_bytes, file.rows or 0
 
 
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:

@@ -14,7 +14,8 @@ manifest, reads the ledger.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -31,7 +32,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.counting.count import count_key
 from tokenmill.pipeline.counting.finishing import PartitionCounts, delete_staged
-from tokenmill.pipeline.jobs import finish, planning
+from tokenmill.pipeline.jobs import finish, planning, totals
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
@@ -151,13 +152,23 @@ def _tokenize(
     transform = TokenizeSplits(plan.config.output.path, configs, len(plan.splits), texts, merged)
     splits = _splits(pipeline, "Tokenize", planning.read_splits, [part.plan_path for part in plan.folders.values()])
     done = splits | "TokenizeSplits" >> transform
-    ids = done | "Ids" >> beam.Values()
+    ends = done
     if shuffled:
-        ids = [each.merge(done | f"{each.name}Runs" >> beam.FlatMap(_of_folder, i)) for i, each in enumerate(shuffled)]
-        ids = ids | "AllShards" >> beam.Flatten()
+        runs = [done | f"{each.name}Runs" >> beam.FlatMap(_of_folder, i) for i, each in enumerate(shuffled)]
+        shards = [each.merge(of) for each, of in zip(shuffled, runs, strict=True)]
+        ends = [of | f"{i}Shards" >> beam.Map(_with_folder, i) for i, of in enumerate(shards)]
+        ends = ends | "AllShards" >> beam.Flatten()
+    ids = ends | "Ids" >> beam.Map(_id_of).with_output_types(str)
     jobs = {name: (part.config, part.job) for name, part in plan.folders.items()}
+    numbers: Any = None
+    if max(len(plan.splits), *(each.n_shards for each in shuffled), 0) > (n := totals.PART_ENTRIES):
+        kinds = {"splits": done, "shards": ends} if shuffled else {"splits": done}
+        keyed = [of | f"Part{kind}" >> beam.Map(_by_part, kind, n) for kind, of in kinds.items()]
+        add_up = beam.Map(_add_up_part, jobs, *texts).with_output_types(tuple[int, str])
+        numbers = keyed | "AllParts" >> beam.Flatten() | beam.GroupByKey() | "AddUp" >> add_up
     # A job that does not train has no counts and vocabularies, which empty lists say.
     made: list[Any] = [beam.pvalue.AsSingleton(each) if each is not None else [] for each in (counted, trained)]
+    made.append(beam.pvalue.AsList(numbers) if numbers is not None else None)
     side_inputs = beam.pvalue.AsList(ids), *made, jobs, plan.config, plan.job, plan.lease
     return call_once(pipeline, "Finish", _finish_tokenizing, *side_inputs, *texts)
 
@@ -166,6 +177,7 @@ def _finish_tokenizing(
     ids: Sequence[str],
     counted: Sequence[str],
     vocabularies: Sequence[str],
+    added: Sequence[tuple[int, str]] | None,
     jobs: Mapping[str, tuple[Config, Job]],
     config: Config,
     job: Job,
@@ -176,14 +188,15 @@ def _finish_tokenizing(
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
     folders: dict[str, Any] = {}
     planned: list[np.ndarray] = []
-    for (name, (part, its_job)), tokenizer in zip(
-        jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True
+    for i, ((name, (part, its_job)), tokenizer) in enumerate(
+        zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
     ):
         splits = PlannedSplits(
             map(Split.from_json, planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME)))
         )
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
-        folders[name] = part, its_job, splits, tokenizer, files
+        counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
+        folders[name] = part, its_job, splits, tokenizer, files, counts
         planned.append(_planned_ids(part, its_job, splits))
     _check_done(ids, np.concatenate(planned), config)
     output = config.output.path
@@ -225,9 +238,34 @@ class _Shuffle:
         return runs | f"{self.name}MergeShards" >> merge
 
 
-def _of_folder(done: tuple[int, str], index: int) -> Iterator[str]:
-    if done[0] == index:
-        yield done[1]
+def _of_folder(done: tuple[int, int, str], folder: int) -> Iterator[str]:
+    if done[0] == folder:
+        yield done[2]
+
+
+def _with_folder(shard: tuple[int, str], folder: int) -> tuple[int, int, str]:
+    return folder, *shard
+
+
+def _id_of(done: tuple[int, int, str]) -> str:
+    return str(json.loads(done[2])["split_id"]) if done[2].startswith("{") else done[2]
+
+
+def _by_part(done: tuple[int, int, str], kind: str, n: int) -> tuple[tuple[int, str, int], tuple[int, str]]:
+    folder, index, _ = done
+    return (folder, kind, index // n), (index, _id_of(done))
+
+
+def _add_up_part(
+    element: tuple[tuple[int, str, int], Iterable[tuple[int, str]]],
+    jobs: Mapping[str, tuple[Config, Job]],
+    *tokenizers: str,
+) -> tuple[int, str]:
+    (folder, kind, number), entries = element
+    config, job = [*jobs.values()][folder]
+    tokenizer = compiled_tokenizers(tokenizers, len(jobs))[folder]
+    totals.add_up_part(config, job, tokenizer, kind, number, [split_id for _, split_id in sorted(entries)])
+    return folder, kind
 
 
 def _planned_ids(config: Config, job: Job, splits: PlannedSplits) -> np.ndarray:

@@ -71,9 +71,9 @@ class MergeRuns(beam.PTransform):
 class MergeShards(beam.PTransform):
     """Merges runs into committed shards, each a range of hashes.
 
-    Input: `SplitRuns` as JSON, of all splits or of the last pass. Output: the id of each shard, once its files and its
-    entry are on disk. Memory: bounded, see `shuffling.merging`, and what the writers hold. Counters: bytes-in,
-    documents-in, tokens-out, splits-done.
+    Input: `SplitRuns` as JSON, of all splits or of the last pass. Output: the index and the id of each shard, once its
+    files and its entry are on disk. Memory: bounded, see `shuffling.merging`, and what the writers hold. Counters:
+    bytes-in, documents-in, tokens-out, splits-done.
     """
 
     config: Config
@@ -86,7 +86,7 @@ class MergeShards(beam.PTransform):
     """As `name_shards` takes them."""
 
     def expand(self, runs: Any) -> Any:  # noqa: D102
-        merge = beam.ParDo(_MergeShardsFn(self), self.tokenizer, self.digest).with_output_types(str)
+        merge = beam.ParDo(_MergeShardsFn(self), self.tokenizer, self.digest).with_output_types(tuple[int, str])
         return _grouped(runs, Pass(1 << 62, self.n_shards)) | "MergeShard" >> merge
 
 
@@ -108,12 +108,12 @@ class _MergeShardsFn(beam.DoFn):
 
     def process(
         self, element: tuple[tuple[int, int], Iterable[str]], tokenizer_json: str, digest: str
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[int, str]]:
         (_, index), runs = element
         planned, tokenizer = name_shard(index, *self._named), compiled_tokenizer(tokenizer_json)
         with self._report.of(planned.id) as on_rows:
             entry = merge_planned(planned, [*map(_parsed, runs)], self._config, tokenizer, on_rows, runs=digest)
-        yield entry.shard_id
+        yield index, entry.shard_id
 
 
 def _grouped(runs: Any, into: Pass) -> Any:

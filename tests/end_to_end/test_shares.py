@@ -11,6 +11,7 @@ import pytest
 from tests.killing import run_killed
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.config.parts import TAKEN_NAMES
+from tokenmill.pipeline.jobs import totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.tokenizing.parts import part_of
 
@@ -243,3 +244,19 @@ def test_a_replay_is_refused(make_split, capsys):
     assert job.run("tokenize", "--mode", "inline") == 0
     assert job.run("replay") == 2
     assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shuffle", [None, {"seed": 1, "shards": 9, "run_bytes": 3000}], ids=str)
+def test_a_ledger_that_is_added_up_in_parts_gives_the_same_bytes(make_split, monkeypatch, shuffle):
+    one = make_split("one", {"shuffle": shuffle, "format": ["parquet", "mds"]})
+    assert one.run("tokenize", "--workers", "1") == 0
+    made = []
+    original = totals.add_up_part
+    monkeypatch.setattr(totals, "add_up_part", lambda *args: made.append(args[3:5]) or original(*args))
+    monkeypatch.setattr(totals, "PART_ENTRIES", 3)
+    many = make_split("many", {"shuffle": shuffle, "format": ["parquet", "mds"]})
+    assert many.run("tokenize", "--workers", "2") == 0
+    assert {kind for kind, _ in made} == ({"splits", "shards"} if shuffle else {"splits"})
+    assert max(number for _, number in made) > 1
+    assert many.files() == one.files()
+    assert many.run("verify") == 0

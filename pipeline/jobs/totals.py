@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up what the ledger records of a job: in one process, or parts of it in many, which the last step joins.
+
+A part is a stretch of `PART_ENTRIES` splits, or shards of a shuffle. Its sums and lists go into files in `_tmp/`; the
+last step reads these one after another, in order, so the result is the same as without parts.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, lists
+from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.planned import read_committed
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.reject_limits import LossyFiles
+from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.output.writers import mds
+from tokenmill.pipeline.running.in_turn import in_turn
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.tokenizer import Tokenizer
+
+PART_ENTRIES = 256
+"""Entries added up in a part; the last step holds nothing of them, but takes a few milliseconds for each part."""
+
+
+_Split = TypeVar("_Split")
+
+
+class Totals:
+    """Sums and lists of entries of the ledger."""
+
+    def __init__(self, config: Config, job: Job, tokenizer: Tokenizer, *, is_part: bool = False) -> None:
+        """Starts at zero.
+
+        Args:
+          config: the config of the job.
+          job: the job.
+          tokenizer: the tokenizer that made the tokens.
+          is_part: whether these are the totals of a part, to be saved.
+        """
+        self._output = config.output.path
+        self._is_part = is_part
+        self._rejecting: list[dict[str, Any]] = []
+        self._merged_from: set[str] = set()
+        self.lists = lists.Lists(self._output, is_part=is_part)
+        self.lossy = LossyFiles(config.input)
+        is_whole = "replay_of" not in job.parts
+        is_shuffled = config.output.shuffle is not None
+        self.books = JobBooks(self._take, is_shuffled=is_shuffled, is_whole=is_whole, is_part=is_part)
+        self.statistics = Statistics(tokenizer_info(tokenizer).vocab_size, tokenizer.unk_token_id)
+        self.mds_shards: list[mds.Shard] = []
+
+    def add_splits(self, splits: Iterable[_Split], read: Callable[[_Split], LedgerEntry]) -> None:
+        """Adds committed splits, in the order of the plan; `read` returns the entry of each.
+
+        Raises:
+          BooksError: if one does not balance, or from `read`.
+        """
+
+        def committed(split: _Split) -> tuple[LedgerEntry, Statistics]:
+            entry = read(split)
+            check_balance(entry)
+            with storage.open_read(storage.join(self._output, entry.statistics.file)) as handle:
+                return entry, Statistics.from_bytes(handle.read())
+
+        for entry, statistics in in_turn(committed, splits, waits=storage.is_remote(self._output)):
+            self.statistics.merge(statistics)
+            self.books.add(entry)
+            self.mds_shards += _mds_shards(entry)
+
+    def add_shards(self, ids: Iterable[str]) -> None:
+        """Adds the merged shards of a job that shuffles, in order; BooksError if one is missing or does not balance."""
+        for entry in in_turn(self._read_shard, ids, waits=storage.is_remote(self._output)):
+            self._merged_from.add(entry.runs)
+            self.books.add_shard(entry)
+            self.mds_shards += _mds_shards(entry)
+
+    def check_shards(self) -> None:
+        """Raises BooksError if a shard was merged from other runs than those of the splits."""
+        if wrong := self._merged_from - {self.books.runs_digest}:
+            raise BooksError(
+                f"shards have been merged from runs {min(wrong)}, but the ledger records {self.books.runs_digest}"
+            )
+
+    def save(self, path: str) -> None:
+        """Writes a part into files whose names begin with `path`; again, the same bytes."""
+        self.lists.save(path)
+        storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
+        more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "merged_from": sorted(self._merged_from)}
+        storage.write_atomic(f"{path}.json", json.dumps(self.books.to_record() | more).encode())
+
+    def join(self, paths: Sequence[str]) -> None:
+        """Adds parts that `save` has written, in order."""
+
+        def read(path: str) -> tuple[dict[str, Any], Statistics]:
+            with storage.open_read(f"{path}.json") as books, storage.open_read(f"{path}.statistics") as statistics:
+                return json.load(books), Statistics.from_bytes(statistics.read())
+
+        found = in_turn(read, paths, waits=storage.is_remote(self._output))
+        for path, (part, statistics) in zip(paths, found, strict=True):
+            self.statistics.merge(statistics)
+            self.books.join(part)
+            self.lists.extend(path)
+            for record in part["rejecting"]:
+                self.lossy.add(record)
+            self.mds_shards += map(tuple, part["mds_shards"])
+            self._merged_from.update(part["merged_from"])
+
+    def _take(self, kind: str, record: dict[str, Any]) -> None:
+        self.lists.take(kind, record)
+        if kind == "inputs" and record["read"].get("rejected"):
+            if self._is_part:
+                self._rejecting.append(record)
+            else:
+                self.lossy.add(record)
+
+    def _read_shard(self, shard_id: str) -> ShardEntry:
+        entry = read_shard_entry(self._output, shard_id)
+        if entry is None:
+            raise BooksError(f"shard {shard_id} has not been merged")
+        if wrong := entry.imbalances():
+            raise BooksError("\n".join(wrong))
+        return entry
+
+
+def add_up_part(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
+    """Adds up some splits or shards, as `kind` says, and saves them as a part; raises BooksError as `Totals`."""
+    totals, output, digest = Totals(config, job, tokenizer, is_part=True), config.output.path, tokenizer.digest
+    if kind == "splits":
+        totals.add_splits(ids, lambda split_id: read_committed(split_id, output, digest))
+    else:
+        totals.add_shards(ids)
+    totals.save(part_path(output, kind, number))
+
+
+def part_path(output: str, kind: str, number: int) -> str:
+    """Returns what the names of a part's files begin with; `kind` is "splits" or "shards"."""
+    return storage.join(output, filenames.TEMPORARY, f"{kind}-{number:08d}")
+
+
+def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
+    """Yields the records of an entry's MDS shards for their index."""
+    for file in (entry.shard, *entry.companions):
+        if file.file.endswith(".mds"):
+            yield file.file, file.n_bytes, file.rows or 0

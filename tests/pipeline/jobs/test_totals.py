@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a ledger, added up one by one and joined: the same manifest and lists as by one process."""
+
+import itertools
+import json
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.finished_splits import entry_of
+from tests.plain_job import PlainJob
+from tokenmill.pipeline.books import lists
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.jobs.finish import finish_job
+from tokenmill.pipeline.jobs.totals import add_up_part
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.splits import Piece, Split
+
+WORDS = ["the mill", "", "Привет, мир", "stone " * 40]
+
+
+def files(job):
+    found = {path.relative_to(job.output).as_posix(): path for path in job.output.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("_tmp/")}
+
+
+@pytest.mark.parametrize("most_records", [10_000, 2])
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"format": ["parquet", "mds"]},
+        {"shuffle": {"shards": 5}},
+        {"packing": {"length": 8, "separator": "[SEP]"}, "format": "megatron"},
+    ],
+)
+def test_many_parts_give_the_bytes_of_one(tmp_path, tiny_vocab_file, monkeypatch, output, most_records):
+    monkeypatch.setattr(lists, "MOST_RECORDS", most_records)
+    monkeypatch.setattr(lists, "ROWS", max(3, most_records))
+    monkeypatch.setattr(folders.storage, "delete_tree", lambda path: None)  # so that `_runs` stay
+    texts = [WORDS[i % 4] + str(i) for i in range(60)]
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "bad.jsonl").write_text('{"id": "x", "text": "a"}\nnot json\n' * 9)
+    job = PlainJob(tmp_path, texts, tiny_vocab_file, output=output).run()
+    expected = files(job)
+    ids = {"splits": [split.id for split in job.plan.splits], "shards": [shard.id for shard in job.plan.shards()]}
+    assert len(ids["splits"]) > 12
+    for size in (1, 4, 1000):
+        planning.prepare(job.plan, "resume")
+        shutil.rmtree(job.output / "_tmp", ignore_errors=True)
+        starts = {kind: range(0, len(of), size) for kind, of in ids.items()}
+        for kind, of in ids.items():
+            for number, start in reversed([*enumerate(starts[kind])]):
+                arguments = job.config, job.plan.job, job.tokenizer, kind, number
+                add_up_part(*arguments, of[start : start + size])
+        parts = {kind: len(of) for kind, of in starts.items()}
+        folder = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], parts
+        finish_job(job.config, job.plan.job, {"": folder}, None)
+        shutil.rmtree(job.output / "_tmp")
+        # A worker died behind the manifest, before the runner knew.
+        finish_job(job.config, job.plan.job, {"": folder}, None)
+        assert files(job) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12), st.data())
+def test_a_file_that_is_cut_between_parts_is_one_file(files_of_splits, data):
+    # Each split has the rest of a file, or not, and some whole files.
+    chunks, sizes, number = [], {}, 0
+    for n_more, goes_on in files_of_splits:
+        mine = []
+        for i in range(1 + n_more):
+            number += not (i == 0 and goes_on and chunks)
+            mine.append(number)
+            sizes[number] = sizes.get(number, 0) + 10
+        chunks.append(mine)
+    entries, done = [], dict.fromkeys(sizes, 0)
+    for index, mine in enumerate(chunks):
+        made = []
+        for each in mine:
+            place = done[each], done[each] + 10
+            made.append(Piece(f"/{each}", f"{each}", sizes[each], "v", "jsonl", "none", *place, source=f"s{each % 2}"))
+            done[each] += 10
+        entries.append(entry_of(Split(index, f"{index:016x}", tuple(made)), 10 * len(made)))
+
+    def books(cuts):
+        taken = []
+        whole = JobBooks(lambda kind, record: taken.append((kind, record)))
+        bounds = sorted({0, len(entries), *cuts})
+        for start, stop in itertools.pairwise(bounds):
+            inside = []
+            part = JobBooks(lambda kind, record, inside=inside: inside.append((kind, record)), is_part=True)
+            for entry in entries[start:stop]:
+                part.add(entry)
+            record = json.loads(json.dumps(part.to_record()))
+            whole.join(record)
+            taken += inside
+        whole.close()
+        return whole, taken
+
+    records = []
+    one = JobBooks(lambda kind, record: records.append((kind, record)))
+    for entry in entries:
+        one.add(entry)
+    one.close()
+    cuts = data.draw(st.sets(st.integers(0, len(entries))))
+    many, found = books(cuts)
+    assert (many.totals, many.problems, many.by_source) == (one.totals, one.problems, one.by_source)
+    for kind in ("inputs", "shards"):
+        assert [each for name, each in found if name == kind] == [each for name, each in records if name == kind]
