@@ -50,6 +50,11 @@ class Term:
         """Returns the artifact's name of each group, by its name in the sum."""
         return {(self.name,) if self.name is not None else group: group for group in self.artifact.groups}
 
+    def stream(self, partition: int, n_partitions: int, group: Group) -> Iterator[pa.Table]:
+        """Returns the words of a group, as the artifact calls it, in one of so many partitions; it may have more."""
+        finer = range(partition, len(self.artifact.files), n_partitions)
+        return merge_streams([self.artifact.stream(i, group) for i in finer])
+
     def totals(self) -> dict[Group, dict[str, int]]:
         """Returns the totals of each group in the sum."""
         found = {
@@ -62,8 +67,8 @@ def check_terms(terms: Sequence[Term]) -> None:
     """Checks that artifacts can be added up.
 
     Raises:
-      ValueError: if they differ in what a word is, in the number of partitions or in the kinds of labels, or a file is
-        not as recorded.
+      ValueError: if they differ in what a word is or in the kinds of labels, if their numbers of partitions are not
+        multiples of the smallest, or a file is not as recorded.
     """
     first = terms[0]
     for term in terms:
@@ -78,10 +83,10 @@ def check_terms(terms: Sequence[Term]) -> None:
                 f"{_difference(artifact.words, first.artifact.words)}; counts add up only after the same normalizer "
                 "and pre-tokenizer"
             )
-        if len(artifact.files) != len(first.artifact.files):
+        if len(artifact.files) % _n_partitions(terms):
             raise ValueError(
-                f"{artifact.output!r} has {len(artifact.files)} partitions, {first.artifact.output!r} has "
-                f"{len(first.artifact.files)}"
+                f"{artifact.output!r} has {len(artifact.files)} partitions, which is no multiple of the "
+                f"{_n_partitions(terms)} of another"
             )
         if term.labels != first.labels:
             raise ValueError(
@@ -165,13 +170,14 @@ def merge(terms: Sequence[Term], output: str, weights: Mapping[Group, Fraction])
 
     Memory: some row groups of each artifact.
     """
-    pruning = _sum_of_pruning(terms, weights)
+    pruning, n_partitions = _sum_of_pruning(terms, weights), _n_partitions(terms)
     more: dict[str, Any] = {
         "weights": [{"labels": list(group), "weight": str(weight)} for group, weight in sorted(weights.items())]
     }
 
     def streams(partition: int, group: Group) -> Iterator[pa.Table]:
-        parts = [term.artifact.stream(partition, term.groups()[group]) for term in terms if group in term.groups()]
+        mine = [term for term in terms if group in term.groups()]
+        parts = [term.stream(partition, n_partitions, term.groups()[group]) for term in mine]
         for table in merge_streams(parts):
             yield weighted(table, weights[group])
 
@@ -185,6 +191,10 @@ def merge(terms: Sequence[Term], output: str, weights: Mapping[Group, Fraction])
     # Without weights, the characters can be added up, including those of words that were left out.
     characters = _add_characters([term.artifact.alphabet() for term in terms]) if is_same else None
     return _write("merge", terms, output, streams, scaled, characters, pruning, more)
+
+
+def _n_partitions(terms: Sequence[Term]) -> int:
+    return min(len(term.artifact.files) for term in terms)
 
 
 def _sum_of_pruning(terms: Sequence[Term], weights: Mapping[Group, Fraction]) -> Pruning:
@@ -211,13 +221,13 @@ def subtract(term: Term, other: Term, output: str) -> CountsArtifact:
             "counts that were pruned cannot be subtracted: what was left out of one may be in the other; count both "
             "without min_count and max_words"
         )
-    groups, taken = term.groups(), other.groups()
+    groups, taken, n_partitions = term.groups(), other.groups(), _n_partitions([term, other])
     if foreign := sorted(taken.keys() - groups.keys()):
         raise ValueError(f"{other.artifact.output!r} has counts of {foreign[0]!r}, {term.artifact.output!r} has none")
 
     def streams(partition: int, group: Group) -> Iterator[pa.Table]:
-        left = term.artifact.stream(partition, groups[group])
-        right = other.artifact.stream(partition, taken[group]) if group in taken else iter(())
+        left = term.stream(partition, n_partitions, groups[group])
+        right = other.stream(partition, n_partitions, taken[group]) if group in taken else iter(())
         # Subtracts by adding negative counts; no sum may be below zero.
         for table in merge_streams([left, map(_negative, right)]):
             lowest = pc.min(table["count"]).as_py()
@@ -283,7 +293,7 @@ def _write(
     if storage.exists(storage.join(output, counts.REPORT_NAME)):
         raise ValueError(f"output folder {output!r} holds counts already; choose another folder")
     labels, artifact = terms[0].labels, terms[0].artifact
-    n_partitions = len(artifact.files)
+    n_partitions = _n_partitions(terms)
     found = np.zeros(counts.N_CODE_POINTS, np.int64)
     files, n_words, n_distinct = [], dict.fromkeys(totals, 0), dict.fromkeys(totals, 0)
     for partition in range(n_partitions):

@@ -63,6 +63,7 @@ def count_key(
     counts: CountsConfig,
     tokenizer_json: str,
     text: TextOptions = TextOptions(),  # noqa: B008
+    n_partitions: int = N_PARTITIONS,
 ) -> str:
     """Returns the digest of all that a split's counts depend on besides its bytes: how it is read, what a word is."""
     words = describe_words(tokenizer_json)
@@ -73,6 +74,7 @@ def count_key(
         "normalizer": words["normalizer"],
         "pre_tokenizer": words["pre_tokenizer"],
         **({"text": text.parts()} if text else {}),
+        **({"n_partitions": n_partitions} if n_partitions != N_PARTITIONS else {}),
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 

@@ -35,6 +35,7 @@ from tokenmill.pipeline.counting.split_counts import GroupTotals, SplitCounts, T
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
@@ -239,17 +240,17 @@ def _groups_of(splits: Iterable[SplitCounts]) -> list[Group]:
 
 
 def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output: str) -> Iterator[pa.Table]:
-    for split in splits:
+    def read(split: SplitCounts) -> list[pa.Table]:
         labels = [each.labels for each in split.groups]
-        if group not in labels:
-            continue
-        wanted = (labels.index(group), partition)
+        wanted = (labels.index(group), partition) if group in labels else None
         numbers = [i for i, batch in enumerate(split.batches) if batch == wanted]
         if not numbers:
-            continue
+            return []
         with storage.open_read(storage.join(output, split.file.file)) as handle, pa.ipc.open_file(handle) as file:
-            for i in numbers:
-                yield pa.Table.from_batches([file.get_batch(i)])
+            return [pa.Table.from_batches([file.get_batch(i)]) for i in numbers]
+
+    for tables in in_turn(read, splits, waits=storage.is_remote(output)):
+        yield from tables
 
 
 _CHARACTERS = pa.schema([pa.field("code_point", pa.int32()), pa.field("count", pa.int64())])

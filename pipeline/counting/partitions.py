@@ -12,7 +12,21 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.counting import partitions_kernels
 
 N_PARTITIONS = 16
-"""Hash partitions of a counts artifact: fixed, because its files are the same whatever the number of workers."""
+"""The fewest hash partitions of a counts artifact; the number never depends on workers, because each is a file."""
+
+PARTITION_BYTES = 256 << 30
+"""The most text of the input for each partition: of many languages at 10 TB, some 80 million distinct words."""
+
+
+def n_partitions_of(n_work: int) -> int:
+    """Returns how many partitions the counts of a plan have, a power of two; `n_work` is `Splits.n_work`.
+
+    Each partition of 16 is the union of several of 32, 64, ..., so artifacts of all sizes can be added up.
+    """
+    n = N_PARTITIONS
+    while n * PARTITION_BYTES < n_work:
+        n *= 2
+    return n
 
 
 def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.counting.counts import Group
 from tokenmill.pipeline.splits import Piece
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the files in `_counts/`."""
 
 
@@ -65,7 +65,13 @@ class SplitCounts:
 
     def to_json(self) -> str:
         """Returns this as JSON."""
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, sort_keys=True)
+        ranges: list[list[int]] = []  # of partitions that all have words: most have
+        for group, partition in self.batches:
+            if ranges and ranges[-1][0] == group and ranges[-1][2] == partition:
+                ranges[-1][2] += 1
+            else:
+                ranges.append([group, partition, partition + 1])
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "batches": ranges}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -73,7 +79,7 @@ class SplitCounts:
         fields = load_fields(text)
         pieces = tuple(Piece(**piece) for piece in fields.pop("pieces"))
         groups = tuple(GroupTotals(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
-        batches = tuple((group, partition) for group, partition in fields.pop("batches"))
+        batches = tuple((group, i) for group, *ends in fields.pop("batches") for i in range(*ends))
         totals, file = Totals(**fields.pop("totals")), FileRecord(**fields.pop("file"))
         inputs = tuple((piece, PieceCounts(**read)) for piece, read in fields.pop("inputs"))
         return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, inputs=inputs, **fields)

@@ -16,6 +16,7 @@ from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts
+from tokenmill.pipeline.counting.partitions import n_partitions_of
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
@@ -134,8 +135,17 @@ class JobPlan:
         """Returns the counts artifact if an earlier run of this job finished it; reads its files to make sure."""
         if self.counting_json is None:
             return None
-        key = count.count_key(self.config.input, self.config.counts, self.counting_json, self.config.text)
-        return finishing.load_finished(self.splits, self.config.output.path, key)
+        return finishing.load_finished(self.splits, self.config.output.path, self.count_key(self.counting_json))
+
+    @property
+    def n_partitions(self) -> int:
+        """Hash partitions of the word counts."""
+        return n_partitions_of(self.splits.n_work)
+
+    def count_key(self, counting_json: str) -> str:
+        """Returns `count.count_key` of the job."""
+        config = self.config
+        return count.count_key(config.input, config.counts, counting_json, config.text, self.n_partitions)
 
 
 def plan_job(name: JobName, config: Config) -> JobPlan:

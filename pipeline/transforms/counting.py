@@ -52,8 +52,8 @@ class _CountSplitsFn(beam.DoFn):
     def __init__(self, parameters: CountSplits) -> None:
         self._input, self._output, self._tokenizer = parameters.input, parameters.output, parameters.tokenizer
         self._counts, self._n_partitions = parameters.counts, parameters.n_partitions
-        self._key = count.count_key(parameters.input, parameters.counts, parameters.tokenizer, parameters.text)
         self._text = parameters.text
+        self._key = count.count_key(self._input, self._counts, self._tokenizer, self._text, self._n_partitions)
         self._report = StageReport(CountSplits, COUNTING_STAGE)
 
     def process(self, element: str) -> Iterator[str]:
@@ -93,7 +93,7 @@ class MergeCounts(beam.PTransform):
     """The section `input`, with the limits for rejects; None: no limits."""
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
-        splits = beam.pvalue.AsList(counts)
+        splits, all_splits = beam.pvalue.AsList(counts | "Places" >> beam.Map(_places)), beam.pvalue.AsList(counts)
         numbers = counts.pipeline | "Partitions" >> beam.Create(list(range(self.n_partitions)))
         bound: Any = self.counts.min_count - 1
         if self.counts.max_words is not None:
@@ -106,7 +106,14 @@ class MergeCounts(beam.PTransform):
             bound = beam.pvalue.AsSingleton(found)
         merge = beam.ParDo(_MergePartitionFn(self), splits, bound)
         partitions = numbers | "MergePartition" >> merge.with_output_types(str)
-        return call_once(counts.pipeline, "FinishCounts", _finish_counts, splits, beam.pvalue.AsList(partitions), self)
+        return call_once(
+            counts.pipeline, "FinishCounts", _finish_counts, all_splits, beam.pvalue.AsList(partitions), self
+        )
+
+
+def _places(split: str) -> str:
+    """Returns what a merge needs of `SplitCounts`, without what was read: every merge holds it of all splits."""
+    return dataclasses.replace(SplitCounts.from_json(split), pieces=(), inputs=()).to_json()
 
 
 def _histogram(partition: int, splits: Sequence[str], output: str, min_count: int) -> list[tuple[int, int]]:

@@ -30,7 +30,6 @@ from tokenmill.pipeline.books.planned import PlannedSplits, sort_ids
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting import counts
-from tokenmill.pipeline.counting.count import count_key
 from tokenmill.pipeline.counting.finishing import PartitionCounts, delete_staged
 from tokenmill.pipeline.jobs import finish, planning, totals
 from tokenmill.pipeline.jobs.planning import JobPlan
@@ -133,11 +132,11 @@ def _count(pipeline: beam.Pipeline, plan: JobPlan) -> Any:
         descriptors = [each.to_json() for each in finished or []]
         return pipeline | "FinishedCounts" >> beam.Create([descriptors]).with_output_types(list[str])
     config, output = plan.config, plan.config.output.path
-    key = count_key(config.input, config.counts, plan.counting_json, config.text)
+    key, n = plan.count_key(plan.counting_json), plan.n_partitions
     counted = _splits(pipeline, "Count", planning.read_plan, plan.plan_path) | "CountSplits" >> CountSplits(
-        config.input, output, plan.counting_json, config.counts, text=config.text
+        config.input, output, plan.counting_json, config.counts, n, text=config.text
     )
-    merge = MergeCounts(output, key, plan.counting_json, config.counts, input=config.input)
+    merge = MergeCounts(output, key, plan.counting_json, config.counts, n, input=config.input)
     return counted | "MergeCounts" >> merge
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.reference.bert import count_words
 from tokenmill.pipeline import cli
+from tokenmill.pipeline.counting import partitions
+from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.tokenizer import Tokenizer
 
 MODELS = {
@@ -105,6 +107,25 @@ def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
     assert both.run("verify") == 0
     trained = (counted.output.parents[1] / "direct-bpe/out/vocab/tokenizer.json").read_bytes()
     assert both.files()["vocab/tokenizer.json"] == trained
+
+
+def test_more_partitions_of_counts_give_the_same_vocabulary_and_shards(corpus, make_job, monkeypatch):
+    train = {"model": "wordpiece", "vocab_size": 220}
+    few = make_job("few", **sections(corpus, train))
+    assert few.run("run", "--mode", "inline", "--set", "counts.max_words=200") == 0
+    monkeypatch.setattr(partitions, "PARTITION_BYTES", 200)
+    many = make_job("many", **sections(corpus, train))
+    arguments = "--mode", "inline", "--set", "counts.max_words=200"
+    assert many.run("run", *arguments) == 0
+    assert len(list(many.output.glob("counts/counts-*.parquet"))) > 16
+    loaded = [open_counts(str(job.output)).load() for job in (few, many)]
+    assert loaded[0].equals(loaded[1])
+    chosen = [
+        {name: data for name, data in job.files().items() if name.startswith(("tokens-", "vocab/tok", "stats"))}
+        for job in (few, many)
+    ]
+    assert chosen[0] == chosen[1]
+    assert many.run("verify", *arguments[2:4]) == 0
 
 
 def test_a_vocabulary_for_each_source(corpus, make_job):

@@ -25,20 +25,20 @@ A = {"the": 5, "mill": 3, "字": 1}
 B = {"the": 2, "grinds": 4}
 
 
-def write(output, groups, *, words=WORDS, labels=(), bound=0):
+def write(output, groups, *, words=WORDS, labels=(), bound=0, n=N_PARTITIONS):
     """Writes an artifact with the counts of each group, {} for one without labels."""
     output = str(output)
     if not labels:
         groups = {(): groups}
     files, characters, pruning = [], np.zeros(counts.N_CODE_POINTS, np.int64), Pruning(bound)
-    for partition in range(N_PARTITIONS):
+    for partition in range(n):
         with Staging(output, "w") as staging:
-            writer = PartitionWriter(staging.create(counts.partition_name(partition, N_PARTITIONS)), labels, bound)
+            writer = PartitionWriter(staging.create(counts.partition_name(partition, n)), labels, bound)
             for group, numbers in sorted(groups.items()):
                 ordered = sorted((word.encode(), n) for word, n in numbers.items())
                 columns = [pa.array([w for w, _ in ordered], pa.large_binary()), pa.array([n for _, n in ordered])]
                 table = pa.table(columns, schema=schemas.WORD_COUNTS)
-                writer.add_group(group, [pa.Table.from_batches([list(partitions_of(table, N_PARTITIONS))[partition]])])
+                writer.add_group(group, [pa.Table.from_batches([list(partitions_of(table, n))[partition]])])
             files.append(writer.finish())
             staging.publish()
         characters += writer.characters
@@ -83,6 +83,21 @@ def test_a_sum_is_what_counting_both_would_give(tmp_path):
     assert merged.digest == open_counts(str(tmp_path / "both")).digest
     assert merged.report["made"]["how"] == "merge"
     assert [part["digest"] for part in merged.report["made"]["of"]] == [a.artifact.digest, b.artifact.digest]
+
+
+def test_artifacts_of_large_and_small_corpora_add_up(tmp_path):
+    numbers = {f"word{i}": i for i in range(1, 300)}
+    same = add([write(tmp_path / "a", numbers), write(tmp_path / "b", B)], tmp_path / "same")
+    for first, second in ((16, 2), (2, 16), (8, 8)):
+        terms = [write(tmp_path / f"a{first}", numbers, n=first), write(tmp_path / f"b{second}", B, n=second)]
+        merged = Term(add(terms, tmp_path / f"sum-{first}-{second}"))
+        assert len(merged.artifact.files) == min(first, second)
+        assert loaded(merged.artifact) == loaded(same)
+        assert (merged.artifact.digest == same.digest) == (len(merged.artifact.files) == N_PARTITIONS)
+        assert loaded(subtract(merged, terms[1], str(tmp_path / f"left-{first}-{second}"))) == numbers
+    odd = [write(tmp_path / f"{n}", B, n=n) for n in (4, 6)]
+    with pytest.raises(ValueError, match="has 6 partitions, which is no multiple of the 4 of another"):
+        check_terms(odd)
 
 
 def test_what_was_added_can_be_taken_away_again(tmp_path):

@@ -30,7 +30,7 @@ from tokenmill.pipeline.counting.finishing import (
     load_finished,
     merge_partition,
 )
-from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partition_of, partitions_of
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS, n_partitions_of, partition_of, partitions_of
 from tokenmill.pipeline.counting.split_counts import SplitCounts, Totals
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output.staging import Staging
@@ -213,8 +213,8 @@ def test_descriptors_survive_json(tmp_path):
     _, counts, partitions = count_all(config, str(tmp_path / "out"))
     assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
     assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
-    with pytest.raises(ValueError, match="not a descriptor of format 3"):
-        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 3', '"format_version": 1'))
+    with pytest.raises(ValueError, match="not a descriptor of format 4"):
+        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 4', '"format_version": 1'))
     with pytest.raises(ValueError, match="not a descriptor"):
         SplitCounts.from_json("[]")
 
@@ -237,6 +237,10 @@ def test_totals_add_up():
     both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={"x": 5}, n_bytes=12, n_words=4)
     assert one + two == two + one == both
     assert list((two + one).rejected) == ["a", "b"]
+
+
+def test_partitions_follow_the_size_of_the_plan():
+    assert [n_partitions_of(int(size)) for size in (0, 1e9, 4e12, 1e13, 1e14)] == [16, 16, 16, 64, 512]
 
 
 def slow_partition(word: bytes, n_partitions: int) -> int:

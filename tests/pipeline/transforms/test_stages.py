@@ -93,7 +93,7 @@ def test_tokenize_splits(mode, beam_args, corpus, tokenizer, tmp_path):
             | TokenizeSplits(config.output.path, [config], len(splits), [beam.pvalue.AsSingleton(text)])
         )
         expected = sorted(json.loads(split)[1] for split in splits)
-        assert_that(ids, equal_to([(0, split_id) for split_id in expected]))
+        assert_that(ids, equal_to([(0, *json.loads(split)[:2]) for split in splits]))
     entries = [ledger.read_entry(config.output.path, split_id) for split_id in expected]
     assert sum(entry.n_tokens for entry in entries) == 28
     assert {entry.tokenizer for entry in entries} == {tokenizer_info(tokenizer).digest}
@@ -110,7 +110,7 @@ def test_count_merge_and_train(corpus, tmp_path):
     tokenizer = TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1), oov="char", lowercase=True)
     output = str(tmp_path)
     untrained = Tokenizer.untrained_bert().to_str()
-    key = count.count_key(corpus, CountsConfig(), untrained)
+    key = count.count_key(corpus, CountsConfig(), untrained, n_partitions=3)
     with running() as pipeline:
         counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(corpus, output, untrained, n_partitions=3)
         partitions = counts | MergeCounts(output, key, untrained, n_partitions=3)
