@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from benchmarks import foreign_tokenizers_1
 from tokenmill import Tokenizer
 from tokenmill.tokenizer.adapters.tokenizers import DecodeStream
 from tokenmill.tokenizer.added_tokens import AddedToken
@@ -261,3 +262,5 @@ elif _library == "tokenizers":
         _shim_tokenizers()
 elif _library == "sentencepiece" and _who == "ours":
     _shim_sentencepiece()
+elif _library == "tokenizers-1" and _who == "ours":
+    foreign_tokenizers_1.shim()

@@ -54,12 +54,13 @@ def read_parsed(root: Node) -> Parts:
     """Reads the result of `parse_tokenizer`; otherwise like `read`."""
     source = root.path
     root = Node(sentencepiece_json.without_hf_steps(root.object(), source), source)
+    if (version := root.child("version", VERSION).value) != VERSION:
+        of_1 = "; HF tokenizers 1.0 writes it, so take the file that this was made of" if version == "2.0" else ""
+        raise root.fail(f"version must be {VERSION!r}, got {version!r}{of_1}")
     root.only(
         "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
         "model",
     )  # fmt: skip
-    if root.child("version", VERSION).value != VERSION:
-        raise root.fail(f"version must be {VERSION!r}, got {root.child('version').value!r}")
     pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
     with files.named_in_errors(source):
         return Parts(

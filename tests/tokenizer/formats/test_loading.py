@@ -89,6 +89,7 @@ def test_overrides() -> None:
         ('{"a":' * 100_000, "not JSON"),
         ('{"version": "2.0"}', "version must be '1.0', got '2.0'"),
         ('{"version": "1.0", "extra": 1}', "field 'extra' is not supported"),
+        ('{"version": "2.0", "role_to_token": {}}', "got '2.0'; HF tokenizers 1.0 writes it, so take the file that"),
         ('{"version": "1.0"}', "field 'model' is missing"),
     ],
 )
