@@ -89,6 +89,16 @@ class RowLayout(NamedTuple):
         return cls(template, trims, before, after)
 
 
+class Part(NamedTuple):
+    """A part of an encoding that overflows, in the place of the number of a row."""
+
+    row: int
+    number: int
+    """Its place among the parts that overflow."""
+    kept: tuple[tuple[int, int], ...]
+    """Which tokens of each text it has."""
+
+
 class EncodedTexts:
     """Texts and pairs that were encoded together, to ids; what else an `Encoding` holds is found when asked for."""
 
@@ -111,6 +121,8 @@ class EncodedTexts:
             values, ends = ids.values.tolist(), ids.offsets.tolist()
             self._ids = [values[begin:end] for begin, end in itertools.pairwise(ends)]
         self._found: dict[bool, Any] = {}
+        self._last: tuple[int | Part, list[tuple[TemplatePiece, int, int, int]]] = (-1, [])
+        """The pieces of the encoding that was asked for last: its fields are often asked for one after the other."""
 
     def encodings(self) -> list[Encoding]:
         """Returns one for each text or pair."""
@@ -123,8 +135,14 @@ class EncodedTexts:
             return [Encoding.of_row(self, row, before + ids + after) for row, ids in enumerate(self._ids)]
         return [Encoding.of_row(self, row, ids) for row, ids in enumerate(self._ids)]
 
-    def _texts_of(self, row: int) -> range:
+    @property
+    def read(self) -> Callable[[list[int]], list[TokenRun]] | None:
+        """See `Encoding`."""
+        return None if self._finder is None else cast("Any", self._finder.read)
+
+    def _texts_of(self, row: int | Part) -> range:
         """Returns the numbers of the texts of an encoding."""
+        row = row.row if isinstance(row, Part) else row
         return range(row, row + 1) if self._firsts is None else range(self._firsts[row], self._firsts[row + 1])
 
     @functools.cached_property
@@ -133,49 +151,84 @@ class EncodedTexts:
             return cast("list[int]", self._ids.offsets.tolist())
         return [0, *itertools.accumulate(map(len, self._ids))]
 
-    def _ids_of(self, text: int) -> list[int]:
+    def _ids_of(self, text: int, start: int = 0, stop: int | None = None) -> list[int]:
         if isinstance(self._ids, Ragged):
-            return cast("list[int]", self._ids.values[self._offsets[text] : self._offsets[text + 1]].tolist())
-        return self._ids[text]
+            begin, end = self._offsets[text], self._offsets[text + 1]
+            stop = end - begin if stop is None else stop
+            return cast("list[int]", self._ids.values[begin + start : begin + stop].tolist())
+        return self._ids[text][start:stop]
 
-    def n_sequences(self, row: int) -> int:
+    def n_sequences(self, row: int | Part) -> int:
         """Returns how many texts a row has: 2 for a pair."""
         return len(self._texts_of(row))
 
-    def _pieces(self, row: int) -> list[tuple[TemplatePiece, int, int, int]]:
+    def _stretches(self, row: int) -> list[list[tuple[int, int]]]:
+        """Returns the parts of each text of an encoding, as ranges of tokens: first the one that is kept."""
+        lengths = [self._offsets[text + 1] - self._offsets[text] for text in self._texts_of(row)]
+        if self._truncation is None:
+            return [[(0, n)] for n in lengths]
+        template = self._layout.template
+        pieces = template.single if len(lengths) == 1 else template.pair
+        n_special = n_added(pieces, template.special_tokens)
+        kept = self._truncation.lengths(lengths[0], lengths[1] if len(lengths) > 1 else None, n_special)
+        return [self._truncation.parts(n, some) for n, some in zip(lengths, kept, strict=False)]
+
+    def overflow(self, row: int | Part) -> Callable[[], list[Encoding]]:
+        """Returns what makes the parts of an encoding that overflow."""
+        if isinstance(row, Part):
+            return self.whole(row).overflow
+        return list if self._truncation is None else functools.partial(self._overflowing, row)
+
+    def _overflowing(self, row: int) -> list[Encoding]:
+        stretches, template = self._stretches(row), self._layout.template
+        pieces = template.pair if len(stretches) > 1 else template.single
+        order = [_SEQUENCES.index(piece.name) for piece in pieces if piece.is_sequence]
+        choices = itertools.product(*(range(len(stretches[i])) for i in order))
+        # As `encoding._combine` has them: those with the first part of the text that comes first are the last.
+        chosen = (dict(zip(order, each, strict=True)) for each in sorted(choices, key=lambda each: not each[0]))
+        kept = [tuple(each[choice[i]] for i, each in enumerate(stretches)) for choice in chosen if any(choice.values())]
+        return [Encoding.of_row(self, Part(row, number, each)) for number, each in enumerate(kept)]
+
+    def _pieces(self, row: int | Part) -> list[tuple[TemplatePiece, int, int, int]]:
         """Returns the pieces of an encoding, each with its text, -1 for none, and which of its tokens are kept."""
-        texts, template, truncation = self._texts_of(row), self._layout.template, self._truncation
-        pieces = template.single if len(texts) == 1 else template.pair
-        lengths = [self._offsets[text + 1] - self._offsets[text] for text in texts]
-        kept = [(0, n) for n in lengths]
-        if truncation:
-            n_second = lengths[1] if len(texts) > 1 else None
-            n_kept = truncation.lengths(lengths[0], n_second, n_added(pieces, template.special_tokens))
-            kept = [truncation.parts(n, some)[0] for n, some in zip(lengths, n_kept, strict=False)]
+        known, laid_out = self._last
+        if known == row:
+            return laid_out
+        texts, template = self._texts_of(row), self._layout.template
+        kept = row.kept if isinstance(row, Part) else [each[0] for each in self._stretches(row)]
         laid_out = []
-        for piece in pieces:
+        for piece in template.single if len(texts) == 1 else template.pair:
             i = _SEQUENCES.index(piece.name) if piece.is_sequence else -1
             laid_out.append((piece, *((texts[i], *kept[i]) if i >= 0 else (-1, 0, 0))))
+        self._last = row, laid_out
         return laid_out
 
-    def _laid_out(self, row: int, of_text: Callable[[int], list[Any]], special: str | Any) -> list[Any]:
-        """Returns a value for each token of an encoding; special: that of special tokens, or the field that has it."""
+    def _laid_out(
+        self, row: int | Part, of_text: Callable[[int, int, int], list[Any]], special: str | Any
+    ) -> list[Any]:
+        """Returns a value for each token of an encoding.
+
+        Args:
+          row: the encoding.
+          of_text: returns those of some tokens of a text.
+          special: that of special tokens, or the field that has it.
+        """
         found: list[Any] = []
         for piece, text, start, stop in self._pieces(row):
             if text >= 0:
-                found += of_text(text)[start:stop]
+                found += of_text(text, start, stop)
             else:
                 token = self._layout.template.special_tokens[piece.name]
                 found += getattr(token, special) if isinstance(special, str) else [special] * len(token.ids)
         return found
 
-    def ids(self, row: int) -> list[int]:
+    def ids(self, row: int | Part) -> list[int]:
         """Returns the ids of an encoding."""
-        if self._firsts is None and self._truncation is None:
+        if self._firsts is None and not isinstance(row, Part) and self._truncation is None:
             return self._layout.before + self._ids_of(row) + self._layout.after
         return self._laid_out(row, self._ids_of, "ids")
 
-    def known(self, row: int) -> tuple[list[int], list[int], list[int]]:
+    def known(self, row: int | Part) -> tuple[list[int], list[int], list[int]]:
         """Returns the type ids, attention mask and special tokens mask of an encoding."""
         type_ids: list[int] = []
         special: list[int] = []
@@ -192,11 +245,11 @@ class EncodedTexts:
             self._found[trimmed] = self._finder.places(self._texts, self._ids, trims)
         return self._found[trimmed]
 
-    def _is_placed(self, row: int, trimmed: bool) -> bool:
+    def _is_placed(self, row: int | Part, trimmed: bool) -> bool:
         is_right = self.places(trimmed and bool(self._layout.trims)).is_right
         return all(is_right[text] for text in self._texts_of(row))
 
-    def found(self, row: int, name: str) -> Any:
+    def found(self, row: int | Part, name: str) -> Any:
         """Returns a field of an encoding if it can be found for the whole batch at once, else None."""
         if name == "sequence_ranges":
             at, ranges = 0, {}
@@ -209,34 +262,35 @@ class EncodedTexts:
         filler = {"offsets": (0, 0), "word_ids": None, "tokens": ""}[name]
         special = "tokens" if name == "tokens" else filler
         if self._finder is None:
-            return self._laid_out(row, lambda text: [filler] * len(self._ids_of(text)), special)
-        # After a cut on the left another token is the first, and trimmed as that.
-        cuts_left = self._truncation is not None and self._truncation.direction == "left"
-        trims = bool(self._layout.trims) and name == "offsets"
-        if (trims and cuts_left) or not self._is_placed(row, trims):
+            return self._laid_out(row, lambda text, start, stop: [filler] * (stop - start), special)
+        if name == "tokens":
+            kept = [(text, self._ids_of(text, start, stop)) for _, text, start, stop in self._pieces(row) if text >= 0]
+            named = {text: self._finder.names(ids) for text, ids in kept}
+            return None if None in named.values() else self._laid_out(row, lambda text, *_: named[text], special)
+        trims = self._layout.trims if name == "offsets" else ()
+        if not self._is_placed(row, bool(trims)):
             return None
-        places = self.places(trims)
+        places = self.places(bool(trims))
 
-        def of_text(text: int) -> list[Any]:
-            begin, end = self._offsets[text], self._offsets[text + 1]
-            return places.offsets(begin, end) if name == "offsets" else places.words[begin:end].tolist()
+        def of_text(text: int, start: int, stop: int) -> list[Any]:
+            begin, end = self._offsets[text] + start, self._offsets[text] + stop
+            found = places.offsets(begin, end) if name == "offsets" else places.words[begin:end].tolist()
+            if start and found and trims:  # trimmed as the first token, which it is not in its text
+                (token_id,) = self._ids_of(text, start, start + 1)
+                found[0] = self._finder.trimmed(token_id, *self.places(False).offsets(begin, begin + 1), trims)
+            return cast("list[Any]", found)
 
         if name == "offsets" and self._firsts is None and self._truncation is None:
-            found = of_text(row)
+            found = of_text(cast("int", row), 0, self._offsets[row + 1] - self._offsets[row])
             before, after = self._layout.before, self._layout.after
             return [filler] * len(before) + found + [filler] * len(after) if before or after else found
-        if name == "tokens":
-            named = [self._finder.names(self._ids_of(text)) for text in self._texts_of(row)]
-            if None in named:
-                return None
-            return self._laid_out(row, dict(zip(self._texts_of(row), named, strict=True)).__getitem__, special)
         return self._laid_out(row, of_text, special)
 
-    def whole(self, row: int) -> Encoding:
+    def whole(self, row: int | Part) -> Encoding:
         """Returns an encoding with all fields, and what overflows."""
         sequences = [self._tokens_of(text) for text in self._texts_of(row)]
-        read = None if self._finder is None else self._finder.read
-        return assemble(self._layout.template, sequences, self._truncation, self._layout.trims, read)
+        found = assemble(self._layout.template, sequences, self._truncation, self._layout.trims, self.read)
+        return found.overflowing[row.number] if isinstance(row, Part) else found
 
     def _tokens_of(self, text: int) -> list[EncodedToken]:
         ids = self._ids_of(text)

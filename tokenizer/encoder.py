@@ -421,6 +421,12 @@ class Finder:
         unknown: set[Any] = {encoder.model.unk_id} if isinstance(encoder.model, Unigram) else set()
         return frozenset({*unknown, *encoder._added_ids.values()})
 
+    def trimmed(self, token_id: int, span: tuple[int, int], trims: Sequence[bool]) -> tuple[int, int]:
+        """Returns the offsets of a token that begins a part of its text; trims: see `assembling.assemble`."""
+        for add_prefix_space in trims:
+            (span,) = trim_offsets([self._encoder._token_of[token_id]], [span], add_prefix_space)
+        return span
+
     def align(self, text: Any) -> list[EncodedToken]:
         """Finds the tokens of one text in plain stages."""
         encoder, words = self._encoder, _words(text, self._is_pretokenized)

@@ -44,7 +44,7 @@ class Encoding:
     """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
     @classmethod
-    def of_row(cls, batch: "EncodedBatch", row: int, ids: list[int] | None = None) -> "Encoding":
+    def of_row(cls, batch: "EncodedBatch", row: Any, ids: list[int] | None = None) -> "Encoding":
         """Returns an encoding that asks a batch for its fields when somebody asks for them; ids: those if known."""
         encoding: Any = cls.__new__(cls)
         if ids is not None:
@@ -64,10 +64,12 @@ class Encoding:
         if name in _KNOWN:
             fields.update(dict(zip(_KNOWN, batch.known(row), strict=True)) | fields)
             return fields[name]
-        found = batch.found(row, name) if name in _FOUND_LATER else None
+        if name in ("overflow", "read"):
+            return batch.overflow(row) if name == "overflow" else batch.read
+        found = batch.found(row, name)
         if found is None:
             whole = batch.whole(row)
-            for each in (*_FOUND_LATER, "overflow", "read"):
+            for each in _FOUND_LATER:
                 fields.setdefault(each, getattr(whole, each))
         return fields.setdefault(name, found)
 
@@ -81,7 +83,16 @@ class Encoding:
         return f"Encoding({len(self.ids)} tokens)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
+        fields = self.__dict__
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
+        if "overflow" not in fields and found["overflow"] is not list:  # what makes the parts has the tokenizer
+            found["overflow"] = fields["_batch"].whole(fields["_row"]).overflow
+        return found
+
+    def _copy(self) -> "Encoding":
+        copy: Any = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return cast("Encoding", copy)
 
     def _repr_html_(self) -> str:
         """Shows the first tokens in a notebook, as `Tokenizer.token_runs` reads them."""
@@ -181,7 +192,7 @@ class Encoding:
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
         n_padding = max(0, length - len(self.ids))
         fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
-        _ = self.ids, self.type_ids
+        _ = self.ids, self.type_ids, vars(self).pop("overflowing", None)
         is_open = "_batch" in self.__dict__
         if is_open:
             self.__dict__["_batch"] = _Padded(self.__dict__["_batch"], length, padding)
@@ -207,7 +218,7 @@ class Encoding:
         if max_length >= len(self.ids):
             return
         if max_length == 0:
-            parts = [self._part(0, 0), dataclasses.replace(self)]
+            parts = [self._part(0, 0), self._copy()]
         else:
             parts = [self._part(*part) for part in truncation.parts(len(self.ids), max_length)]
         for name in (*_PER_TOKEN, "sequence_ranges"):
@@ -247,7 +258,7 @@ class Encoding:
             shift = self.offsets[-1][1]
             joined["offsets"] = self.offsets + [(first + shift, last + shift) for first, last in other.offsets]
         ranges = self.sequence_ranges | _shifted(other.sequence_ranges, len(self.ids))
-        copies = dataclasses.replace(self), dataclasses.replace(other)
+        copies = self._copy(), other._copy()
         overflow = functools.partial(_combine, *copies, growing_offsets)
         return Encoding(**joined, sequence_ranges=ranges, overflow=overflow, read=self.read or other.read)
 
@@ -264,21 +275,28 @@ _LATER = frozenset({"ids", *_KNOWN, *_FOUND_LATER, "overflow", "read"})
 
 
 class EncodedBatch(Protocol):
-    """Texts that were encoded together."""
+    """Texts that were encoded together; a row is the number of one, or a part of it that overflows."""
 
-    def ids(self, row: int) -> list[int]:
+    @property
+    def read(self) -> Callable[[list[int]], list[TokenRun]] | None:
+        """See `Encoding`."""
+
+    def ids(self, row: Any) -> list[int]:
         """Returns the ids of a row."""
 
-    def known(self, row: int) -> tuple[list[int], list[int], list[int]]:
+    def known(self, row: Any) -> tuple[list[int], list[int], list[int]]:
         """Returns the type ids, attention mask and special tokens mask of a row."""
 
-    def n_sequences(self, row: int) -> int:
+    def n_sequences(self, row: Any) -> int:
         """Returns how many texts a row has."""
 
-    def found(self, row: int, name: str) -> Any:
+    def overflow(self, row: Any) -> Callable[[], list[Encoding]]:
+        """Returns what makes the parts of a row that overflow; `list` if there are none."""
+
+    def found(self, row: Any, name: str) -> Any:
         """Returns one of `_FOUND_LATER` if it is found faster than all of them, else None."""
 
-    def whole(self, row: int) -> Encoding:
+    def whole(self, row: Any) -> Encoding:
         """Returns all fields of a row, found by plain stages."""
 
 
@@ -287,13 +305,21 @@ class _Padded(NamedTuple):
     length: int
     padding: Padding
 
-    def ids(self, row: int) -> list[int]:
+    @property
+    def read(self) -> Callable[[list[int]], list[TokenRun]] | None:
+        return self.batch.read
+
+    def ids(self, row: Any) -> list[int]:
         return [self.padding.pad_id] * max(self.length, len(self.batch.ids(row)))
 
-    def n_sequences(self, row: int) -> int:
+    def n_sequences(self, row: Any) -> int:
         return self.batch.n_sequences(row)
 
-    def found(self, row: int, name: str) -> Any:
+    def overflow(self, row: Any) -> Callable[[], list[Encoding]]:
+        overflow = self.batch.overflow(row)
+        return overflow if overflow is list else functools.partial(_pad_all, overflow, self.padding)
+
+    def found(self, row: Any, name: str) -> Any:
         found, is_left = self.batch.found(row, name), self.padding.direction == "left"
         if name == "sequence_ranges":
             return _shifted(found, max(0, self.length - len(self.batch.ids(row))) if is_left else 0)
@@ -303,14 +329,14 @@ class _Padded(NamedTuple):
         filling = [filler] * (self.length - len(found))
         return filling + found if is_left else found + filling
 
-    def whole(self, row: int) -> Encoding:
+    def whole(self, row: Any) -> Encoding:
         encoding, padding = self.batch.whole(row), self.padding
         encoding.pad(self.length, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
         return encoding
 
 
 def _pad_all(overflow: Callable[[], list[Encoding]], padding: Padding) -> list[Encoding]:
-    parts = [dataclasses.replace(part) for part in overflow()]
+    parts = [part._copy() for part in overflow()]
     for part in parts:
         part.pad(padding.length or 0, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
     return parts

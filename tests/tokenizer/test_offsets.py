@@ -3,6 +3,7 @@
 
 import dataclasses
 import itertools
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import AddedToken
+from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import (
@@ -31,6 +33,7 @@ from tokenmill.tokenizer.normalizers import (
 )
 from tokenmill.tokenizer.normalizers.charsmaps import write_charsmap
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
+from tokenmill.tokenizer.post_processors import Padding
 from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
@@ -144,6 +147,37 @@ def test_what_was_read_before_is_padded_too(name, direction, read) -> None:
         encoding.pad(20, direction, pad_id=1, pad_token="a")
     assert (len(found.offsets), len(found.tokens)) == (20, 20)
     assert found == expected
+
+
+SHORT = st.lists(st.sampled_from([" a", " a", "b", "é玫", " ", "<s>"]), max_size=9).map("".join)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@strategies.FEWER
+@given(
+    pair=st.tuples(SHORT, SHORT | st.text(strategies.characters(), max_size=9)), is_pair=st.booleans(),
+    length=st.integers(3, 9), stride=st.integers(0, 2), side=st.sampled_from(["left", "right"]), pad=st.booleans(),
+)  # fmt: skip
+def test_parts_that_overflow_are_those_of_plain_stages(name, pair, is_pair, length, stride, side, pad) -> None:
+    tokenizer = TOKENIZERS[name]
+    tokenizer.enable_truncation(length, stride, direction=side)
+    tokenizer.padding = Padding(12, side, None, 1, 1, "a") if pad else None
+    texts = pair if is_pair else pair[:1]
+    tokens = [tokenizer._aligned([(AlignedText.original(text), -1)]) for text in texts]
+    try:
+        expected = tokenizer._padded([tokenizer._assembled(tokens, True)])[0]
+    except ValueError:
+        with pytest.raises(ValueError, match=r"stride|room"):
+            tokenizer.encode(*texts)
+        return
+    found = tokenizer.encode(*texts)
+    again = tokenizer.encode(*texts)
+    _ = again.overflowing
+    queue = [(found, expected), (pickle.loads(pickle.dumps(again)), expected)]
+    for ours, theirs in queue:
+        assert ours == theirs
+        assert len(ours.overflowing) == len(theirs.overflowing)
+        queue += zip(ours.overflowing, theirs.overflowing, strict=True)
 
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", *"abhteé玫▁ ", "▁a", "th", "##e", "ab", "▁th", "he", "the"]
