@@ -20,6 +20,20 @@ from tokenmill.tokenizer.ragged import Ragged, id_rows, null_rows, read_only, st
 from tokenmill.tokenizer.token_runs import Kind, TokenRun, runs_of
 
 
+class _TextOf(dict[int, bytes]):
+    """The text of each id, empty if it is skipped; KeyError for an id of no token. Each is looked up once."""
+
+    def __init__(self, values: Any, offsets: Any, unknown: Any, skipped: Any) -> None:
+        super().__init__()
+        self._values, self._offsets, self._unknown, self._skipped = values, offsets, unknown, skipped
+
+    def __missing__(self, i: int) -> bytes:
+        if not 0 <= i < self._unknown.size or self._unknown[i]:
+            raise KeyError(i)
+        text = b"" if self._skipped[i] else self._values[self._offsets[i] : self._offsets[i + 1]].tobytes()
+        return self.setdefault(i, text)
+
+
 class IdDecoder:
     """A vocabulary and a decoder, lowered to one table of texts if the decoder works token by token."""
 
@@ -57,23 +71,37 @@ class IdDecoder:
         np.cumsum([len(text) for text in by_id], out=offsets[1:])
         return read_only(np.frombuffer(bytearray().join(by_id), np.uint8)), offsets
 
-    def decode_rows(self, rows: Ragged, skip_special: bool) -> list[str]:
-        """Decodes rows of ids into strings.
+    @functools.cached_property
+    def _text_of(self) -> tuple[tuple[_TextOf, _TextOf], tuple[_TextOf, _TextOf]]:
+        """The texts at the start of a row and elsewhere; first with special tokens, then without."""
+        assert self._texts is not None
+        both = []
+        for skipped in (self._unknown, self._skipped):
+            later = _TextOf(*self._texts[2:], self._unknown, skipped)
+            is_same = self._texts[0] is self._texts[2]
+            both.append((later if is_same else _TextOf(*self._texts[:2], self._unknown, skipped), later))
+        return both[0], both[1]
+
+    def decode_row(self, row: list[int], skip_special: bool) -> str:
+        """Decodes one row of ids; the reference implementation of columns is this.
 
         Raises:
-          ValueError: if an id belongs to no token.
+          KeyError: if an id belongs to no token.
         """
-        skipped = self._check(rows, skip_special)
-        if self._texts is None:
-            return [self._whole(row) for row in self._kept(rows, skipped)]
-        data, offsets = self._join(rows, skipped)
-        texts = []
-        for (a, b), row in zip(itertools.pairwise(offsets.tolist()), self._rows(rows), strict=True):
+        skipped = self._skipped if skip_special else self._unknown
+        if self._texts is not None:
+            first, later = self._text_of[skip_special]
+            data = b"".join(map(later.__getitem__, row))
+            if first is not later:
+                at = next((k for k, i in enumerate(row) if not skipped[i]), len(row))
+                data = b"".join([*map(first.__getitem__, row[at : at + 1]), *map(later.__getitem__, row[at + 1 :])])
             try:
-                texts.append(data[a:b].tobytes().decode())
+                return data.decode()
             except UnicodeDecodeError:
-                texts.append(self._whole([i for i in row if not skipped[i]]))
-        return texts
+                pass
+        known = [(i, self._tokens[i]) for i in row]
+        tokens = [token for i, token in known if not skipped[i]]
+        return " ".join(tokens) if self._decoder is None else self._decoder.decode(tokens)
 
     def pieces(self, row: Sequence[int]) -> list[bytes]:
         """Returns the bytes that each token of a row adds to its text; see `decoders.token_pieces`.
@@ -86,9 +114,8 @@ class IdDecoder:
             if self._decoder is None:
                 return [f"{' ' if i else ''}{token}".encode() for i, token in enumerate(tokens)]
             return decoders.token_pieces(self._decoder, tokens)
-        first, first_offsets, later, later_offsets = self._texts
-        found = [later[later_offsets[i] : later_offsets[i + 1]].tobytes() for i in row]
-        return [first[first_offsets[i] : first_offsets[i + 1]].tobytes() for i in row[:1]] + found[1:]
+        first, later = self._text_of[False]
+        return [*map(first.__getitem__, row[:1]), *map(later.__getitem__, row[1:])]
 
     def decode_arrow(self, ids: Any, skip_special: bool) -> pa.LargeStringArray:
         """Decodes a list column of ids; null for null.
@@ -111,7 +138,13 @@ class IdDecoder:
                 # The column is valid as a whole; its rows are too if none begins in the middle of a character.
                 if not (data[offsets[:-1][np.diff(offsets) > 0]] & 0xC0 == 0x80).any():
                     return string_array(data, offsets, null_rows(ids))
-        return pa.array(self.decode_rows(rows, skip_special), pa.large_string(), mask=_mask(ids))
+        values, offsets = rows.values.tolist(), rows.offsets.tolist()
+        texts = [self.decode_row(values[a:b], skip_special) for a, b in itertools.pairwise(offsets)]
+        return pa.array(texts, pa.large_string(), mask=_mask(ids))
+
+    def no_token(self, i: int) -> str:
+        """Returns the message of an error."""
+        return f"id {i} belongs to no token; ids are 0..{self._n_ids - 1}"
 
     def _check(self, rows: Ragged, skip_special: bool) -> npt.NDArray[np.bool_]:
         """Returns which ids to leave out, bool[n_ids]; raises ValueError for an id that no token has."""
@@ -121,7 +154,7 @@ class IdDecoder:
             if not outside.any():
                 outside = self._unknown[ids]
             if outside.any():
-                raise ValueError(f"id {ids[np.argmax(outside)]} belongs to no token; ids are 0..{self._n_ids - 1}")
+                raise ValueError(self.no_token(ids[np.argmax(outside)]))
         return self._skipped if skip_special else self._unknown
 
     def _join(
@@ -135,17 +168,6 @@ class IdDecoder:
         out = recycled.empty(int(offsets[-1]), np.uint8)
         kernels.join_texts(values, rows.offsets, skipped, first, first_offsets, later, later_offsets, out)
         return out, offsets
-
-    def _rows(self, rows: Ragged) -> Iterable[list[int]]:
-        return (rows.values[a:b].tolist() for a, b in itertools.pairwise(rows.offsets.tolist()))
-
-    def _kept(self, rows: Ragged, skipped: npt.NDArray[np.bool_]) -> Iterable[list[int]]:
-        return ([i for i in row if not skipped[i]] for row in self._rows(rows))
-
-    def _whole(self, row: list[int]) -> str:
-        """Decodes a row with the decoder itself, without the table of texts."""
-        tokens = [self._tokens[i] for i in row]
-        return " ".join(tokens) if self._decoder is None else self._decoder.decode(tokens)
 
 
 def _mask(ids: Any) -> npt.NDArray[np.bool_] | None:
@@ -180,12 +202,15 @@ class Decoder(Composition):
         Raises:
           TypeError: if it is not a list of integers. ValueError: if an id belongs to no token.
         """
-        values = np.asarray(ids)
-        if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
-            raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}")
-        values = values.astype(np.int64)
-        rows = Ragged(values, np.array([0, values.size], np.int64))
-        return self._id_decoder.decode_rows(rows, skip_special_tokens)[0]
+        if type(ids) is not list or not set(map(type, ids)) <= {int}:
+            values = np.asarray(ids)
+            if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+                raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}")
+            ids = values.tolist()
+        try:
+            return self._id_decoder.decode_row(ids, skip_special_tokens)
+        except KeyError as error:
+            raise ValueError(self._id_decoder.no_token(error.args[0])) from None
 
     def decode_batch(self, batch: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
         """Decodes rows of ids, each as `decode` does."""

@@ -194,29 +194,36 @@ class SentencePieceProcessor:
         if isinstance(input, np.ndarray) and (input.ndim > 2 or input.dtype.kind not in "iu"):
             raise TypeError(f"ids must be integers in one dimension or two, got {input.dtype} in {input.ndim}")
         found = [input] if isinstance(input, int | np.integer | str | bytes) else [] if input is None else list(input)
-        found = [each.decode() if isinstance(each, bytes) else each for each in found]
-        if any(not isinstance(each, int | np.integer | str) for each in found):
+        types = set(map(type, found))
+        if any(issubclass(each, bytes) for each in types):
+            found = [each.decode() if isinstance(each, bytes) else each for each in found]
+            types = set(map(type, found))
+        if not all(issubclass(each, int | np.integer | str) for each in types):
             return [self.decode(each, **given) for each in found]
-        if any(isinstance(each, str) for each in found):
-            text = self._text([(self.piece_to_id(p), p) if isinstance(p, str) else (int(p), "") for p in found])
+        if any(issubclass(each, str) for each in types):
+            pairs = [(self.piece_to_id(p), p) if isinstance(p, str) else (int(p), "") for p in found]
+            text = self._text([i for i, _ in pairs], [piece for _, piece in pairs])
         else:
-            text = self._text(list(zip(map(int, found), self.id_to_piece(found), strict=True)))
+            pieces = self.id_to_piece(found)
+            text = self._text(list(map(int, found)), pieces)
         return text.encode() if given.get("out_type") is bytes else text
 
     decode_ids = decode_pieces = detokenize = decode
 
-    def _text(self, pieces: list[tuple[int, str]]) -> str:
+    def _text(self, ids: list[int], pieces: list[str]) -> str:
         """Joins pieces as sentencepiece does: in front, one "▁" is dropped, or all of them if it removes spaces."""
         drops = self._normalizer.add_dummy_prefix or self._normalizer.remove_extra_whitespaces
-        text, is_start = "", True
-        for kind, run in itertools.groupby(pieces, lambda each: self._kinds[each[0]]):
+        text, is_start, stop = "", True, 0
+        for kind, run in itertools.groupby(map(self._kinds.__getitem__, ids)):
+            start, stop = stop, stop + len(list(run))
+            plain = pieces[start:stop]
             if kind == PieceType.BYTE:
-                text += _decoded(bytes(int(piece[3:5], 16) for _, piece in run))
+                text += _decoded(bytes(int(piece[3:5], 16) for piece in plain))
             elif kind == PieceType.UNKNOWN:
                 surface = self._trainer.unk_surface
-                text += "".join(surface if piece == self._pieces[i] else piece for i, piece in run)
+                known = map(self._pieces.__getitem__, ids[start:stop])
+                text += "".join(surface if piece == unk else piece for piece, unk in zip(plain, known, strict=True))
             elif kind != PieceType.CONTROL:
-                plain = [piece for _, piece in run]
                 k = 0
                 while is_start and not text and k < len(plain):
                     is_dropped = drops and plain[k].startswith(SPACE)
@@ -271,6 +278,8 @@ class SentencePieceProcessor:
     def _of(self, id: int | Sequence[int], look: Callable[[int], Any]) -> Any:
         if isinstance(id, str | bytes):
             raise TypeError(f"an id must be an integer, got {id!r:.80}")
+        if type(id) is list and set(map(type, id)) == {int} and min(id) >= 0 and max(id) < len(self._pieces):
+            return list(map(look, id))
         if not isinstance(id, int | np.integer):
             return [self._of(each, look) for each in id]
         if not 0 <= id < len(self._pieces):

@@ -73,7 +73,12 @@ class HFTokenizer:
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """Decodes ids; those that belong to no token are left out, as in HF."""
-        return self._tokenizer.decode([i for i in ids if self.id_to_token(i) is not None], skip_special_tokens)
+        ids = list(ids)
+        try:
+            text: str = self._tokenizer.decode(ids, skip_special_tokens)
+        except ValueError:  # rare, so that others need not be looked up
+            text = self._tokenizer.decode([i for i in ids if self.id_to_token(i) is not None], skip_special_tokens)
+        return text
 
     def decode_batch(self, sequences: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
         """Decodes several lists of ids, each as `decode` does."""
