@@ -43,10 +43,6 @@ class PlannedSplits:
         """Yields the ids in the order of the plan."""
         return (f"{split_id:016x}" for split_id in map(int, self._ids))
 
-    def sorted_ids(self) -> np.ndarray:
-        """Returns `sort_ids` of the ids."""
-        return np.sort(self._ids)
-
     def entries(self, output: str, tokenizer: str) -> Iterator[LedgerEntry]:
         """Yields the entry of each split, in the order of the plan.
 
@@ -76,11 +72,6 @@ def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
     if entry is None or entry.tokenizer != tokenizer:
         raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
     return entry
-
-
-def sort_ids(ids: Iterable[str]) -> np.ndarray:
-    """Returns ids of splits or shards as uint64[n], in ascending order."""
-    return np.sort(np.array([int(each, 16) for each in ids], np.uint64))
 
 
 def _digest(split: Split) -> int:

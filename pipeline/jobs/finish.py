@@ -2,6 +2,7 @@
 """Finishes an output folder of committed splits: vocabulary, statistics, and the manifest last. No Beam here."""
 
 import io
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -77,11 +78,12 @@ def finish_output(
         added.join([part_path(output, "splits", i) for i in range(parts["splits"])])
     books, total = added.books, added.statistics
     books.close()
+    shards = plan_shards(config.output, len(planned), planned.n_bytes, job.digest)
     if parts is None:
-        added.add_shards(shard.id for shard in plan_shards(config.output, len(planned), planned.n_bytes, job.digest))
+        added.add_shards(shard.id for shard in shards)
     else:
         added.join([part_path(output, "shards", i) for i in range(parts["shards"])])
-    added.check_shards()
+    added.check(itertools.chain(planned.ids(), (shard.id for shard in shards)))
     totals = books.totals
     table = token_counts(total.token_counts, tokenizer)
     told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"), books.by_source)
@@ -152,7 +154,7 @@ def finish_job(
         have more rejects than the config allows; there is no `parts.json` then.
     """
     output = config.output.path
-    finished = {}
+    finished: dict[str, Mapping[str, Any]] = {}
     for name, (part, its_job, splits, tokenizer, its_files, its_parts) in folders.items():
         if its_parts is not None and storage.exists(storage.join(part.output.path, filenames.MANIFEST)):
             finished[name] = manifest.read(part.output.path)  # by an attempt that died behind it; the parts are gone

@@ -49,6 +49,7 @@ class Totals:
         self._is_part = is_part
         self._rejecting: list[dict[str, Any]] = []
         self._merged_from: set[str] = set()
+        self._ids = 0
         self.lists = lists.Lists(self._output, is_part=is_part)
         self.lossy = LossyFiles(config.input)
         is_whole = "replay_of" not in job.parts
@@ -71,6 +72,7 @@ class Totals:
                 return entry, Statistics.from_bytes(handle.read())
 
         for entry, statistics in in_turn(committed, splits, waits=storage.is_remote(self._output)):
+            self._ids += int(entry.split_id, 16)
             self.statistics.merge(statistics)
             self.books.add(entry)
             self.mds_shards += _mds_shards(entry)
@@ -78,12 +80,15 @@ class Totals:
     def add_shards(self, ids: Iterable[str]) -> None:
         """Adds the merged shards of a job that shuffles, in order; BooksError if one is missing or does not balance."""
         for entry in in_turn(self._read_shard, ids, waits=storage.is_remote(self._output)):
+            self._ids += int(entry.shard_id, 16)
             self._merged_from.add(entry.runs)
             self.books.add_shard(entry)
             self.mds_shards += _mds_shards(entry)
 
-    def check_shards(self) -> None:
-        """Raises BooksError if a shard was merged from other runs than those of the splits."""
+    def check(self, ids: Iterable[str]) -> None:
+        """Raises BooksError unless just these were added, and shards merged from the runs of the splits."""
+        if self._ids != sum(int(each, 16) for each in ids):
+            raise BooksError("the splits and shards that were added up are not those of the plan")
         if wrong := self._merged_from - {self.books.runs_digest}:
             raise BooksError(
                 f"shards have been merged from runs {min(wrong)}, but the ledger records {self.books.runs_digest}"
@@ -93,7 +98,8 @@ class Totals:
         """Writes a part into files whose names begin with `path`; again, the same bytes."""
         self.lists.save(path)
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
-        more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "merged_from": sorted(self._merged_from)}
+        more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids}
+        more |= {"merged_from": sorted(self._merged_from)}
         storage.write_atomic(f"{path}.json", json.dumps(self.books.to_record() | more).encode())
 
     def join(self, paths: Sequence[str]) -> None:
@@ -112,6 +118,7 @@ class Totals:
                 self.lossy.add(record)
             self.mds_shards += map(tuple, part["mds_shards"])
             self._merged_from.update(part["merged_from"])
+            self._ids += part["ids"]
 
     def _take(self, kind: str, record: dict[str, Any]) -> None:
         self.lists.take(kind, record)

@@ -14,19 +14,18 @@ manifest, reads the ledger.
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
+from apache_beam.transforms.combiners import Count
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, lists, manifest
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.planned import PlannedSplits, sort_ids
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting import counts
@@ -157,7 +156,7 @@ def _tokenize(
         shards = [each.merge(of) for each, of in zip(shuffled, runs, strict=True)]
         ends = [of | f"{i}Shards" >> beam.Map(_with_folder, i) for i, of in enumerate(shards)]
         ends = ends | "AllShards" >> beam.Flatten()
-    ids = ends | "Ids" >> beam.Map(_id_of).with_output_types(str)
+    n_done = beam.pvalue.AsSingleton(ends | "CountDone" >> Count.Globally())
     jobs = {name: (part.config, part.job) for name, part in plan.folders.items()}
     numbers: Any = None
     if max(len(plan.splits), *(each.n_shards for each in shuffled), 0) > (n := totals.PART_ENTRIES):
@@ -168,12 +167,12 @@ def _tokenize(
     # A job that does not train has no counts and vocabularies, which empty lists say.
     made: list[Any] = [beam.pvalue.AsSingleton(each) if each is not None else [] for each in (counted, trained)]
     made.append(beam.pvalue.AsList(numbers) if numbers is not None else None)
-    side_inputs = beam.pvalue.AsList(ids), *made, jobs, plan.config, plan.job, plan.lease
+    side_inputs = n_done, *made, jobs, plan.config, plan.job, plan.lease
     return call_once(pipeline, "Finish", _finish_tokenizing, *side_inputs, *texts)
 
 
 def _finish_tokenizing(
-    ids: Sequence[str],
+    n_done: int,
     counted: Sequence[str],
     vocabularies: Sequence[str],
     added: Sequence[tuple[int, str]] | None,
@@ -186,7 +185,7 @@ def _finish_tokenizing(
     enter_stage(planning.FINISHING_STAGE)
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
     folders: dict[str, Any] = {}
-    planned: list[np.ndarray] = []
+    n_planned = 0
     for i, ((name, (part, its_job)), tokenizer) in enumerate(
         zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
     ):
@@ -196,8 +195,10 @@ def _finish_tokenizing(
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
         counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
         folders[name] = part, its_job, splits, tokenizer, files, counts
-        planned.append(_planned_ids(part, its_job, splits))
-    _check_done(ids, np.concatenate(planned), config)
+        n_planned += len(plan_shards(part.output, len(splits), splits.n_bytes, its_job.digest)) or len(splits)
+    if n_done != n_planned:
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{n_planned} {kind} were planned, and {n_done} are done")
     output = config.output.path
     finish.finish_job(config, job, folders, lease, _counts_files(counted, output))
     delete_staged(output)
@@ -220,7 +221,7 @@ class _Shuffle:
             | f"{name}NameShards" >> named
             | f"{name}SpreadShards" >> beam.Reshuffle()
             | f"{name}FindMergedShards" >> find
-            | f"{name}CountMerged" >> beam.combiners.Count.Globally()
+            | f"{name}CountMerged" >> Count.Globally()
         )
         self.n_merged = beam.pvalue.AsSingleton(found)
         """How many shards an earlier run has merged."""
@@ -237,22 +238,18 @@ class _Shuffle:
         return runs | f"{self.name}MergeShards" >> merge
 
 
-def _of_folder(done: tuple[int, int, str], folder: int) -> Iterator[str]:
+def _of_folder(done: tuple[int, int, str, str], folder: int) -> Iterator[str]:
     if done[0] == folder:
-        yield done[2]
+        yield done[3]
 
 
-def _with_folder(shard: tuple[int, str], folder: int) -> tuple[int, int, str]:
-    return folder, *shard
+def _with_folder(shard: tuple[int, str], folder: int) -> tuple[int, int, str, str]:
+    return folder, *shard, ""
 
 
-def _id_of(done: tuple[int, int, str]) -> str:
-    return str(json.loads(done[2])["split_id"]) if done[2].startswith("{") else done[2]
-
-
-def _by_part(done: tuple[int, int, str], kind: str, n: int) -> tuple[tuple[int, str, int], tuple[int, str]]:
-    folder, index, _ = done
-    return (folder, kind, index // n), (index, _id_of(done))
+def _by_part(done: tuple[int, int, str, str], kind: str, n: int) -> tuple[tuple[int, str, int], tuple[int, str]]:
+    folder, index, split_id, _ = done
+    return (folder, kind, index // n), (index, split_id)
 
 
 def _add_up_part(
@@ -265,19 +262,6 @@ def _add_up_part(
     tokenizer = compiled_tokenizers(tokenizers, len(jobs))[folder]
     totals.add_up_part(config, job, tokenizer, kind, number, [split_id for _, split_id in sorted(entries)])
     return folder, kind
-
-
-def _planned_ids(config: Config, job: Job, splits: PlannedSplits) -> np.ndarray:
-    """Returns the ids of what has to be done for a folder: its shards if it is shuffled, else its splits."""
-    if config.output.shuffle is None:
-        return splits.sorted_ids()
-    return sort_ids(shard.id for shard in plan_shards(config.output, len(splits), splits.n_bytes, job.digest))
-
-
-def _check_done(ids: Sequence[str], planned: np.ndarray, config: Config) -> None:
-    if not np.array_equal(sort_ids(ids), np.sort(planned)):
-        kind = "splits" if config.output.shuffle is None else "shards"
-        raise BooksError(f"{len(planned)} {kind} were planned, and the {len(ids)} that are done are not these")
 
 
 def _finish_counting(

@@ -22,8 +22,8 @@ from tokenmill.pipeline.transforms.stages import StageReport
 class TokenizeSplits(beam.PTransform):
     """Tokenizes splits into committed shards of one folder, or of several in one reading.
 
-    Input: JSON of a split and of its id in each folder. Output: for each folder its number, the split's index, and the
-    split's id, once shard and ledger entry are on disk; if the job shuffles, `SplitRuns` as JSON. If a split is
+    Input: JSON of a split and of its id in each folder. Output: for each folder its number, the split's index and id,
+    and "", once shard and ledger entry are on disk; if the job shuffles, at last `SplitRuns` as JSON. If a split is
     committed already, its files are only read. Memory: one batch, and for each folder its tokens and a row group, or a
     run two to three times, per worker. Counters: bytes-in, documents-in, documents-rejected, documents-filtered,
     tokens-out, splits-done. Bad documents go to `rejected/`.
@@ -42,7 +42,7 @@ class TokenizeSplits(beam.PTransform):
     def expand(self, splits: Any) -> Any:  # noqa: D102
         fn = _TokenizeSplitsFn(self.output, self.configs, self.n_splits, [n for _, n in self.merged])
         merged = [n_merged for n_merged, _ in self.merged]
-        done = beam.ParDo(fn, *merged, *self.tokenizers).with_output_types(tuple[int, int, str])
+        done = beam.ParDo(fn, *merged, *self.tokenizers).with_output_types(tuple[int, int, str, str])
         return splits | "TokenizeSplit" >> done
 
 
@@ -51,7 +51,7 @@ class _TokenizeSplitsFn(beam.DoFn):
         self._output, self._configs, self._n_splits, self._n_shards = output, configs, n_splits, n_shards
         self._report = StageReport(TokenizeSplits, TOKENIZING_STAGE)
 
-    def process(self, element: str, *merged_and_tokenizers: Any) -> Iterator[tuple[int, int, str]]:
+    def process(self, element: str, *merged_and_tokenizers: Any) -> Iterator[tuple[int, int, str, str]]:
         line, ids = json.loads(element)
         split, n = Split.from_json(line), len(self._n_shards)
         merged, texts = merged_and_tokenizers[:n], merged_and_tokenizers[n:]
@@ -64,4 +64,4 @@ class _TokenizeSplitsFn(beam.DoFn):
         with self._report.of(split.id, Stopwatch(self._output, split)) as on_batch:
             entries = tokenize_parts(folders, self._n_splits, on_batch)
         for index, entry in enumerate(entries):
-            yield index, split.index, json.dumps(runs_of(entry).to_record()) if n else entry.split_id
+            yield index, split.index, entry.split_id, json.dumps(runs_of(entry).to_record()) if n else ""
