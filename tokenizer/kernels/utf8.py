@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, store_u64
+from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, store_u64, trailing_zeros
 
 HIGH_BITS = np.uint64(0x8080808080808080)
 LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -64,15 +64,42 @@ def continues_character(byte):
 
 
 @kernel_part
-def beyond_ranges(eight, ranges):
-    """Returns 0x80 in each byte that begins a character and is in neither of two ranges: of ASCII, and of other bytes.
+def unskipped(eight, skips):
+    """Returns 0x80 in each byte that begins a character and may not be skipped by itself.
 
-    Bytes that continue a character get 0. eight: uint64; ranges: normalizers.tables.ByteRanges.
+    Bytes that continue a character get 0. eight: uint64; skips: normalizers.tables.Skips.
     """
     low = eight & LOW_BITS
-    ascii_kept = (low + ranges.ascii_from) & ~(low + ranges.ascii_past) & ~eight
-    leads_kept = eight & (~(low + _FROM_LEADS) | ((low + ranges.lead_from) & ~(low + ranges.lead_past)))
+    ascii_kept = (low + skips.ascii_from) & ~(low + skips.ascii_past) & ~eight
+    leads_kept = eight & (~(low + _FROM_LEADS) | ((low + skips.lead_from) & ~(low + skips.lead_past)))
     return ~(ascii_kept | leads_kept) & HIGH_BITS
+
+
+@kernel_part
+def next_active(data, i, end, skips):
+    """Returns the first place from `i` on where a character begins that may not be skipped, `end` if there is none.
+
+    skips: normalizers.tables.Skips.
+    """
+    while i < end:
+        if i + 8 <= end:
+            eight = load_u64(data, i)
+            if skips.has_ascii and eight & HIGH_BITS == np.uint64(0):
+                i = past_ascii(data, i + 8, end)
+                continue
+            active = unskipped(eight, skips)
+            if active == np.uint64(0):
+                i += 8
+                continue
+            i += trailing_zeros(active) >> 3
+        elif continues_character(data[i]):
+            i += 1
+            continue
+        step = np.int64(skips.steps[data[i]])
+        if step == 0:
+            break
+        i += step
+    return i
 
 
 @kernel_part

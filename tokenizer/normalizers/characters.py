@@ -48,13 +48,13 @@ class CharacterStep(TextStep):
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""
         mapping = _character_map(self)
-        n_changed, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
-        if not n_changed:
+        changes, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
+        if not changes and not mapping.lower_ascii:
             return Applied(rows, 0)
         out = recycled.empty(rows.n_values + added + tables.SPARE_BYTES, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
-        character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
-        return Applied(rows_of(out, offsets), int(n_changed))
+        n_changed = character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
+        return Applied(rows_of(out, offsets) if n_changed else rows, int(n_changed))
 
 
 @functools.lru_cache(maxsize=64)

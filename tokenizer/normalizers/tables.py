@@ -2,6 +2,7 @@
 """The tables of code points for the normalizers' kernels. They are made once, read-only and shared."""
 
 import functools
+import string
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
@@ -27,17 +28,38 @@ SPARE_BYTES = 8
 """Kernels write eight bytes at a time, so their output needs this much room beyond its end."""
 
 
-class ByteRanges(NamedTuple):
-    """Two ranges of first bytes, one of ASCII and one of others, whose characters need not be looked at.
+class Skips(NamedTuple):
+    """Characters that a kernel need not look at, by their first bytes: two ranges of these, and others.
 
-    The fields are summands, repeated in all eight bytes, that carry into the high bit of a byte whose lower seven bits
-    are at or above the start of a range, and past its end.
+    The fields of a range, one of ASCII and one of other bytes, are summands, repeated in all eight bytes, that carry
+    into the high bit of a byte whose lower seven bits are at or above its start, and past its end.
     """
 
     ascii_from: np.uint64
     ascii_past: np.uint64
     lead_from: np.uint64
     lead_past: np.uint64
+    steps: npt.NDArray[np.uint8]
+    """uint8[256]: bytes of a character, by its first byte, if all that begin so may be skipped; else 0."""
+    has_ascii: bool
+    """Whether all of ASCII may be skipped."""
+
+    @classmethod
+    def of(cls, idle: npt.NDArray[np.bool_], also: str = "") -> Self:
+        """Lowers the characters that may be skipped, bool[0x110000]; the range of ASCII may hold `also`, too."""
+        steps = np.zeros(256, np.uint8)
+        steps[:128] = idle[:128]
+        for first in range(0xC2, 0xF5):
+            n_bytes = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+            n_following = 1 << (6 * (n_bytes - 1))
+            begin = (first & (0x7F >> n_bytes)) * n_following
+            steps[first] = n_bytes * bool(idle[begin : begin + n_following].all())
+        ascii_idle = idle[:128].copy()
+        ascii_idle[[ord(c) for c in also]] = True
+        n_characters = np.where(steps[128:] == 3, 64, 1)  # relative to two bytes; characters of four are rare
+        ascii_run = _largest_run(ascii_idle, np.ones(128, np.int64))
+        leads_run = _largest_run(steps[128:] > 0, n_characters)
+        return cls(*ascii_run, *leads_run, read_only(steps), bool(ascii_idle.all()))
 
 
 class CharacterMap(NamedTuple):
@@ -50,9 +72,8 @@ class CharacterMap(NamedTuple):
     """int8[0x110000]: bytes that a character grows by, 0 if it shrinks."""
     lower_ascii: bool
     """Whether ASCII letters become lower-case."""
-    ranges: ByteRanges
-    steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of a character, by its first byte, if no character that begins so changes; else 0."""
+    skips: Skips
+    """Characters that stay, and ASCII letters that are only lower-cased."""
 
 
 class Runs(NamedTuple):
@@ -66,18 +87,14 @@ class Runs(NamedTuple):
     """The least number of characters."""
     spares_usual: bool
     """Whether a run of one `usual` does not count."""
-    ranges: ByteRanges
-    """Bytes that begin no member but `usual`."""
-    steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of a character, by its first byte, if none that begins so is a member, ASCII too; else 0."""
+    skips: Skips
+    """Characters that are no members, and `usual`."""
 
     @classmethod
     def of(cls, members: npt.NDArray[np.bool_], usual: str, least: int = 1, spares_usual: bool = False) -> Self:
         """Lowers the runs of a set."""
         byte = ord(usual) if usual < "\x80" else 0
-        steps = first_byte_steps(~members, with_ascii=True)
-        ranges = byte_ranges(~members[:128] | (np.arange(128) == byte), steps)
-        return cls(read_only(members), byte, least, spares_usual, ranges, steps)
+        return cls(read_only(members), byte, least, spares_usual, Skips.of(~members, chr(byte)))
 
 
 class NormalForm(NamedTuple):
@@ -95,9 +112,8 @@ class NormalForm(NamedTuple):
     composes: bool
     is_second: npt.NDArray[np.bool_]
     """bool[0x110000]: characters that combine with one before them, except Hangul."""
-    steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of a character, by its first byte, if all that begin so are inert and stay; else 0."""
-    ranges: ByteRanges
+    skips: Skips
+    """Characters that are inert and stay."""
     pairs: npt.NDArray[np.uint64]
     """uint64[PAIR_SLOTS]: `first << 42 | second << 21 | composite`, by hash of the first two; 0 in free slots."""
 
@@ -123,19 +139,12 @@ class CharsMap(NamedTuple):
     """int32[0x110000]: one more than where the text of a character begins in the pool; 0 if it has none."""
     graphemes: npt.NDArray[np.uint8]
     """uint8[0x110000]: see normalizers.kernels.precompiled."""
-    ranges: ByteRanges
-    steps: npt.NDArray[np.uint8]
-    """uint8[256]: bytes of a character, by its first byte, if all that begin so stay and join nothing; else 0."""
-
-
-def byte_ranges(ascii_kept: npt.NDArray[np.bool_], steps: npt.NDArray[np.uint8]) -> ByteRanges:
-    """Returns the largest runs of kept ASCII, bool[128], and of first bytes whose `steps`, uint8[256], are not 0."""
-    n_characters = np.where(steps[128:] == 3, 64, 1)  # relative to two bytes; characters of four are rare
-    return ByteRanges(*_largest_run(ascii_kept, np.ones(128, np.int64)), *_largest_run(steps[128:] > 0, n_characters))
+    skips: Skips
+    """Characters that stay and join nothing."""
 
 
 def _largest_run(kept: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> tuple[np.uint64, np.uint64]:
-    """Returns the summands of `ByteRanges` for a run of the lower seven bits of bytes."""
+    """Returns the summands of `Skips` for a run of the lower seven bits of bytes."""
     best, first, last, start = 0, 0, -1, 0
     for stop in range(1, 129):
         if not kept[stop - 1]:
@@ -145,27 +154,6 @@ def _largest_run(kept: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> t
     if last < 0:
         return np.uint64(0), np.uint64(0)  # carries for no byte
     return np.uint64((0x80 - first) * _EACH_BYTE), np.uint64((0x7F - last) * _EACH_BYTE)
-
-
-def first_byte_steps(unchanged: npt.NDArray[np.bool_], *, with_ascii: bool = False) -> npt.NDArray[np.uint8]:
-    """Returns the number of bytes of a character by its first byte, if all that begin so are unchanged.
-
-    Args:
-      unchanged: bool[0x110000].
-      with_ascii: whether to include ASCII.
-
-    Returns:
-      uint8[256]; 0 if some change, and for ASCII unless included.
-    """
-    steps = np.zeros(256, np.uint8)
-    if with_ascii:
-        steps[:128] = unchanged[:128]
-    for first in (*range(0xC2, 0xE0), *range(0xE0, 0xF5)):
-        n_bytes = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-        n_following = 1 << (6 * (n_bytes - 1))
-        begin = (first & (0x7F >> n_bytes)) * n_following
-        steps[first] = n_bytes * bool(unchanged[begin : begin + n_following].all())
-    return read_only(steps)
 
 
 def character_map(changes: Mapping[int, str]) -> CharacterMap:
@@ -178,14 +166,10 @@ def character_map(changes: Mapping[int, str]) -> CharacterMap:
         growth[code_point] = max(0, len(encoded) - len(chr(code_point).encode()))
         pool += encoded
     lower_ascii = changes.get(ord("A")) == "a"
-    kept = replacements[:128] == 0
-    if lower_ascii:
-        kept[ord("A") : ord("Z") + 1] = True
-    steps = first_byte_steps(replacements == 0)
+    skips = Skips.of(replacements == 0, string.ascii_uppercase if lower_ascii else "")
     return CharacterMap(
-        read_only(replacements), np.frombuffer(bytes(pool), np.uint8), read_only(growth), lower_ascii,
-        byte_ranges(kept, steps), steps,
-    )  # fmt: skip
+        read_only(replacements), np.frombuffer(bytes(pool), np.uint8), read_only(growth), lower_ascii, skips
+    )
 
 
 def _with_newer(old: dict[Any, str], newer: Callable[[str], dict[Any, str]], name: str, unicode: str) -> dict[Any, str]:
@@ -254,10 +238,9 @@ def normal_form(form: str, unicode: str) -> NormalForm:
             pairs[slot] = pair << 21 | ord(composite)
     else:
         kinds[HANGUL_FIRST : HANGUL_LAST + 1] = normal_forms.OTHER
-    steps = first_byte_steps((kinds == normal_forms.INERT) & (growth == 0))
     return NormalForm(
         read_only(kinds), read_only(classes), read_only(places), read_only(np.array(parts, np.int32)),
-        read_only(growth), composes, read_only(is_second), steps, byte_ranges(np.ones(128, np.bool_), steps),
+        read_only(growth), composes, read_only(is_second), Skips.of((kinds == normal_forms.INERT) & (growth == 0)),
         read_only(pairs),
     )  # fmt: skip
 
@@ -314,6 +297,5 @@ def chars_map(precompiled_charsmap: bytes) -> CharsMap:
     texts = Texts(np.frombuffer(pool + bytes(SPARE_BYTES), np.uint8), read_only(starts), read_only(stops))
     places = np.zeros(N_CODE_POINTS, np.int32)
     precompiled.texts_of_characters(read_only(units), texts, np.empty(4, np.uint8), places)
-    kept = (places[:128] == 0) & (np.arange(128) >= 0x20) & (np.arange(128) < 0x7F)
-    steps = first_byte_steps((places == 0) & (graphemes() == precompiled.ANY))
-    return CharsMap(read_only(units), texts, read_only(places), graphemes(), byte_ranges(kept, steps), steps)
+    skips = Skips.of((places == 0) & (graphemes() == precompiled.ANY))
+    return CharsMap(read_only(units), texts, read_only(places), graphemes(), skips)

@@ -15,7 +15,7 @@ from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.normalizers.base import Applied, Edges, MergedWords
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, apply_edits, found_edits, lowered_texts
 from tokenmill.tokenizer.normalizers.forms import NormalForm
-from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, decompositions, first_byte_steps
+from tokenmill.tokenizer.normalizers.tables import UNICODE_VERSION, Skips, decompositions
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array, text_rows
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.base import MAX_MERGED_SOURCES, add_merged
@@ -30,7 +30,7 @@ _MAX_WORD_BYTES = 64
 class _Tables(NamedTuple):
     kinds: npt.NDArray[np.uint8]
     texts: npt.NDArray[np.int32]
-    steps: npt.NDArray[np.uint8]
+    skips: Skips
     new: tuple[str, ...]
     """The texts whose numbers are in `texts`."""
 
@@ -48,7 +48,8 @@ def _tables(mode: Mode) -> _Tables:
         if stripped != text and not marks[code_point] and (mode == "all" or latin[ord(stripped[0])]):
             texts[code_point] = numbers.setdefault(stripped, len(numbers))
     stays = (kinds != kernels.MARK) & (texts == 0) & ((kinds != kernels.LATIN) | (mode == "all"))
-    return _Tables(read_only(kinds), read_only(texts), first_byte_steps(stays), tuple(numbers))
+    stays[:128] = True
+    return _Tables(read_only(kinds), read_only(texts), Skips.of(stays), tuple(numbers))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +75,10 @@ class StripAccents(EditingStep):
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
-        kinds, texts, steps, new = _tables(self.mode)
+        kinds, texts, skips, new = _tables(self.mode)
         if self.mode == "none":
             return np.empty((0, 3), np.int64), new
-        return found_edits(kernels.find_accents, rows, kinds, texts, steps, self.mode == "latin-only"), new
+        return found_edits(kernels.find_accents, rows, kinds, texts, skips, self.mode == "latin-only"), new
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         """Applies the step to rows; see `TextStep`."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tokenmill.tokenizer.normalizers.base import MergedWords
-from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.normalizers.tables import Skips
 from tokenmill.tokenizer.ragged import Ragged, read_only, string_array
 from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
 from tokenmill.tokenizer.text.kernels import reports as report_kernels
@@ -97,7 +97,7 @@ class CharacterSet(NamedTuple):
     @classmethod
     def of(cls, members: npt.NDArray[np.bool_]) -> Self:
         """Returns the set of the code points that are true."""
-        firsts = first_byte_steps(~members, with_ascii=True) == 0
+        firsts = Skips.of(~members).steps == 0
         return cls(read_only(members), read_only(firsts), not members[0x20:0x7F].any())
 
     def rows_with(self, rows: Ragged) -> npt.NDArray[np.bool_]:

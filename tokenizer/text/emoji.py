@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.normalizers.tables import Skips
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.kernels import emoji as kernels
@@ -37,11 +37,11 @@ def emoji_classes() -> npt.NDArray[np.uint8]:
 
 
 @functools.cache
-def emoji_steps() -> npt.NDArray[np.uint8]:
-    """Returns the number of bytes of a character by its first byte, if none that begins so matters, uint8[256]."""
+def _skips() -> Skips:
     begins = emoji_classes() & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.FLAG | kernels.EMOJI_STYLE) != 0
     begins[0x20E3] = True
-    return first_byte_steps(~begins)
+    begins[:128] = False
+    return Skips.of(~begins)
 
 
 def describe(unit: str) -> str:
@@ -100,4 +100,4 @@ class Emoji(EditingStep):
 def find_emoji(rows: Ragged, mode: int = kernels.UNITS) -> npt.NDArray[np.int64]:
     """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `text.kernels.emoji`."""
     spaces = tables.table_of(tables.SPACES)
-    return found_edits(kernels.find_emoji, rows, emoji_classes(), spaces, emoji_steps(), mode)
+    return found_edits(kernels.find_emoji, rows, emoji_classes(), spaces, _skips(), mode)

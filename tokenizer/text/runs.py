@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenmill.tokenizer.normalizers.kernels import matches
-from tokenmill.tokenizer.normalizers.tables import first_byte_steps
+from tokenmill.tokenizer.normalizers.tables import Skips
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.kernels import segments
@@ -36,9 +36,9 @@ def digits() -> npt.NDArray[np.bool_]:
 
 
 @functools.cache
-def digit_steps() -> npt.NDArray[np.uint8]:
-    """Returns the number of bytes of a character by its first byte, if none that begins so is a digit, uint8[256]."""
-    return first_byte_steps(~digits())
+def not_digits() -> Skips:
+    """Returns what to skip in a search for digits."""
+    return Skips.of(~digits())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,4 +71,4 @@ class IsolateDigits(EditingStep):
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """Finds the edits of rows; see `EditingStep`."""
         spaces = tables.table_of(tables.SPACES)
-        return found_edits(segments.find_isolated, rows, digits(), spaces, digit_steps(), not self.runs), ("", " ")
+        return found_edits(segments.find_isolated, rows, digits(), spaces, not_digits(), not self.runs), ("", " ")

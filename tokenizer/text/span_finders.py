@@ -15,7 +15,7 @@ from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.emoji import find_emoji
 from tokenmill.tokenizer.text.kernels import spans
-from tokenmill.tokenizer.text.runs import digit_steps, digits
+from tokenmill.tokenizer.text.runs import digits, not_digits
 
 LEAST = {"repeated": 4, "whitespace": 2}
 """Named pattern -> the least number of characters in a row, unless a rule says otherwise."""
@@ -51,7 +51,7 @@ def _not_white_space() -> npt.NDArray[np.bool_]:
 
 
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
-    "number": lambda rows, _: found_edits(spans.find_numbers, rows, digits(), digit_steps()),
+    "number": lambda rows, _: found_edits(spans.find_numbers, rows, digits(), not_digits()),
     "url": lambda rows, _: found_edits(spans.find_urls, rows, _bytes_are()),
     "email": lambda rows, _: found_edits(spans.find_emails, rows, _bytes_are()),
     "emoji": lambda rows, _: find_emoji(rows),

@@ -12,9 +12,10 @@ from tokenmill.tokenizer.kernels.utf8 import (
     EACH_BYTE,
     HIGH_BITS,
     LOW_BITS,
-    beyond_ranges,
     continues_character,
-    decode_utf8,
+    next_active,
+    next_character,
+    unskipped,
 )
 
 _FROM_UPPER_A, _PAST_UPPER_Z = np.uint64(0x80 - ord("A")) * EACH_BYTE, np.uint64(0x80 - ord("[")) * EACH_BYTE
@@ -30,52 +31,30 @@ def _upper_case(eight):
 
 @kernel
 def measure(data, start, stop, tables):
-    """Finds how many characters change, and by how many bytes the text may grow.
+    """Finds whether characters change, and by how many bytes the text may grow; not all ASCII letters are looked at.
 
     Args:
       data: uint8[n], valid UTF-8; only `data[start:stop]` is read.
       tables: normalizers.tables.CharacterMap.
 
     Returns:
-      (characters that change, bytes added by those that grow).
+      (whether one changes, bytes added by those that grow).
     """
-    changed = 0
+    changes = False
     added = 0
-    i = start
+    i = next_active(data, start, stop, tables.skips)
     while i < stop:
-        if i + 8 <= stop:
-            eight = load_u64(data, i)
-            others = beyond_ranges(eight, tables.ranges)
-            if tables.lower_ascii:
-                # The bytes before the first that is not plain, or all of them.
-                before = ((others & (_ZERO - others)) - _ONE) & (_upper_case(eight) << np.uint64(2))
-                changed += np.int64(((before >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
-            if others == _ZERO:
-                i += 8
-                continue
-            i += trailing_zeros(others) >> 3
-        if continues_character(data[i]):
-            # The last eight bytes ended within a character.
-            i += 1
-            continue
-        step = np.int64(tables.steps[data[i]])
-        if step > 0:
-            i += step
-            continue
-        if data[i] < 128:
-            code_point = np.int64(data[i])
-            i += 1
-        else:
-            code_point, i = decode_utf8(data, i)
+        code_point, i = next_character(data, i)
         if tables.replacements[code_point] != 0:
-            changed += 1
+            changes = True
             added += np.int64(tables.growth[code_point])
-    return changed, added
+        i = next_active(data, i, stop, tables.skips)
+    return changes, added
 
 
 @kernel
 def map_characters(data, offsets, tables, out, out_offsets):
-    """Maps rows.
+    """Maps rows; returns how many characters change.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
@@ -84,6 +63,7 @@ def map_characters(data, offsets, tables, out, out_offsets):
       out_offsets: int64[n_rows + 1], filled.
     """
     o = 0
+    changed = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
         i = offsets[row]
@@ -91,9 +71,13 @@ def map_characters(data, offsets, tables, out, out_offsets):
         while i < end:
             if i + 8 <= end:
                 eight = load_u64(data, i)
-                others = beyond_ranges(eight, tables.ranges)
+                others = unskipped(eight, tables.skips)
                 if tables.lower_ascii:
-                    eight |= _upper_case(eight)
+                    upper = _upper_case(eight)
+                    eight |= upper
+                    # The bytes before the first that is not plain, or all of them.
+                    before = ((others & (_ZERO - others)) - _ONE) & (upper << np.uint64(2))
+                    changed += np.int64(((before >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
                 store_u64(out, o, eight)
                 if others == _ZERO:
                     i += 8
@@ -109,22 +93,20 @@ def map_characters(data, offsets, tables, out, out_offsets):
                 o += 1
                 continue
             start = i
-            if data[i] < 128:
-                code_point = np.int64(data[i])
-                i += 1
-            else:
-                code_point, i = decode_utf8(data, i)
+            code_point, i = next_character(data, i)
             replacement = tables.replacements[code_point]
             if replacement == 0:
                 for q in range(start, i):
                     out[o] = data[q]
                     o += 1
             else:
+                changed += 1
                 first = replacement >> 5
                 for q in range(first, first + (replacement & 31)):
                     out[o] = tables.pool[q]
                     o += 1
         out_offsets[row + 1] = o
+    return changed
 
 
 @kernel

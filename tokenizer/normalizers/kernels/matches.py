@@ -9,7 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part, load_u64, trailing_zeros
 from tokenmill.tokenizer.kernels.text_parts import zero_bytes
-from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, beyond_ranges, continues_character, next_character
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, continues_character, next_character, unskipped
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 _LAST = np.uint64(0x80 << 56)
@@ -68,7 +68,7 @@ def next_run(data, i, end, runs):
             if runs.least > 1 or runs.spares_usual:
                 # Of single spaces between words, which most texts have, only the last byte is looked at.
                 hits &= (hits >> np.uint64(8)) | _LAST
-            hits |= beyond_ranges(eight, runs.ranges)
+            hits |= unskipped(eight, runs.skips)
             if hits == np.uint64(0):
                 i += 8
                 continue
@@ -78,7 +78,7 @@ def next_run(data, i, end, runs):
         if continues_character(data[i]):
             i += 1
             continue
-        step = np.int64(runs.steps[data[i]])
+        step = np.int64(runs.skips.steps[data[i]])
         if step > 0:
             i += step
             continue

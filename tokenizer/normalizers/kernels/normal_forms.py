@@ -11,15 +11,9 @@ Its reference implementation is `tokenmill.tokenizer.normalizers.forms.NormalFor
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenmill.tokenizer.kernels.utf8 import (
-    beyond_ranges,
-    continues_character,
-    copy_bytes,
-    decode_utf8,
-    past_ascii,
-    write_utf8,
-)
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.kernels.text_parts import character_before
+from tokenmill.tokenizer.kernels.utf8 import copy_bytes, next_active, next_character, past_ascii, write_utf8
 
 INERT, ORDERED, OTHER = 0, 1, 2
 """Kinds of characters: see above; a combining character that stays as it is if it is in order; any other."""
@@ -55,36 +49,18 @@ def measure(data, start, stop, tables):
     last_class = 0
     i = start
     while i < stop:
-        if data[i] < 128:
+        at = next_active(data, past_ascii(data, i, stop), stop, tables.skips)
+        if at > i:
             last_class = 0
-            i = past_ascii(data, i, stop)
-        if i + 8 <= stop:
-            n = trailing_zeros(beyond_ranges(load_u64(data, i), tables.ranges)) >> 3
-            if n > 0:
-                last_class = 0
-                i += n
-                continue
-        if i == stop:
+        if at == stop:
             break
-        if data[i] < 128 or continues_character(data[i]):
-            last_class = 0
-            i += 1
-            continue
-        step = np.int64(tables.steps[data[i]])
-        if step > 0:
-            last_class = 0
-            i += step
-            continue
-        code_point, i = decode_utf8(data, i)
-        kind = tables.kinds[code_point]
+        code_point, i = next_character(data, at)
         added += np.int64(tables.growth[code_point])
-        if kind == INERT:
-            last_class = 0
-        else:
-            combining = np.int64(tables.combining[code_point])
-            if kind == OTHER or combining < last_class:
-                changes = True
-            last_class = combining
+        kind = tables.kinds[code_point]
+        # That of an inert character is 0.
+        combining = np.int64(tables.combining[code_point])
+        changes |= kind == OTHER or (kind == ORDERED and combining < last_class)
+        last_class = combining
     return changes, added
 
 
@@ -244,21 +220,13 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
         cut = i  # where the piece that contains `i` begins
         last_class = 0
         while i < end:
-            here = i
-            if data[i] < 128:
-                i = past_ascii(data, i, end)
-                while i < end and data[i] < 128:
-                    i += 1
-                cut = i - 1
+            here = next_active(data, i, end, tables.skips)
+            if here > i:
+                cut = character_before(data, here)
                 last_class = 0
-                continue
-            step = np.int64(tables.steps[data[i]])
-            if step > 0:
-                cut = here
-                last_class = 0
-                i += step
-                continue
-            code_point, i = decode_utf8(data, i)
+            if here == end:
+                break
+            code_point, i = next_character(data, here)
             kind = tables.kinds[code_point]
             if kind == INERT:
                 cut = here
@@ -274,11 +242,7 @@ def normalize(data, offsets, tables, scratch, out, out_offsets):
             i = cut
             while i < end:
                 here = i
-                if data[i] < 128:
-                    code_point = np.int64(data[i])
-                    i += 1
-                else:
-                    code_point, i = decode_utf8(data, i)
+                code_point, i = next_character(data, i)
                 if here > cut and tables.kinds[code_point] == INERT:
                     i = here
                     break

@@ -12,7 +12,7 @@ compares them.
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenmill.tokenizer.kernels.utf8 import HIGH_BITS, LOW_BITS, next_character, write_utf8
+from tokenmill.tokenizer.kernels.utf8 import HIGH_BITS, next_character, unskipped, write_utf8
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import add_edit, finder
 
 ANY, CR, LF, CONTROL, EXTEND, ZWJ, SPACING_MARK, PREPEND = 0, 1, 2, 3, 4, 5, 6, 7
@@ -123,15 +123,14 @@ def find_mapped(data, i, end, row, tables, edits, n):
         # A grapheme begins at `i`.
         if i + 8 <= end:
             eight = load_u64(data, i)
-            low = eight & LOW_BITS
-            plain = (low + mapping.ranges.ascii_from) & ~(low + mapping.ranges.ascii_past) & ~eight
-            n_plain = (trailing_zeros(~plain & HIGH_BITS) >> 3) - 1  # the last byte may begin a longer grapheme
+            # Up to the first byte that is not plain ASCII; the last byte may begin a longer grapheme.
+            n_plain = (trailing_zeros((unskipped(eight, mapping.skips) | eight) & HIGH_BITS) >> 3) - 1
             if n_plain > 0:
                 i += n_plain
                 continue
-            step = np.int64(mapping.steps[data[i]])
+            step = np.int64(mapping.skips.steps[data[i]])
             # The next character joins nothing if it is such a character too, or ASCII.
-            if step > 0 and (data[i + step] < 128 or mapping.steps[data[i + step]] > 0):
+            if step > 0 and (data[i + step] < 128 or mapping.skips.steps[data[i + step]] > 0):
                 i += step
                 continue
         start = i

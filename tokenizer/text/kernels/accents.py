@@ -8,7 +8,7 @@ them.
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
+from tokenmill.tokenizer.kernels.utf8 import next_active, next_character
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 MARK, LATIN = 1, 2
@@ -23,26 +23,18 @@ def find_accents(data, i, end, row, tables, edits, n):
 
     Args:
       tables: uint8[0x110000], MARK, LATIN or neither; int32[0x110000], number of the text that replaces a character, 0
-        if it stays, and text 0 is empty; uint8[256]: bytes of a character, by its first byte, if all that begin so stay
-        and are not Latin, else 0; whether marks stay after bases of other scripts.
+        if it stays, and text 0 is empty; normalizers.tables.Skips: ASCII, and characters that stay and are not Latin;
+        whether marks stay after bases of other scripts.
     """
-    kinds, texts, steps, only_latin = tables
+    kinds, texts, skips, only_latin = tables
     after_latin = not only_latin
     while i < end:
-        if data[i] < 128:
-            i = past_ascii(data, i, end)
-            while i < end and data[i] < 128:
-                i += 1
-            last = data[i - 1] | 0x20
-            after_latin = not only_latin or 0x61 <= last <= 0x7A
-            continue
-        step = np.int64(steps[data[i]])
-        if step > 0:
-            i += step
-            after_latin = not only_latin
-            continue
-        start = i
-        code_point, i = decode_utf8(data, i)
+        start = next_active(data, i, end, skips)
+        if start > i:
+            after_latin = not only_latin or 0x61 <= data[start - 1] | 0x20 <= 0x7A
+        if start == end:
+            break
+        code_point, i = next_character(data, start)
         if kinds[code_point] == MARK:
             if after_latin:
                 n = add_edit(edits, n, start, i, NOTHING)

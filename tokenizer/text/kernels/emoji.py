@@ -9,7 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.text_parts import is_member_before
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8, past_ascii
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_active
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
@@ -69,24 +69,17 @@ def find_emoji(data, i, end, row, tables, edits, n):
     """Finds emoji.
 
     Args:
-      tables: uint8[0x110000], the bits above; bool[0x110000], characters next to which no space is needed; uint8[256]:
-        bytes of a character, by its first byte, if none that begins so begins or ends an emoji, else 0; UNITS or
-        ISOLATE.
+      tables: uint8[0x110000], the bits above; bool[0x110000], characters next to which no space is needed;
+        normalizers.tables.Skips: characters that neither begin nor end an emoji, and ASCII; UNITS or ISOLATE.
     """
-    classes, is_space, steps, mode = tables
+    classes, is_space, skips, mode = tables
     first = i
     last = first  # where the last unit ended
     inserted = np.int64(-1)
-    while i < end:
-        if data[i] < 128:
-            i = past_ascii(data, i, end)
-            while i < end and data[i] < 128:
-                i += 1
-            continue
-        step = np.int64(steps[data[i]])
-        if step > 0:
-            i += step
-            continue
+    while True:
+        i = next_active(data, i, end, skips)
+        if i == end:
+            break
         start = i
         # A keycap is recognized by the characters after its digit.
         stop = np.int64(-1)

@@ -60,21 +60,20 @@ def find_isolated(data, i, end, row, tables, edits, n):
     """Finds where spaces must be inserted to isolate digits.
 
     Args:
-      tables: bool[0x110000], the digits, those of ASCII among them; bool[0x110000], characters next to which no space
-        is needed; uint8[256]: bytes of a character, by its first byte, if none that begins so is a digit, else 0;
-        whether digits are separated from one another, too.
+      tables: bool[0x110000], the digits; bool[0x110000], characters next to which no space is needed;
+        normalizers.tables.Skips: other characters; whether digits are separated from one another, too.
     """
-    isolated, is_space, steps, each = tables
+    isolated, is_space, skips, each = tables
     first = i
-    while i < end:
+    while True:
         i = to_digit(data, i, end)
         if i == end:
             break
-        step = np.int64(steps[data[i]])
+        step = np.int64(skips.steps[data[i]])
         if step > 0:
             while step > 0 and i < end:
                 i += step
-                step = np.int64(steps[data[i]]) if i < end and data[i] >= 128 else 0
+                step = np.int64(skips.steps[data[i]]) if i < end and data[i] >= 128 else 0
             continue
         code_point, following = next_character(data, i)
         if not isolated[code_point]:

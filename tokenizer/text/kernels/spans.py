@@ -22,15 +22,14 @@ def find_numbers(data, i, end, row, tables, edits, n):
     """Finds numbers: decimal digits, with a point or comma between some of them.
 
     Args:
-      tables: bool[0x110000], the digits, including those of ASCII; uint8[256]: bytes of a character, by its first byte,
-        if none that begins so is a digit, else 0.
+      tables: bool[0x110000], the digits; normalizers.tables.Skips: other characters.
     """
-    digits, steps = tables
-    while i < end:
+    digits, skips = tables
+    while True:
         i = to_digit(data, i, end)
         if i == end:
             break
-        step = np.int64(steps[data[i]])
+        step = np.int64(skips.steps[data[i]])
         if step > 0:
             i += step
             continue
