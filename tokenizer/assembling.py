@@ -123,6 +123,8 @@ class EncodedTexts:
         self._found: dict[bool, Any] = {}
         self._last: tuple[int | Part, list[tuple[TemplatePiece, int, int, int]]] = (-1, [])
         """The pieces of the encoding that was asked for last: its fields are often asked for one after the other."""
+        self._last_whole: tuple[int, Encoding] | None = None
+        """The encoding of which parts were asked for last: all of them are found together."""
 
     def encodings(self) -> list[Encoding]:
         """Returns one for each text or pair."""
@@ -288,9 +290,13 @@ class EncodedTexts:
 
     def whole(self, row: int | Part) -> Encoding:
         """Returns an encoding with all fields, and what overflows."""
+        if isinstance(row, Part):
+            last = self._last_whole
+            if last is None or last[0] != row.row:
+                last = self._last_whole = row.row, self.whole(row.row)
+            return last[1].overflowing[row.number]._copy()
         sequences = [self._tokens_of(text) for text in self._texts_of(row)]
-        found = assemble(self._layout.template, sequences, self._truncation, self._layout.trims, self.read)
-        return found.overflowing[row.number] if isinstance(row, Part) else found
+        return assemble(self._layout.template, sequences, self._truncation, self._layout.trims, self.read)
 
     def _tokens_of(self, text: int) -> list[EncodedToken]:
         ids = self._ids_of(text)

@@ -17,6 +17,7 @@ from tokenmill.tokenizer.assembling import MOST_LISTED, EncodedTexts, EncodedTok
 from tokenmill.tokenizer.composition import Composition
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.engines.few import MOST_TEXTS
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
 from tokenmill.tokenizer.models import Unigram
@@ -365,6 +366,14 @@ class Places:
         """
         self.starts, self.stops, self.is_right, self._find_words = starts, stops, is_right.tolist(), find_words
 
+    @classmethod
+    def of_pairs(cls, pairs: list[tuple[int, int]], n_texts: int, find_words: Callable[[], Int32s]) -> "Places":
+        """Takes the offsets of a few tokens, which are right."""
+        starts, stops = np.array(pairs, np.int32).reshape(-1, 2).T
+        found = cls(starts, stops, np.ones(n_texts, np.bool_), find_words)
+        found._pairs = pairs
+        return found
+
     @functools.cached_property
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.starts.tolist(), self.stops.tolist(), strict=True))
@@ -391,6 +400,14 @@ class Finder:
 
     def places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
         """Finds the tokens of texts whose ids are known; trims: see `assembling.assemble`."""
+        lengths = None if trims or self._is_pretokenized else self._encoder._lengths
+        if lengths is not None and isinstance(ids, list) and len(ids) <= MOST_TEXTS:
+            pairs = lengths.of_few(texts, ids)
+            if pairs is not None:
+                return Places.of_pairs(pairs, len(ids), lambda: self._places(texts, ids, trims).words)
+        return self._places(texts, ids, trims)
+
+    def _places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
         encoder, words = self._encoder, [_words(text, self._is_pretokenized) for text in texts]
         rows = text_rows(list(itertools.chain.from_iterable(words)))
         if self._is_pretokenized:

@@ -9,6 +9,7 @@ Its reference implementation is `plan.EncodePlan.align`; `tests/tokenizer/test_o
 """
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,15 +60,29 @@ class TokenLengths:
     @classmethod
     def of(cls, tokenizer: Any, texts: Mapping[int, str], spaces: WhiteSpace) -> "TokenLengths":
         """Returns those of a tokenizer whose tokens are the bytes of the text; texts: as for `WhiteSpace`."""
-        added = {token.id: token.content for token in tokenizer.added_tokens}
+        added = {token.id: token for token in tokenizer.added_tokens}
         n_bytes = np.full(tokenizer.n_ids, -1, np.int32)
         for i, text in texts.items():
-            n_bytes[i] = len(added[i].encode()) if i in added else len(text)
-            if i in added and not text.isascii() and n_trimmed(text) != (0, 0):
-                n_bytes[i] = -1  # white space of several bytes
+            n_bytes[i] = len(added[i].content.encode()) if i in added else len(text)
+            if i in added and (added[i].rstrip or (not text.isascii() and n_trimmed(text) != (0, 0))):
+                n_bytes[i] = -1  # white space that another token may be, too, or of several bytes
         if tokenizer.model.unk_token is not None:
             n_bytes[tokenizer.model.vocab[tokenizer.model.unk_token]] = -1
         return cls(n_bytes, spaces)
+
+    @functools.cached_property
+    def _listed(self) -> list[int]:
+        return [n if n > 0 else 1 << 40 for n in self.n_bytes.tolist()]
+
+    def of_few(self, texts: Sequence[str], ids: list[list[int]]) -> list[tuple[int, int]] | None:
+        """Finds the tokens of texts in ASCII as `find_spans`, untrimmed, without arrays; None if it cannot."""
+        found: list[tuple[int, int]] = []
+        for text, row in zip(texts, ids, strict=True):
+            ends = list(itertools.accumulate(map(self._listed.__getitem__, row), initial=0))
+            if ends[-1] != len(text) or not text.isascii():
+                return None
+            found += itertools.pairwise(ends)
+        return found
 
 
 def are_bytes(tokenizer: Any) -> bool:
