@@ -116,7 +116,7 @@ def find_longest(values, offsets, units, suffixes, longest, found):
 @kernel
 def find_added(
     values, offsets, units, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
-    longest, lengths,
+    longest, lengths, again,
 ):  # fmt: skip
     """Finds the added tokens of rows.
 
@@ -130,6 +130,8 @@ def find_added(
       starts, stops: int64[room]; tokens, rows: int32[room]; filled with the first `room` that do not stay text.
       longest: int32[offsets[-1] - offsets[0]], what `find_longest` found; empty to search the trie at each place.
       lengths: int64[n_tokens], the bytes of each token.
+      again: bool[n_rows], filled: true in rows in which a token begins in white space that another one has taken; see
+        `added_tokens.segments_of`.
 
     Returns:
       How many do not stay text, which may be more than `starts` had room for.
@@ -186,10 +188,10 @@ def find_added(
                         stop += 1
                     else:
                         _, stop = decode_utf8(values, stop)
+            if start < taken and not kind & STRIPS_LEFT:
+                again[row] = True
             start = max(start, taken)
-            if stop <= start:
-                # The token before it has taken all of its text, as white space. As in HF it is found all the same, but
-                # empty; one that takes the white space on its left itself is not found.
+            if stop <= start:  # the token before it has taken all of its text, as white space
                 if kind & STRIPS_LEFT:
                     continue
                 stop = start

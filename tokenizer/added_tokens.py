@@ -4,13 +4,14 @@
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import added_token_kernels
+from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import MAX_ID
 from tokenmill.tokenizer.models.vocabulary import padded_bytes
@@ -71,6 +72,60 @@ class Segments(NamedTuple):
     """int32[n_segments]: id of segments that are an added token, -1 for text."""
     row_segments: npt.NDArray[np.int64]
     """int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`."""
+    again: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    """The rows in which a token begins in white space that another one has taken: cut these by `segments_of`."""
+
+
+def segments_of(
+    text: AlignedText, tokens: Sequence[tuple[str, AddedToken]], special: SpecialPolicy
+) -> Iterator[tuple[AlignedText, int]]:
+    """Yields the parts of a text with the id of each that is an added token, -1 for text; leftmost, longest first.
+
+    A token in white space that the one before it took is found all the same, and what follows is what follows it, as
+    in HF. If tabs are tokens, and "<x>" takes what is on its right, "<x>", space, tab, space, tab are four parts: "<x>"
+    with all that, a tab, a space as text, and a tab.
+
+    Args:
+      text: the text.
+      tokens: what each looks like in it, and the token.
+      special: what becomes of special tokens.
+
+    Source: HF tokenizers `tokenizer/added_vocabulary.rs`, `find_matches`. HF crashes where such a token takes the white
+    space on its left itself; then it is not found.
+    """
+    by_text = dict(tokens)
+    by_text.pop("", None)
+    spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
+    lengths: dict[str, list[int]] = {}
+    for content in sorted(by_text, key=len, reverse=True):
+        lengths.setdefault(content[0], []).append(len(content))
+    data, at, i = text.text, 0, 0
+    while i < len(data):
+        n = next((n for n in lengths.get(data[i], ()) if data[i : i + n] in by_text), 0)
+        if not n:
+            i += 1
+            continue
+        token, start, stop = by_text[data[i : i + n]], i, i + n
+        i = stop
+        if token.special and special != "split":
+            continue
+        if token.single_word and any(
+            word_characters[ord(c)] for c in data[max(start - 1, 0) : start] + data[stop : stop + 1]
+        ):
+            continue
+        while token.lstrip and start > at and spaces[ord(data[start - 1])]:
+            start -= 1
+        while token.rstrip and stop < len(data) and spaces[ord(data[stop])]:
+            stop += 1
+        start = max(start, at) if token.lstrip else start
+        if stop <= start:
+            continue
+        if at < start:
+            yield text[at:start], -1
+        yield text[start:stop], token.id
+        at = stop
+    if at < len(data) or not data:
+        yield text[at:], -1
 
 
 _MOST_STEPS = 64
@@ -150,13 +205,14 @@ class AddedTokenMatcher:
         found = np.zeros(len(self._tokens), np.int64)
         longest = _NONE if self._backwards is None else self._backwards.find(rows)
         room = 0
+        again = np.zeros(rows.n_rows, np.bool_)
         while True:
             starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
             numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
             n = added_token_kernels.find_added(
                 rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
                 unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
-                found, starts, stops, numbers, in_rows, longest, self._lengths,
+                found, starts, stops, numbers, in_rows, longest, self._lengths, again,
             )  # fmt: skip
             if n <= room:
                 break
@@ -181,7 +237,9 @@ class AddedTokenMatcher:
         )
         is_token = tokens[:k] >= 0
         ids = np.where(is_token, self._ids[np.where(is_token, tokens[:k], 0)], np.int32(-1))
-        return Segments(Ragged(rows.values, offsets[: k + 1]), ids.astype(np.int32), row_segments)
+        return Segments(
+            Ragged(rows.values, offsets[: k + 1]), ids.astype(np.int32), row_segments, np.flatnonzero(again)
+        )
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 
 import collections.abc
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from tokenmill.tokenizer.added_tokens import (
     SpecialPolicy,
     no_tokens,
     normalized_content,
+    segments_of,
 )
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
@@ -60,9 +62,11 @@ class EncodePlan:
         self._model = model
         raw = [t for t in added_tokens if not t.normalized]
         normalized = [t for t in added_tokens if t.normalized]
+        self._special = special
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
         contents = [normalized_content(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
+        self._contents = [(t.content, t) for t in raw], list(zip(contents, normalized, strict=True))
         self._stage = NormalizingStage(
             normalizer, pre_tokenizer, spaces_matter=any(map(str.isspace, "".join(contents)))
         )
@@ -108,11 +112,25 @@ class EncodePlan:
           TimeoutError: if a pattern that no scanner covers does not finish on a row.
         """
         hits: Counter[str] | None = None if tally is None else Counter()
-        segments, tokens, is_first, row_segments = self._prepared(text, hits)
+        again: set[int] = set()
+        segments, tokens, is_first, row_segments = self._prepared(text, hits, again=again)
         ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
         if tally is not None and hits:
             tally.added_token_hits.update(hits)
-        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+        ids = ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
+        return self._encoded_again(text, ids, again) if again else ids
+
+    def _encoded_again(self, text: Ragged | Segments, ids: Ragged, again: set[int]) -> Ragged:
+        """Returns ids of rows with those of some rows found by `align`."""
+        rows, tokens, row_segments = text[:3] if isinstance(text, Segments) else (text, no_tokens(), None)
+        found = [ids.values[begin:end] for begin, end in itertools.pairwise(ids.offsets.tolist())]
+        for row in again:
+            segments = range(row, row + 1) if row_segments is None else range(*row_segments[row : row + 2].tolist())
+            texts = (rows.values[rows.offsets[i] : rows.offsets[i + 1]].tobytes().decode() for i in segments)
+            kinds = tokens[list(segments)].tolist() if tokens.size else [-1] * len(segments)
+            aligned = self.align(list(zip(map(AlignedText.original, texts), kinds, strict=True)))
+            found[row] = np.array([token.id for token in aligned], np.int32)
+        return Ragged(np.concatenate(found), np.cumsum([0, *map(len, found)]))
 
     def encode_sampled(self, rows: Ragged, sampling: Sampling, first_row: int) -> Ragged:
         """Encodes rows like `encode`, but with tokens drawn at random; the first row has number `first_row`.
@@ -146,19 +164,24 @@ class EncodePlan:
         return [[i for i, _ in found.pieces] for found in self._model.nbest(normalized, n)] if normalized else [[]]
 
     def _prepared(
-        self, text: Ragged | Segments, hits: Counter[str] | None, normalize: bool = False, stage: _Stage | None = None
+        self,
+        text: Ragged | Segments,
+        hits: Counter[str] | None,
+        normalize: bool = False,
+        stage: _Stage | None = None,
+        again: set[int] | None = None,
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
         """Cuts rows at added tokens, and normalizes them if asked to or if the engine does not.
 
-        stage: normalizes instead of `NormalizingStage.run`.
+        stage: normalizes instead of `NormalizingStage.run`; again: gets the rows that `Segments` calls so.
 
         Returns:
           The rows cut into segments; int32[n_segments], the id of those that are added tokens, -1 for text, or empty
           if none is; bool[n_segments], those that begin a document; int64[n_rows + 1], the segments of each row, None
           if each row is one.
         """
-        rows, tokens, row_segments = text if isinstance(text, Segments) else (text, no_tokens(), None)
-        segments, tokens, cut = self._cut(self._raw, rows, tokens, None, hits)
+        rows, tokens, row_segments = text[:3] if isinstance(text, Segments) else (text, no_tokens(), None)
+        segments, tokens, cut = self._cut(self._raw, rows, tokens, row_segments, hits, again)
         if cut is not None:
             row_segments = cut if row_segments is None else cut[row_segments]
         is_first = read_only(_starts_document(rows, segments, row_segments))
@@ -167,7 +190,7 @@ class EncodePlan:
             segments, is_first = (stage or self._stage.run)(segments, is_first)
         if self._normalized is not None:
             before = segments
-            segments, tokens, cut = self._cut(self._normalized, segments, tokens, None, hits)
+            segments, tokens, cut = self._cut(self._normalized, segments, tokens, row_segments, hits, again)
             if cut is not None:
                 is_first = read_only(_starts_document(before, segments, cut) & np.repeat(is_first, np.diff(cut)))
                 row_segments = cut if row_segments is None else cut[row_segments]
@@ -180,11 +203,19 @@ class EncodePlan:
         tokens: npt.NDArray[np.int32],
         row_segments: npt.NDArray[np.int64] | None,
         hits: Counter[str] | None,
+        again: set[int] | None,
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-        """Cuts the rows that are text; those that are added tokens already stay whole."""
+        """Cuts the rows that are text; those that are added tokens already stay whole.
+
+        row_segments: int64[n + 1], which rows belong together, None if each is alone; again: gets numbers of those.
+        """
         found = matcher.cut(rows, hits) if matcher is not None else None
         if found is None:
-            return rows, tokens, row_segments
+            return rows, tokens, None
+        if again is not None and found.again.size:
+            texts = found.again[tokens[found.again] < 0] if tokens.size else found.again
+            of_text = texts if row_segments is None else np.searchsorted(row_segments, texts, "right") - 1
+            again.update(of_text.tolist())
         if tokens.size == 0:
             return found.rows, found.tokens, found.row_segments
         # The matcher looks into all rows; the segments of a row that is a token become one again.
@@ -225,7 +256,10 @@ class EncodePlan:
             return unnormalized[0].rows, is_first
 
         by_engine = self._engine.stages is None and not self._looks_at_normalized
-        segments, tokens, is_first, row_segments = self._prepared(rows, None, normalize=not by_engine, stage=stage)
+        again: set[int] = set()
+        segments, tokens, is_first, row_segments = self._prepared(
+            rows, None, normalize=not by_engine, stage=stage, again=again
+        )
         is_token = tokens >= 0 if tokens.size else np.zeros(segments.n_rows, np.bool_)
         of_text, of_added = np.flatnonzero(~is_token), np.flatnonzero(is_token)
         texts = segments.take(of_text) if of_added.size else segments
@@ -277,6 +311,7 @@ class EncodePlan:
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
+        is_right[list(again)] = False
         if unnormalized:
             is_right[self._with_changed_tokens(rows, raw)] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
@@ -289,7 +324,7 @@ class EncodePlan:
 
     def _with_changed_tokens(self, rows: Ragged, normalized: Traced) -> npt.NDArray[np.int64]:
         """Returns the rows with an added token whose text, white space around it included, the normalizer changed."""
-        _, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, None)
+        _, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, None, None)
         if row_segments is None:
             return np.empty(0, np.int64)
         is_changed = np.diff(normalized.before.offsets) != np.diff(normalized.rows.offsets)
@@ -307,7 +342,7 @@ class EncodePlan:
             (segment, token_id, i == 0 and j == 0, part_id < 0)
             for i, (part, part_id) in enumerate(parts)
             for j, (segment, token_id) in enumerate(
-                self._segments(part, self._raw) if part_id < 0 else [(part, part_id)]
+                segments_of(part, self._contents[0], self._special) if part_id < 0 else [(part, part_id)]
             )
         ]
         for segment, token_id, starts_text, is_found in segments:
@@ -321,7 +356,7 @@ class EncodePlan:
                 # As in `NormalizingStage`: if the first characters were removed, the text starts later.
                 starts_text = starts_text and (not segment.text or segment.starts[0] == begin)
             first = True
-            for part, part_id in self._segments(segment, self._normalized):
+            for part, part_id in segments_of(segment, self._contents[1], self._special):
                 if part_id >= 0:
                     tokens.append(AlignedToken(part_id, part.span(), word, part.text))
                     word += 1
@@ -338,16 +373,6 @@ class EncodePlan:
         each = zip(*(column.tolist() for column in (found.ids.values, *found[1:4])), strict=True)
         tokens = [AlignedToken(i, (text.starts[a], text.stops[b - 1]), first_word + word) for i, a, b, word in each]
         return tokens, first_word + int(found.n_words[0])
-
-    def _segments(self, text: AlignedText, matcher: AddedTokenMatcher | None) -> list[tuple[AlignedText, int]]:
-        if matcher is None or not text.text:
-            return [(text, -1)]
-        data = text.text.encode()
-        found = matcher.cut(text_rows([text.text]))
-        if found is None:
-            return [(text, -1)]
-        ends = [len(data[:offset].decode()) for offset in found.rows.offsets.tolist()]
-        return [(text[a:b], t) for a, b, t in zip(ends, ends[1:], found.tokens.tolist(), strict=False)]
 
     def describe(self) -> dict[str, Any]:
         """Returns what runs in the kernel and what does not, for `Tokenizer.explain`."""
