@@ -15,6 +15,14 @@ import pyarrow as pa
 
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
 
+_UNKEPT = (
+    *(pa.types.is_union, pa.types.is_interval, pa.types.is_run_end_encoded),
+    *(
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
+    ),  # pyarrow 25 casts those to lists with offsets that are wrong
+)
+
 TEXT = b"text"
 """Metadata key of a field of JSON lines without a declared type: any value becomes text."""
 
@@ -107,6 +115,13 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def _unkept(type_: pa.DataType) -> pa.DataType | None:
+    """Returns the type in a plain type whose values shards cannot hold; None if there is none."""
+    if any(is_one(type_) for is_one in _UNKEPT):
+        return type_
+    return next((found for i in range(type_.num_fields) if (found := _unkept(type_.field(i).type)) is not None), None)
+
+
 def settle_fields(config: InputConfig, files: Iterable[tuple[str, pa.Schema | None]]) -> tuple[pa.Schema, list[str]]:
     """Returns the fields that a job keeps, and a list of problems: files that lack them or disagree on their types.
 
@@ -122,7 +137,9 @@ def settle_fields(config: InputConfig, files: Iterable[tuple[str, pa.Schema | No
         is_all_known &= stored is not None
         for field in declared if stored is None else stored:
             first, where = settled.setdefault(field.name, (field, path))
-            if first.type != field.type:
+            if (unkept := _unkept(field.type)) is not None:
+                problems.append(f"{path!r} has {field.name!r} as {unkept}, whose values cannot be kept; cast it")
+            elif first.type != field.type:
                 problems.append(f"{path!r} has {field.name!r} as {field.type}, but {where!r} has it as {first.type}")
             elif field.metadata:
                 settled[field.name] = field, where

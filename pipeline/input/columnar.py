@@ -21,7 +21,9 @@ from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names
 NO_FIELDS = pa.schema([])
 
 _LOST_ROWS = 1 << 14
-_BESIDE_MESSAGES = ("tools", "documents", "chat_template_kwargs", "system", "input", "chosen", "rejected")
+_BESIDE_MESSAGES = (
+    *("tools", "documents", "chat_template_kwargs", "system", "input", "history", "chosen", "rejected", "messages"),
+)
 CONVERSATION_FIELDS = ("conversations", "prompt", "completion", "instruction", "output", *_BESIDE_MESSAGES)
 """Columns that may hold a part of a conversation, besides `input.messages_field`; see `read_conversation`."""
 

@@ -298,6 +298,25 @@ def test_files_that_do_not_agree_are_refused_by_name_before_work(make_keeping, c
     assert "has 'url' as string, but input.keep_fields says int64" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[1], [2]], pa.list_view(pa.int64())),
+        pa.array([{"a": [1]}, None], pa.struct([("a", pa.large_list_view(pa.int64()))])),
+        pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"]),
+        pa.array([(1, 2, 3), None], pa.month_day_nano_interval()),
+    ],
+    ids=["view", "nested-view", "runs", "interval"],
+)
+def test_values_that_no_shard_can_hold_are_refused_before_work(make_keeping, corpus, capsys, column):
+    table = pa.table({"text": ["a", "b"], "k": column})
+    with pa.ipc.new_file(str(corpus / "a.arrow"), table.schema) as file:
+        file.write_table(table)
+    job = make_keeping("job", {}, paths=[str(corpus / "a.arrow")], keep_fields=["k"])
+    assert job.run("tokenize", "--mode", "inline") == 2
+    assert "a.arrow' has 'k' as " in capsys.readouterr().err
+
+
 def test_texts_of_several_fields_are_joined(make_keeping, corpus, tiny_vocab_file):
     for path in corpus.iterdir():
         path.unlink()

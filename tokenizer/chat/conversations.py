@@ -75,7 +75,7 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
     Raises:
       ConversationError: if there is none, or it is not one to train on.
     """
-    record = {name: _parsed(value) for name, value in record.items()}
+    record = {name: _parsed(value) for name, value in record.items() if value is not None}
     found = _find(record, field)
     n_shared = _shared(record, field)
     if n_shared == len(found):
@@ -145,8 +145,8 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     if value is None and {"instruction", "output"} <= {*record}:
         value = [*_history(record), *_pair("\n\n".join(_texts(record, "instruction", "input")), record["output"])]
     if value is None and given is None:
-        what = f"field {field!r} is null" if field in record else f"no field {field!r}"
-        raise ConversationError("not_a_conversation", f"{what}; the record has {', '.join(record)[:200]}")
+        has = ", ".join(record)[:200] or "nothing but nulls"
+        raise ConversationError("not_a_conversation", f"no field {field!r}; the record has {has}")
     value = given if value is None else value
     if not isinstance(value, list) or not value:
         raise ConversationError("not_a_conversation", f"field {field!r} is {_kind(value)}, not a list of messages")

@@ -171,6 +171,30 @@ def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
     assert [trained_text(row) for row in rows_of(folder)] == ["yes<|im_end|>", "é<|im_end|>"]
 
 
+def test_every_shape_gives_the_same_rows_from_every_format(folder: Path) -> None:
+    ask, answer = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
+    records: list[dict[str, Any]] = [
+        {"messages": [ask, answer], "system": "Be brief."},
+        {"messages": [ask, {**answer, "train": False}, ask, {**answer, "train": True}]},
+        {"conversations": [{"from": "human", "value": "why?"}, {"from": "gpt", "value": "so"}]},
+        {"prompt": [ask, answer, ask], "completion": [answer]},
+        {"instruction": "why?", "input": "And?", "output": "so", "history": [["a", "b"]], "system": "Be brief."},
+    ]
+    (folder / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    (folder / "a.json").write_text(json.dumps(records))
+    names = dict.fromkeys(name for each in records for name in each)
+    table = pa.Table.from_pylist([names | each for each in records])
+    pq.write_table(table, folder / "a.parquet")
+    with pa.ipc.new_file(str(folder / "a.arrow"), table.schema) as file:
+        file.write_table(table)
+    found = {}
+    for name in ("a.jsonl", "a.json", "a.parquet", "a.arrow"):
+        run(config_of(folder, name + ".out", data=name))
+        found[name] = [(row["input_ids"], row["loss_mask"]) for row in rows_of(folder, name + ".out")]
+    assert found["a.jsonl"] == found["a.json"] == found["a.parquet"] == found["a.arrow"]
+    assert len(found["a.jsonl"]) == len(records)
+
+
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit", "no_split"])
 def test_packed_rows_train_the_same_tokens_but_none_without_what_is_before_it(folder: Path, strategy: str) -> None:
     run(config_of(folder, "plain"))
