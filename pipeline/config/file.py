@@ -279,7 +279,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
 
 def _describe(details: ErrorDetails) -> str:
     """Returns one of pydantic's errors as a line: where, what was found, what is allowed, the nearest valid name."""
-    location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL)]
+    location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL, "[key]")]
     path = ".".join(location)
     context: dict[str, Any] = details.get("ctx", {})
     kind, value = details["type"], details["input"]

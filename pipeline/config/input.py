@@ -2,6 +2,7 @@
 """The section `input` of a config: which files are read, in which format, and how much of them."""
 
 import codecs
+import re
 from collections.abc import Iterable, Mapping
 from encodings import aliases
 from typing import Annotated, Any, Literal, Self
@@ -166,7 +167,7 @@ class InputConfig(SourceConfig):
     """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     sample_seed: Natural = 0
     """Another seed chooses another sample."""
-    sources: dict[Annotated[str, Field(pattern=r"^[\w-]{1,64}$")], SourceConfig] = {}
+    sources: dict[str, SourceConfig] = {}
     """Instead of `paths`: files that are read in different ways, by a name for each source. A source has `paths`, and
     any of the keys above but `keep_fields`, `split_bytes` and `sample_seed`; those that it has not are taken from
     `input`. Names of files begin with that of their source, and so do ids made of them; each document has it as
@@ -190,6 +191,9 @@ class InputConfig(SourceConfig):
         _check_names("keep_fields", self.keep_fields)
         if not self.sources:
             return self
+        for name in self.sources:
+            if not re.fullmatch(r"[\w-]{1,64}", name):
+                raise mistake("sources", name, "must be a name of 1 to 64 letters, digits, _ and -: it begins ids")
         if self.paths:
             raise mistake(
                 "paths", self.paths, "sources have paths of their own; make a source of these, or remove them"

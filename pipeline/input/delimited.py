@@ -117,4 +117,9 @@ def _names(records: Records, delimiter: str) -> list[str]:
 
 
 def _check_names(names: list[str], config: InputConfig) -> None:
-    check_columns(pa.schema([pa.field(name, pa.string()) for name in names]), config)
+    try:
+        check_columns(pa.schema([pa.field(name, pa.string()) for name in names]), config)
+    except ValueError as error:
+        other = next((each for each in ";\t|," if len(names) == 1 and each in names[0]), None)
+        advice = f"set input.delimiter to {other!r}" if other else "its first row must name the columns"
+        raise ValueError(f"{error}; {advice}") from error

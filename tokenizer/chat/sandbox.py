@@ -96,6 +96,9 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def filtered(*args: Any, **kwargs: Any) -> Any:
         sized = max((len(each) for each in args if isinstance(each, str | list | tuple | dict | range)), default=0)
         _step(1 + sized // 64)
+        if name == "sum" and not isinstance(kwargs.get("start", [*args, 0, 0, 0][3]), int | float):
+            args = (args[0], list(args[1]), *args[2:])
+            _step(len(args[1]) ** 2 // 8)  # each sum copies what was summed before
         if name in _WIDE:
             _check_widths((*args, *kwargs.values()))
             numbers = [each for each in (*args, *kwargs.values()) if isinstance(each, int)]

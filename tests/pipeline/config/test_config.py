@@ -239,6 +239,10 @@ def test_every_mistake_is_reported_at_once(write):
             "input: {paths: [a], format: jsonl, document: file}",
             "input.document: 'file': applies to text, but format is 'jsonl'",
         ),
+        (
+            "input: {sources: {a/b: {paths: [x]}}}",
+            "input.sources: 'a/b': must be a name of 1 to 64 letters, digits, _ and -: it begins ids",
+        ),
     ],
 )
 def test_one_mistake_in_input(write, section, expected):

@@ -105,7 +105,8 @@ def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"id,body\n1,a\n", "has no column 'text' for input.text_field; it has 'id', 'body'"),
+        (b"id,body\n1,a\n", "has no column 'text' for input.text_field; it has 'id', 'body'; its first row must name"),
+        (b"id;text\n1;a\n", "it has 'id;text'; set input.delimiter to ';'"),
         (b"text,text\n", "has 2 columns 'text'"),
         (b'"text"x,a\n', "has a header that cannot be read"),
         (b"\xff,text\n", "has a header that cannot be read"),

@@ -50,6 +50,7 @@ BOMBS = {
     "translate": "{{ ('a' * 50000).translate({97: 'b' * 50000}) | length }}",
     "bytes": "{{ ('a' * 50000).encode() | length }}",
     "sums": "{% for i in range(99999) %}{% if range(99999) | sum %}{% endif %}{% endfor %}",
+    "sums of lists": "{{ ([[1]] * 99999) | sum(start=[]) }}",
     "case": "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.upper() %}{% endif %}{% endfor %}",
     "output": "{% set s = 'a' * 9000000 %}{% for i in range(90) %}{{ s }}{% endfor %}",
 }
