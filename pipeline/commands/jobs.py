@@ -115,7 +115,7 @@ def record(output: str, seconds: float) -> dict[str, Any]:
 
 def execute(
     job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"], mode: "Mode", *,
-    quiet: bool, debug: bool, detach: bool = False,
+    quiet: bool, debug: bool, detach: bool = False, said: list[str] | None = None,
 ) -> "RunnerJob | None":  # fmt: skip
     """Plans and runs a job, and shows its progress on stderr unless it is `quiet`.
 
@@ -127,6 +127,7 @@ def execute(
       quiet: say warnings only.
       debug: keep the log of the runner.
       detach: return once a runner elsewhere has the job.
+      said: takes the warnings that are said before the job begins.
 
     Returns:
       The job of the runner if it was detached.
@@ -142,6 +143,8 @@ def execute(
         settings = choose(n_splits=len(planned.splits))
     for warning in planned.warnings:
         say(f"warning: {warning}")
+    if said is not None:
+        said += planned.warnings
     return _execute(job, planned, settings, began, mode, quiet=quiet, debug=debug, detach=detach)
 
 

@@ -33,7 +33,7 @@ class JobResult:
     seconds: float
     """Wall-clock."""
     warnings: tuple[str, ...]
-    """What its summary warns of."""
+    """What it warned of before it began, as of files that are left out, and what its summary warns of."""
     record: Mapping[str, Any]
     """What `tokenmill run --json` prints: `totals`, `balance`, `tokenizer`, `versions`, ..."""
 
@@ -75,21 +75,22 @@ def run(
         raise ValueError("run: resume goes on with a job, overwrite removes it; give one")
     from tokenmill.pipeline.commands.jobs import execute, record
     from tokenmill.pipeline.reporting.summary import warnings
-    from tokenmill.pipeline.running.runners import explain
+    from tokenmill.pipeline.running.runners import explain, without_repetitions
 
     loaded, choose = _prepared(config, job, workers, mode, beam_args)
     began = time.monotonic()
-    with _plainly():
+    said: list[str] = []
+    with _plainly(), without_repetitions():
         try:
             kind: Any = "resume" if resume else "overwrite" if overwrite else "new"
-            execute(job, loaded, choose, kind, quiet=not progress, debug=False)
+            execute(job, loaded, choose, kind, quiet=not progress, debug=False, said=said)
         except Mistake:
             raise
         except Exception as error:  # a runner, its workers and any file system may raise anything
             raise JobError(explain(error, loaded.output.path)) from error
     seconds = time.monotonic() - began
     output = loaded.output.path
-    return JobResult(output, seconds, tuple(warnings(output, loaded)), record(output, seconds))
+    return JobResult(output, seconds, (*said, *warnings(output, loaded)), record(output, seconds))
 
 
 def plan(

@@ -204,6 +204,29 @@ def explain(error: BaseException, output: str = "") -> str:
     return f"{name}: {text}".rstrip(": ")
 
 
+_REPEATING = (
+    *("apache_beam.runners.common", "apache_beam.runners.worker", "apache_beam.runners.portability.fn_api_runner"),
+    "apache_beam.utils.subprocess_server",
+)
+"""Loggers that warn only of how workers and servers were started, and log errors that are raised as well."""
+
+
+@contextlib.contextmanager
+def without_repetitions() -> Iterator[None]:
+    """Keeps Beam from logging, with its traceback, an error that the block raises as well."""
+    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in _REPEATING]
+    levels = [each.level for each in loggers]
+    root.addFilter(_says_more)
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.removeFilter(_says_more)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
+
+
 def configure_logging(*, debug: bool = False) -> None:
     """Sets up logging for a command line: quiet unless `debug`. Call it before Beam is imported.
 
@@ -214,10 +237,9 @@ def configure_logging(*, debug: bool = False) -> None:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(lambda record: debug or _says_more(record))
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler], force=True)
-    # These warn only of how workers and servers were started, and the errors they log are raised as well.
     level = logging.NOTSET if debug else logging.CRITICAL
-    for name in ("runners.common", "runners.worker", "runners.portability.fn_api_runner", "utils.subprocess_server"):
-        logging.getLogger(f"apache_beam.{name}").setLevel(level)
+    for name in _REPEATING:
+        logging.getLogger(name).setLevel(level)
     threading.excepthook = threading.__excepthook__ if debug else _report_thread_error
 
 

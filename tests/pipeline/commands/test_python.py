@@ -88,3 +88,15 @@ def test_files_of_text_that_become_very_many_documents_are_warned_of(config, tmp
     result = tokenmill.run(config | {"input": {"paths": [str(tmp_path / "[ab].txt")], **given}})
     expected = ["input.document: 2 text files became 2,000 documents, one per line"] if not given else []
     assert [warning.partition(";")[0] for warning in result.warnings] == expected
+
+
+def test_warnings_are_in_the_result_and_errors_are_not_logged_as_well(config, tmp_path, caplog):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "a mill"}\n')
+    (tmp_path / "in" / "a.xyz").touch()
+    result = tokenmill.run(config | {"input": {"paths": [str(tmp_path / "in")]}})
+    assert any("left out: 1, such as" in warning for warning in result.warnings)
+    caplog.clear()
+    with pytest.raises(tokenmill.JobError, match="none of the 1 records"):
+        tokenmill.run(config | {"input": {"paths": [str(tmp_path / "in")], "text_field": "body"}}, overwrite=True)
+    assert not caplog.records
