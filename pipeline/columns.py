@@ -79,6 +79,25 @@ def row_bytes(batch: pa.RecordBatch) -> np.ndarray:
     return total
 
 
+def stretches(sizes: np.ndarray, limit: int, most: int = 1 << 62) -> Iterator[tuple[int, int]]:
+    """Yields neighbouring rows, from the first to behind the last, whose sizes add up to at most `limit`.
+
+    A row that alone is larger comes alone.
+
+    Args:
+      sizes: int64[n], none negative.
+      limit: the largest sum.
+      most: the most rows.
+    """
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < ends.size:
+        had = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, min(start + most, int(np.searchsorted(ends, had + limit, side="right"))))
+        yield start, stop
+        start = stop
+
+
 @functools.cache
 def numpy_dtype(type_: pa.DataType) -> np.dtype:
     """Returns the NumPy dtype of numbers of an Arrow type; `to_pandas_dtype` would too, but needs pandas."""

@@ -47,18 +47,19 @@ def add_values(values: Any, starts: Any, stops: Any, firsts: Any, hashes: Any) -
 
 
 @kernel
-def copy_rows(values: Any, offsets: Any, begins: Any, out: Any) -> None:
-    """Copies rows to other places.
+def copy_rows(values: Any, starts: Any, stops: Any, begins: Any, out: Any) -> None:
+    """Copies rows to other places; the caller has checked that they are in `values`, and have room in `out`.
 
     Args:
       values: int32[n_values], uint8[n_values] or of any other type.
-      offsets: int64[n + 1], where each row begins in `values`.
-      begins: int64[n], where each is to begin in `out`.
+      starts: int64[n], where each row begins in `values`.
+      stops: int64[n], where it ends.
+      begins: int64[n], where it is to begin in `out`.
       out: int32 with room for every row, uint8 with room for it, or whatever `values` are; filled.
     """
     for row in range(begins.size):
-        shift = begins[row] - offsets[row]
-        for i in range(offsets[row], offsets[row + 1]):
+        shift = begins[row] - starts[row]
+        for i in range(starts[row], stops[row]):
             out[i + shift] = values[i]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.pipeline.columns import children
+from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import find_field, paths_of, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
@@ -77,16 +77,11 @@ class RowsReader:
         kept = self._keep(batch) if len(self._fields) else None
         ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
         sizes = _measure(texts)
-        ends = np.cumsum(sizes)
-        start = 0
-        while start < len(sizes):
-            n_before = int(ends[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, n_before + self._batch_bytes, side="right")))
+        for start, stop in stretches(sizes, self._batch_bytes):
             part_ids = None if ids is None else _to_text(ids[start:stop])
             part_kept = None if kept is None else kept[start:stop]
             part_texts = _to_text(texts[start:stop])
             yield self._make_part(part_texts, part_ids, sizes[start:stop], first_row + start, part_kept)
-            start = stop
 
     def _keep(self, batch: pa.RecordBatch) -> pa.StructArray:
         columns = [_take_field(batch, field) for field in self._fields]

@@ -36,7 +36,8 @@ def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> p
     first = 0
     for offsets, elements in lists:
         last = first + offsets.size - 1
-        sums_kernels.copy_rows(elements.to_numpy(), offsets, begins[places[first:last]], values)
+        rows = elements.to_numpy(), offsets[:-1], offsets[1:]
+        sums_kernels.copy_rows(*rows, begins[places[first:last]], values)
         first = last
     is_narrow = field.type in (pa.string(), pa.binary()) or pa.types.is_list(field.type)
     stored = pa.py_buffer(begins.astype(np.int32) if is_narrow else begins)

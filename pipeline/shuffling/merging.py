@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.shuffling.arranging import arrange
 from tokenmill.pipeline.shuffling.runs import RunReader
 
@@ -75,7 +76,7 @@ def _merge_bucket(
     at = np.array([start for _, start, _ in spans])
     # Where the rows of each run begin in the bucket, not counting those that were yielded already.
     before = np.cumsum(counts) - counts
-    for first, last in _pieces(sizes[order], piece_bytes):
+    for first, last in stretches(sizes[order], piece_bytes, MAX_PIECE_ROWS):
         chosen = order[first:last]
         n_of = np.bincount(run_of[chosen], minlength=used.size)
         parts = [spans[i][0].rows(int(at[i]), int(at[i] + n_of[i])) for i in np.flatnonzero(n_of)]
@@ -84,17 +85,6 @@ def _merge_bucket(
         yield keys[chosen], _take(parts, chosen + shifts[run_of[chosen]])
         at += n_of
         before += n_of
-
-
-def _pieces(sizes: np.ndarray, piece_bytes: int) -> Iterator[tuple[int, int]]:
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < sizes.size:
-        had = int(ends[start - 1]) if start else 0
-        stop = int(np.searchsorted(ends, had + piece_bytes, side="right"))
-        stop = max(start + 1, min(stop, start + MAX_PIECE_ROWS))
-        yield start, stop
-        start = stop
 
 
 def _take(parts: Sequence[pa.RecordBatch], rows: np.ndarray) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.output.packing.sequences import Segments
 from tokenmill.pipeline.output.writers.base import check_schema
@@ -88,7 +89,7 @@ class Windower:
         n_ids = np.maximum(n_ids, layout.padding.target(0)) if layout.padding is not None else n_ids
         n_oov = _between(self._is_unknown(ids, offsets), starts, stops)
         n_spans = self._spans_before(ids, offsets)
-        for first, last in _pieces(n_ids):
+        for first, last in stretches(n_ids, BATCH_IDS):
             rows = slice(first, last)
             own = pa.array(texts[rows])
             columns: dict[str, Any] = {
@@ -154,16 +155,6 @@ class Windower:
 def _between(flags: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     n_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
     return n_before[stops] - n_before[starts]
-
-
-def _pieces(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < sizes.size:
-        had = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, had + BATCH_IDS, side="right")))
-        yield start, stop
-        start = stop
 
 
 def _sources(

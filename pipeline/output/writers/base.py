@@ -103,6 +103,13 @@ def make_rows(ids: np.ndarray, offsets: np.ndarray) -> pa.RecordBatch:
     return pa.record_batch([*columns[:2], pa.array(columns[2].astype(np.int32))], schema=pa.schema(fields))
 
 
+def scatter(out: np.ndarray, at: np.ndarray, numbers: np.ndarray) -> None:
+    """Writes the bytes of numbers at places of `out`, uint8; `at`: int64[n], where each of `numbers` begins."""
+    digits = numbers.view(np.uint8).reshape(numbers.size, numbers.itemsize)
+    for i in range(numbers.itemsize):
+        out[at + i] = digits[:, i]
+
+
 def skip_rows(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
     """Yields `batches` without their first `n_rows` rows."""
     for batch in batches:

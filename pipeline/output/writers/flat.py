@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, make_rows, narrow_ids, ragged
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
@@ -164,12 +165,8 @@ def _read_ids(
     n_bytes = handle.seek(0, io.SEEK_END)
     if n_bytes != int(offsets[-1]) * dtype.itemsize:
         raise ValueError(f"{name}: {n_bytes} bytes, but its index says {offsets[-1]} ids of {dtype.itemsize}")
-    row = min(first_row, offsets.size - 1)
-    handle.seek(int(offsets[row]) * dtype.itemsize)
-    while row < offsets.size - 1:
-        limit = offsets[row] + _READ_BYTES // dtype.itemsize
-        stop = max(row + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
-        stop = min(stop, row + (1 << 16))
+    offsets = offsets[min(first_row, offsets.size - 1) :]
+    handle.seek(int(offsets[0]) * dtype.itemsize)
+    for row, stop in stretches(np.diff(offsets), _READ_BYTES // dtype.itemsize, 1 << 16):
         data = handle.read(int(offsets[stop] - offsets[row]) * dtype.itemsize)
         yield make_rows(np.frombuffer(data, dtype), offsets[row : stop + 1] - offsets[row])
-        row = stop

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MDS shards, the format of MosaicML's `streaming`, and the `index.json` that makes shards a dataset."""
+"""MDS shards, the format of MosaicML's `streaming`, and the `index.json` that makes shards a dataset.
+
+A sample is the sizes of its columns of variable size, u32 each, then the bytes of the columns; everything is
+little-endian. The reference implementation is `tests.reference.mds`.
+"""
 
 import json
 import shutil
@@ -12,14 +16,18 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.output.writers import mds_kernels
-from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, skip_rows
+from tokenmill.pipeline.books.sums_kernels import copy_rows
+from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, scatter, skip_rows
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 MAX_BYTES = (1 << 32) - 1
 """The most bytes of a shard: offsets have 32 bits."""
 
 _INT_BYTES = 8
+_ONE_DIMENSION = 1 << 2
+_LENGTHS = "<u1", "<u2", "<u4", "<u8"
+"""An array begins with a byte, `_ONE_DIMENSION` and an index into these, then its length in that many bytes."""
 _READ_BYTES = 8 << 20
 _MAX_DESCRIPTION_BYTES = 1 << 16
 
@@ -135,15 +143,23 @@ def encode(batch: pa.RecordBatch, columns: dict[str, str], tokenizer: TokenizerI
     out = np.empty(int(total.sum()), np.uint8)
     at = starts.copy()
     for n_bytes in sizes.values():
-        _scatter(out, at, n_bytes.astype("<u4"))
+        scatter(out, at, n_bytes.astype("<u4"))
         at += 4
     for name, encoding in columns.items():
         if encoding == "int":
-            _scatter(out, at, batch.column(name).to_numpy().astype("<i8"))
+            scatter(out, at, batch.column(name).to_numpy().astype("<i8"))
             at += _INT_BYTES
         else:
             data, offsets, item_bytes = parts[name]
-            mds_kernels.place(out, at, data, offsets, widths[name], item_bytes)
+            n_bytes = np.diff(offsets)
+            if item_bytes:
+                scatter(out, at, (_ONE_DIMENSION | widths[name]).astype(np.uint8))
+                for width, code in enumerate(_LENGTHS):
+                    rows = np.flatnonzero(widths[name] == width)
+                    scatter(out, at[rows] + 1, (n_bytes[rows] // item_bytes).astype(code))
+                at += 1 + (1 << widths[name])
+            copy_rows(data, offsets[:-1], offsets[1:], at, out)
+            at += n_bytes
     return out, total
 
 
@@ -163,12 +179,6 @@ def _column_bytes(batch: pa.RecordBatch, name: str, tokenizer: TokenizerInfo) ->
     if name == "tokens":
         values = narrow_ids(values, tokenizer)
     return np.ascontiguousarray(values).view(np.uint8), offsets * values.itemsize, values.itemsize
-
-
-def _scatter(out: np.ndarray, at: np.ndarray, numbers: np.ndarray) -> None:
-    digits = numbers.view(np.uint8).reshape(numbers.size, numbers.itemsize)
-    for i in range(numbers.itemsize):
-        out[at + i] = digits[:, i]
 
 
 def _gather(data: np.ndarray, at: np.ndarray, dtype: str) -> np.ndarray:
@@ -201,16 +211,13 @@ def read_mds(handle: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.Rec
     schema = _schema_of(columns) if is_known else None
     if schema is None:
         raise ValueError(f"{name}: not the columns of a shard: {columns}")
-    row = 0
-    while row < n_rows:
-        stop = max(row + 1, int(np.searchsorted(offsets, offsets[row] + _READ_BYTES, side="right")) - 1)
+    for row, stop in stretches(np.diff(offsets), _READ_BYTES):
         data = np.frombuffer(handle.read(int(offsets[stop] - offsets[row])), np.uint8)
         if data.size != offsets[stop] - offsets[row]:
             raise ValueError(f"{name}: ends within the samples from row {row} on")
         where = f"{name}, row {row} and on"
         batch = _decode(data, offsets[row : stop + 1] - offsets[row], columns, schema, where)
         yield from skip_rows([batch], max(0, first_row - row))
-        row = stop
     if handle.read(1):
         raise ValueError(f"{name}: goes on after its last sample")
 
@@ -267,16 +274,16 @@ def _decode_column(data: np.ndarray, at: np.ndarray, sizes: np.ndarray, encoding
         widths = data[at].astype(np.int64)
         starts = at + 1 + (1 << (widths & 3))
         n_bytes = sizes - (starts - at)
-        if (widths >> 2 != 1).any() or (n_bytes < 0).any() or (n_bytes % dtype.itemsize).any():
+        if (widths & ~3 != _ONE_DIMENSION).any() or (n_bytes < 0).any() or (n_bytes % dtype.itemsize).any():
             raise ValueError(f"{where}: an array is not one of one dimension")
-        for width, code in enumerate(("<u1", "<u2", "<u4", "<u8")):
+        for width, code in enumerate(_LENGTHS):
             rows = np.flatnonzero(widths & 3 == width)
             said = _gather(data, at[rows] + 1, code).astype(np.int64)
             if (said * dtype.itemsize != n_bytes[rows]).any():
                 raise ValueError(f"{where}: an array has another length than its shape says")
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_bytes)])
     out = np.empty(int(ends[-1]), np.uint8)
-    mds_kernels.take(data, starts, ends, out)
+    copy_rows(data, starts, starts + n_bytes, ends[:-1], out)
     if encoding in ("str", "json"):
         strings = pa.LargeStringArray.from_buffers(at.size, pa.py_buffer(ends), pa.py_buffer(out))
         try:

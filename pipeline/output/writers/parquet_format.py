@@ -16,13 +16,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.books.sums_kernels import copy_rows
+from tokenmill.pipeline.output.writers.base import scatter
 from tokenmill.pipeline.output.writers.foreign_columns import ForeignColumns
 from tokenmill.pipeline.output.writers.parquet_kernels import (
     MAX_LEVEL_BYTES,
     count_values,
     list_levels,
     map_values,
-    plain_strings,
 )
 from tokenmill.pipeline.output.writers.thrift import Struct, varint
 
@@ -290,8 +291,12 @@ class _Strings:
         self._data = np.frombuffer(data or b"", np.uint8)
 
     def encode(self, start: int, stop: int) -> list[Any]:
-        out = np.empty(int(self.offsets[stop] - self.offsets[start]) + 4 * (stop - start), np.uint8)
-        plain_strings(self._data, self.offsets, start, stop, out)
+        offsets = self.offsets[start : stop + 1].astype(np.int64)
+        sizes = np.diff(offsets)
+        ends = np.cumsum(sizes + 4)
+        out = np.empty(int(ends[-1]) if ends.size else 0, np.uint8)
+        scatter(out, ends - sizes - 4, sizes.astype("<u4"))
+        copy_rows(self._data, offsets[:-1], offsets[1:], ends - sizes, out)
         return [out]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that turn columns into the contents of Parquet pages: levels of lists, dictionary indices, strings.
+"""Kernels that turn columns into the contents of Parquet pages: levels of lists, dictionary indices.
 
 Kernels trust their inputs. What they write is read back by other libraries in
 `tests/pipeline/output/writers/test_parquet_format.py`.
@@ -135,26 +135,3 @@ def map_values(values: np.ndarray, indices: np.ndarray, out: np.ndarray) -> None
     """
     for i in range(values.size):
         out[i] = indices[values[i]]
-
-
-@kernel
-def plain_strings(data: np.ndarray, offsets: np.ndarray, start: int, stop: int, out: np.ndarray) -> int:
-    """Writes strings `start` to `stop`, each after its length in four little-endian bytes; returns the bytes written.
-
-    Args:
-      data: uint8[n_bytes], the bytes of all strings.
-      offsets: int32[n + 1] or int64[n + 1], where each begins in `data`.
-      start: the first string.
-      stop: the one after the last string.
-      out: uint8[>= their bytes + 4 * (stop - start)], filled.
-    """
-    at = 0
-    for i in range(start, stop):
-        begin, size = offsets[i], offsets[i + 1] - offsets[i]
-        for k in range(4):
-            out[at + k] = size >> (8 * k) & 0xFF
-        at += 4
-        for k in range(size):
-            out[at + k] = data[begin + k]
-        at += size
-    return at

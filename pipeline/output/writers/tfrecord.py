@@ -2,7 +2,6 @@
 """TFRecord shards of `tf.train.Example`, without TensorFlow; `tfrecord_kernels` describes the bytes."""
 
 import gzip as gzip_module
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Literal, cast
@@ -11,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.sums_kernels import copy_rows
+from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
 from tokenmill.pipeline.output.writers.base import check_schema
 
@@ -27,31 +28,6 @@ _PROBLEMS = {
     kernels.BAD_LOSS_MASK: "loss_mask does not have a 0 or 1 for each id",
     kernels.BAD_MASK: "input_mask is not one run of ones beside one run of zeros, or segment_ids are not all 0",
 }
-
-
-class _GzipStream:
-    """A gzip member whose bytes depend only on the data: it has no time, no file name and no operating system.
-
-    `gzip.GzipFile` writes a file name if the handle has one, and zlib's own header names the system.
-    """
-
-    _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle = handle
-        self._deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self._crc = 0
-        self._n_bytes = 0
-        handle.write(self._HEADER)
-
-    def write(self, data: memoryview) -> None:
-        self._crc = zlib.crc32(data, self._crc)
-        self._n_bytes += data.nbytes
-        self._handle.write(self._deflate.compress(data))
-
-    def close(self) -> None:
-        self._handle.write(self._deflate.flush())
-        self._handle.write(struct.pack("<II", self._crc, self._n_bytes & 0xFFFFFFFF))
 
 
 class TFRecordWriter:
@@ -77,8 +53,9 @@ class TFRecordWriter:
         self._schema = schema
         self.n_tokens = 0
         self._padding = _PADDING[padding_side]
-        self._stream = _GzipStream(handle) if gzip else None
-        self._handle = handle
+        # Without a name and a time, its bytes depend on the data alone.
+        self._gzip = gzip_module.GzipFile("", "wb", 6, handle, mtime=0) if gzip else None
+        self._stream = self._gzip or handle
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows of the schema.
@@ -115,12 +92,8 @@ class TFRecordWriter:
                 f"document {batch.column(0)[row].as_py()!r} takes {n_record[row]} bytes as a tf.train.Example, which "
                 f"must stay under {_MAX_EXAMPLE_BYTES}; turn truncation on or write Parquet"
             )
-        ends = np.cumsum(n_record)
-        start = 0
-        while start < n_rows:
-            before = int(ends[start] - n_record[start])
-            stop = max(start + 1, int(np.searchsorted(ends, before + _BUFFER_BYTES, side="right")))
-            n_bytes = int(ends[stop - 1]) - before
+        for start, stop in stretches(n_record, _BUFFER_BYTES):
+            n_bytes = int(n_record[start:stop].sum())
             out = np.empty(n_bytes + kernels.SLACK_BYTES, np.uint8)
             kernels.write_records(
                 ids,
@@ -136,15 +109,14 @@ class TFRecordWriter:
                 n_record[start:stop],
                 out,
             )
-            (self._stream or self._handle).write(out[:n_bytes].data)
+            self._stream.write(out[:n_bytes].data)
             self.n_rows += stop - start
             self.n_tokens += int(n_tokens[start:stop].sum(dtype=np.int64))
-            start = stop
 
     def close(self) -> None:
         """Writes the end of the gzip member, where there is one."""
-        if self._stream is not None:
-            self._stream.close()
+        if self._gzip is not None:
+            self._gzip.close()
 
 
 def read_tfrecord(handle: BinaryIO, name: str, *, gzipped: bool = False) -> Iterator[pa.RecordBatch]:
@@ -220,7 +192,7 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
 
     doc_offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
     doc_bytes = np.empty(doc_offsets[-1], np.uint8)
-    kernels.copy_spans(buffer, spans, 0, doc_offsets, doc_bytes)
+    copy_rows(buffer, *spans.T[:2].copy(), doc_offsets[:-1], doc_bytes)
     doc_ids = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), n_rows, [None, pa.py_buffer(doc_offsets), pa.py_buffer(doc_bytes)]
     )
@@ -233,7 +205,7 @@ def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str,
     columns, fields = [doc_ids, rows, pa.array(n_tokens)], list(schemas.TOKENS)[:3]
     if n_rows and is_masked.all():
         mask = np.empty(offsets[-1], np.uint8)
-        kernels.copy_spans(buffer, spans, 6, offsets, mask)
+        copy_rows(buffer, *spans.T[6:].copy(), offsets[:-1], mask)
         type_ = schemas.LOSS_MASK.type
         columns.append(pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(mask.view(np.bool_)), type=type_))
         fields.append(schemas.LOSS_MASK)

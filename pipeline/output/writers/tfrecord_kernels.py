@@ -156,6 +156,16 @@ def _put_entry_head(out: np.ndarray, at: int, key: np.ndarray, feature_tag: int,
 
 
 @kernel_part
+def _put_list_head(out: np.ndarray, at: int, key: np.ndarray, n_packed: int) -> int:
+    """Writes the part of a feature of integers before these at `out[at]`; returns where their `n_packed` bytes go."""
+    at = _put_entry_head(out, at, key, 0x1A, _list_bytes(n_packed))
+    if n_packed == 0:
+        return at
+    out[at] = 0x0A  # Int64List.value, packed
+    return _put_varint(out, at + 1, n_packed)
+
+
+@kernel_part
 def _features_bytes(
     n_doc_id: int, n_packed: int, n_row: int, padding: int, masked: bool, document: int, window: int
 ) -> int:
@@ -175,10 +185,7 @@ def _features_bytes(
 @kernel_part
 def _put_number(out: np.ndarray, at: int, key: np.ndarray, number: int) -> int:
     """Writes a feature of one integer at `out[at]`, as `_put_entry_head`; returns the position after it."""
-    n = _varint_bytes(number)
-    at = _put_entry_head(out, at, key, 0x1A, _list_bytes(n))
-    out[at] = 0x0A  # Int64List.value, packed
-    return _put_varint(out, _put_varint(out, at + 1, n), number)
+    return _put_varint(out, _put_list_head(out, at, key, _varint_bytes(number)), number)
 
 
 @kernel
@@ -268,10 +275,7 @@ def write_records(
         if document >= 0:
             at = _put_number(out, at, _DOCUMENT, document)
 
-        at = _put_entry_head(out, at, _INPUT_IDS, 0x1A, _list_bytes(n_packed[row]))
-        if n_row > 0:
-            out[at] = 0x0A  # Int64List.value, packed
-            at = _put_varint(out, at + 1, n_packed[row])
+        at = _put_list_head(out, at, _INPUT_IDS, n_packed[row])
         for i in range(offsets[row], offsets[row + 1]):
             # Without branches: all five bytes are written and the next id overwrites those not needed. Lengths of
             # neighbouring ids are as good as random, and a mispredicted branch costs more than four stores.
@@ -285,26 +289,17 @@ def write_records(
 
         if padding != NO_PADDING:
             first = n_row - n_tokens[row] if padding == PADDING_LEFT else 0
-            at = _put_entry_head(out, at, _INPUT_MASK, 0x1A, _list_bytes(n_row))
-            if n_row > 0:
-                out[at] = 0x0A
-                at = _put_varint(out, at + 1, n_row)
+            at = _put_list_head(out, at, _INPUT_MASK, n_row)
             for i in range(n_row):
                 out[at + i] = first <= i < first + n_tokens[row]
             at += n_row
         if masked:
-            at = _put_entry_head(out, at, _LOSS_MASK, 0x1A, _list_bytes(n_row))
-            if n_row > 0:
-                out[at] = 0x0A
-                at = _put_varint(out, at + 1, n_row)
+            at = _put_list_head(out, at, _LOSS_MASK, n_row)
             for i in range(n_row):
                 out[at + i] = mask[offsets[row] + i]
             at += n_row
         if padding != NO_PADDING:
-            at = _put_entry_head(out, at, _SEGMENT_IDS, 0x1A, _list_bytes(n_row))
-            if n_row > 0:
-                out[at] = 0x0A
-                at = _put_varint(out, at + 1, n_row)
+            at = _put_list_head(out, at, _SEGMENT_IDS, n_row)
             for i in range(n_row):
                 out[at + i] = 0
             at += n_row
@@ -530,16 +525,3 @@ def read_ids(
                 n += data[i]
             n_tokens[row] = n
     return n_tokens.size, FINE
-
-
-@kernel
-def copy_spans(data: np.ndarray, spans: np.ndarray, column: int, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Copies the document ids of parsed records, or their loss masks.
-
-    Args:
-      data: uint8[n_bytes], the records; spans: int64[n, 8], as `parse_records` filled it; column: where in it.
-      offsets: int64[n + 1], where in `out` each goes; out: uint8[offsets[-1]], filled.
-    """
-    for row in range(offsets.size - 1):
-        for i in range(offsets[row + 1] - offsets[row]):
-            out[offsets[row] + i] = data[spans[row, column] + i]
