@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that validate lines of JSON completely and extract two fields, 64 bytes of a string at a time.
 
-`parse_lines` takes the documents, `judge_lines` says what is wrong with other lines.
+`parse_lines` takes the documents, and says what is wrong with other lines.
 
 Its reference implementation is `tokenmill.pipeline.input.jsonl._parse_line`;
 `tests/pipeline/input/test_json_kernels.py` compares them. That one decides what a document is. The kernels accept or
@@ -33,7 +33,7 @@ N_VERDICTS = 10
 UNSURE, BLANK, NOT_JSON, NOT_OBJECT, TOO_DEEP, MISSING_FIELD, NULL_TEXT, NOT_STRING, BAD_ID, LONE_SURROGATE = range(
     N_VERDICTS
 )
-"""Verdicts of `judge_lines`."""
+"""Verdicts of `parse_lines`."""
 
 
 @intrinsic
@@ -412,52 +412,6 @@ def _put_id(data, fields, ids, at):
     return at
 
 
-@kernel
-def parse_lines(data, lines, names, scratch, texts, text_offsets, ids, id_offsets, has_id, rows):
-    """Extracts text and id of lines.
-
-    Args:
-      data: uint8[n_bytes], the bytes that contain the lines.
-      lines: int64[n_lines], where lines start, int64[n_lines], where they end, without line ends; and bool[n_lines],
-        which lines to look at, all of them in valid UTF-8.
-      names: uint8[n] twice, the names of the fields for text and id; an empty one for no id.
-      scratch: uint8[max_depth] and int64[6], for work.
-      texts: uint8[data.size], filled with the texts of the accepted lines.
-      text_offsets: int32[n_lines + 1], filled with where each begins.
-      ids: uint8[data.size], id_offsets: int32[n_lines + 1], filled, the same for ids; a number as it is written,
-        nothing for a line without an id.
-      has_id: bool[n_lines], filled.
-      rows: int64[n_lines], filled with the numbers of the accepted lines.
-
-    Returns:
-      How many lines were accepted. The others are not documents, or the reference implementation has to decide.
-    """
-    starts, ends, wanted = lines
-    text_name, id_name = names
-    stack, fields = scratch
-    n = 0
-    text_offsets[0] = id_offsets[0] = 0
-    for row in range(starts.size):
-        if not wanted[row]:
-            continue
-        if _find_fields(data, starts[row], ends[row], text_name, id_name, stack, fields) != _VALID:
-            continue
-        if fields[0] != _STRING:
-            continue
-        text_end = unescape(data, fields[1], fields[2], texts, np.int64(text_offsets[n]))
-        if text_end < 0:
-            continue
-        id_end = _put_id(data, fields, ids, np.int64(id_offsets[n]))
-        if id_end < 0:
-            continue
-        has_id[n] = fields[3] == _STRING or fields[3] == _NUMBER
-        rows[n] = row
-        n += 1
-        text_offsets[n] = text_end
-        id_offsets[n] = id_end
-    return n
-
-
 @kernel_part
 def _is_deeper(line, i, stop, max_depth):
     depth = 0
@@ -478,20 +432,37 @@ def _is_deeper(line, i, stop, max_depth):
 
 
 @kernel
-def judge_lines(data, lines, names, scratch, verdicts, places):
-    """Says what is wrong with lines that `parse_lines` has not accepted.
+def parse_lines(
+    data, lines, names, scratch, accepts, texts, text_offsets, ids, id_offsets, has_id, rows, verdicts, places
+):
+    """Extracts text and id of lines, and says what is wrong with the others.
 
     Args:
-      data: uint8[n_bytes], as for `parse_lines`, lines: as there, those to look at, names: as there.
-      scratch: uint8[max_depth], int64[6] and uint8[data.size], for work.
-      verdicts: uint8[n_lines], filled; `UNSURE` for lines that were not looked at, and where the reference
-        implementation has to decide.
+      data: uint8[n_bytes], the bytes that contain the lines.
+      lines: int64[n_lines], where lines start, int64[n_lines], where they end, without line ends; and bool[n_lines],
+        which lines to look at, all of them in valid UTF-8.
+      names: uint8[n] twice, the names of the fields for text and id; an empty one for no id.
+      scratch: uint8[max_depth] and int64[6], for work.
+      accepts: whether an object may be accepted; if not, the reference implementation has to decide on each.
+      texts: uint8[data.size], filled with the texts of the accepted lines.
+      text_offsets: int32[n_lines + 1], filled with where each begins.
+      ids: uint8[data.size], id_offsets: int32[n_lines + 1], filled, the same for ids; a number as it is written,
+        nothing for a line without an id.
+      has_id: bool[n_lines], filled.
+      rows: int64[n_lines], filled with the numbers of the accepted lines.
+      verdicts: uint8[n_lines], filled; `UNSURE` for accepted lines, lines that were not looked at, and where the
+        reference implementation has to decide.
       places: int64[n_lines], filled: for `NOT_JSON` a position in the line; for `NOT_OBJECT`, `NOT_STRING` and `BAD_ID`
         the first byte of the value; for `LONE_SURROGATE` 0 for the text, 1 for the id.
+
+    Returns:
+      How many lines were accepted.
     """
     starts, ends, wanted = lines
     text_name, id_name = names
-    stack, fields, text = scratch
+    stack, fields = scratch
+    n = 0
+    text_offsets[0] = id_offsets[0] = 0
     for row in range(starts.size):
         verdicts[row] = UNSURE
         places[row] = 0
@@ -511,22 +482,35 @@ def judge_lines(data, lines, names, scratch, verdicts, places):
         elif data[first] != 0x7B:
             verdicts[row] = NOT_OBJECT
             places[row] = data[first]
-        elif found == _VALID:
-            if fields[0] == _ABSENT:
-                verdicts[row] = MISSING_FIELD
-            elif fields[0] == _NULL:
-                verdicts[row] = NULL_TEXT
-            elif fields[0] != _STRING:
-                verdicts[row] = NOT_STRING
-                places[row] = data[fields[1]]
-            elif unescape(data, fields[1], fields[2], text, np.int64(0)) < 0:
+        elif found != _VALID or not accepts:
+            continue
+        elif fields[0] == _ABSENT:
+            verdicts[row] = MISSING_FIELD
+        elif fields[0] == _NULL:
+            verdicts[row] = NULL_TEXT
+        elif fields[0] != _STRING:
+            verdicts[row] = NOT_STRING
+            places[row] = data[fields[1]]
+        else:
+            text_end = unescape(data, fields[1], fields[2], texts, np.int64(text_offsets[n]))
+            id_end = np.int64(0)
+            if text_end < 0:
                 verdicts[row] = LONE_SURROGATE
             elif fields[3] == _OTHER:
                 verdicts[row] = BAD_ID
                 places[row] = data[fields[4]]
-            elif fields[3] == _STRING:
-                verdicts[row] = LONE_SURROGATE
-                places[row] = 1
+            else:
+                id_end = _put_id(data, fields, ids, np.int64(id_offsets[n]))
+                if id_end < 0:
+                    verdicts[row] = LONE_SURROGATE
+                    places[row] = 1
+            if verdicts[row] == UNSURE:
+                has_id[n] = fields[3] == _STRING or fields[3] == _NUMBER
+                rows[n] = row
+                n += 1
+                text_offsets[n] = text_end
+                id_offsets[n] = id_end
+    return n
 
 
 @kernel

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
@@ -30,7 +31,6 @@ from tokenmill.pipeline.input.json_kernels import (
     NULL_TEXT,
     TOO_DEEP,
     is_deeper,
-    judge_lines,
     parse_lines,
 )
 from tokenmill.pipeline.input.json_value_kernels import ABSENT, NULL, STRING
@@ -128,6 +128,8 @@ class LineParser:
         self._text_fields = config.text_fields or [config.text_field]
         # Only `_parse_line` follows a path; the kernel takes such a field where a line has it under its whole name.
         self._is_nested = config.messages_field is not None or any(map(is_nested, self._text_fields))
+        self._is_sure = not (self._is_nested and (config.text_fields or config.messages_field is not None))
+        """Whether the kernel may accept a line."""
         self._n_left_to_explain = EXPLAINED
         self._paths = [[name] for name in config.text_fields]
         self._path_names = Names.of(self._paths)
@@ -155,12 +157,10 @@ class LineParser:
         starts, heads, ends, nexts = lines
         rejects = Rejects(self._source.path)
         wanted = nexts - starts <= self._config.max_document_bytes
-        if self._is_nested and (self._config.text_fields or self._config.messages_field is not None):
-            wanted[:] = False
         invalid = find_invalid_utf8(data, starts, nexts)
         if invalid is not None:
             wanted &= invalid < 0
-        texts, ids, rows = self._parse_columns(data, heads, ends, wanted)
+        texts, ids, rows, verdicts, places = self._parse_columns(data, heads, ends, wanted)
         if self._config.text_fields:
             texts, ids, rows = self._join(data, heads, ends, ids, rows)
 
@@ -168,7 +168,7 @@ class LineParser:
         slow_ids: list[str | None] = []
         slow_rows: list[int] = []
         if rows.size < starts.size:
-            unsure, n_blank_bytes = self._judge(block, lines, invalid, rows, rejects)
+            unsure, n_blank_bytes = self._judge(block, lines, invalid, rows, verdicts, places, rejects)
             n_skipped += n_blank_bytes
         else:
             unsure = np.zeros(0, np.int64)
@@ -216,6 +216,8 @@ class LineParser:
         lines: tuple[Positions, Positions, Positions, Positions],
         invalid: Positions | None,
         accepted: Positions,
+        verdicts: npt.NDArray[np.uint8],
+        places: Positions,
         rejects: Rejects,
     ) -> tuple[Positions, int]:
         """Rejects lines that were not accepted; returns those for `_parse_line` to judge, and the size of blank ones.
@@ -225,6 +227,7 @@ class LineParser:
           lines: starts, starts without byte order marks, ends, nexts of `find_lines`.
           invalid: as `find_invalid_utf8` returns it.
           accepted: the numbers of the lines that were accepted.
+          verdicts, places: of `json_kernels.parse_lines`, for all lines.
           rejects: added to.
         """
         data, limit = block.data, self._config.max_document_bytes
@@ -235,11 +238,7 @@ class LineParser:
         sizes = nexts - starts
         at = np.full(others.size, -1) if invalid is None else invalid[others]
         is_large, is_invalid = sizes > limit, at >= 0
-        verdicts, places = np.empty(others.size, np.uint8), np.empty(others.size, np.int64)
-        values = np.frombuffer(data, np.uint8)
-        scratch = *self._scratch, np.empty(values.size, np.uint8)
-        judge_lines(values, (heads, ends, ~is_large & ~is_invalid), self._names, scratch, verdicts, places)
-
+        verdicts, places = verdicts[others], places[others]
         is_blank = verdicts == BLANK
         first = np.flatnonzero(~is_blank)[: self._n_left_to_explain]
         self._n_left_to_explain -= first.size
@@ -267,7 +266,7 @@ class LineParser:
             reject(verdicts == verdict, *self._explain(verdict, places))
         if self._config.text_fields and not self._is_nested and is_left.any():
             rows = np.flatnonzero(is_left & (verdicts >= MISSING_FIELD))
-            for mask, reason, details in self._judge_texts(values, heads[rows], ends[rows]):
+            for mask, reason, details in self._judge_texts(np.frombuffer(data, np.uint8), heads[rows], ends[rows]):
                 is_of = np.zeros(others.size, np.bool_)
                 is_of[rows[mask]] = True
                 reject(is_of, reason, details)
@@ -293,7 +292,7 @@ class LineParser:
         yield mask, "not_string", lambda _: joined(fields, what)
 
     def _explain(self, verdict: int, places: Positions) -> tuple[str, Callable[[Mask], pa.StringArray | str]]:
-        """Returns the reason for a verdict of `judge_lines`, and what gives the details for some of the lines."""
+        """Returns the reason for a verdict of `parse_lines`, and what gives the details for some of the lines."""
         text, document_id = f"field {self._config.text_field!r}", f"field {self._config.id_field!r}"
 
         def kind_of(what: str) -> Callable[[Mask], pa.StringArray | str]:
@@ -317,19 +316,26 @@ class LineParser:
 
     def _parse_columns(
         self, data: bytes, starts: Positions, ends: Positions, wanted: Mask
-    ) -> tuple[pa.Array, pa.Array, Positions]:
-        """Parses the wanted lines; returns texts, ids and line numbers of those that the kernel accepted."""
+    ) -> tuple[pa.Array, pa.Array, Positions, npt.NDArray[np.uint8], Positions]:
+        """Parses the wanted lines.
+
+        Returns:
+          Texts, ids and line numbers of those that the kernel accepted; its verdicts on all lines, and their places.
+        """
         n_lines = len(starts)
         values = np.frombuffer(data, np.uint8)
         texts, ids = np.empty(len(data), np.uint8), np.empty(len(data) if self._names[1].size else 0, np.uint8)
         text_offsets, id_offsets = np.zeros(n_lines + 1, np.int32), np.zeros(n_lines + 1, np.int32)
         has_id, rows = np.empty(n_lines, np.bool_), np.empty(n_lines, np.int64)
-        lines = starts, ends, wanted
-        n = parse_lines(values, lines, self._names, self._scratch, texts, text_offsets, ids, id_offsets, has_id, rows)
+        verdicts, places = np.empty(n_lines, np.uint8), np.empty(n_lines, np.int64)
+        columns = texts, text_offsets, ids, id_offsets, has_id, rows, verdicts, places
+        n = parse_lines(values, (starts, ends, wanted), self._names, self._scratch, self._is_sure, *columns)
         return (
             _strings(texts, text_offsets[: n + 1]),
             _strings(ids, id_offsets[: n + 1], has_id[:n]) if ids.size else pa.nulls(n, pa.string()),
             rows[:n],
+            verdicts,
+            places,
         )
 
     def _join(

@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline.input import json_kernels, jsonl
-from tokenmill.pipeline.input.json_kernels import is_deeper, judge_lines, parse_lines
+from tokenmill.pipeline.input.json_kernels import is_deeper, parse_lines
 
 PARTS = ('"', "\\", "[", "{", "]", "}", "NaN", "Inf", "-Inf", ":", ",", " ", "\t", "a", "N", "I", "0" * 60, "\0", "é")
 LINES = st.lists(st.sampled_from(PARTS), max_size=60).map(lambda parts: "".join(parts).encode())
 
 
-def parse(lines, text_field="text", id_field="id"):
-    """Returns for each line (text, id) where the kernel took it, else None."""
+def run(lines, text_field="text", id_field="id"):
+    """Returns for each line (text, id) where the kernel took it, else None; and the verdicts."""
     data = np.frombuffer(b"".join(lines), np.uint8)
     ends = np.cumsum([len(line) for line in lines])
     starts = ends - [len(line) for line in lines]
@@ -26,16 +26,22 @@ def parse(lines, text_field="text", id_field="id"):
     texts, ids = (np.full(data.size, 0xFF, np.uint8) for _ in range(2))
     text_offsets, id_offsets = (np.zeros(len(lines) + 1, np.int32) for _ in range(2))
     has_id, rows = np.zeros(len(lines), np.bool_), np.zeros(len(lines), np.int64)
+    verdicts, places = np.full(len(lines), 99, np.uint8), np.full(len(lines), -1)
     scratch = np.zeros(jsonl.MAX_DEPTH, np.uint8), np.zeros(6, np.int64)
     wanted = np.ones(len(lines), np.bool_)
-    found = (texts, text_offsets, ids, id_offsets, has_id, rows)
-    n = parse_lines(data, (starts, ends, wanted), names, scratch, *found)
+    found = (texts, text_offsets, ids, id_offsets, has_id, rows, verdicts, places)
+    n = parse_lines(data, (starts, ends, wanted), names, scratch, True, *found)
     result = [None] * len(lines)
     for k in range(n):
         text = texts[text_offsets[k] : text_offsets[k + 1]].tobytes().decode()
         document_id = ids[id_offsets[k] : id_offsets[k + 1]].tobytes().decode()
         result[rows[k]] = text, document_id if has_id[k] else None
-    return result
+    return result, verdicts.tolist()
+
+
+def parse(lines, text_field="text", id_field="id"):
+    """Returns for each line (text, id) where the kernel took it, else None."""
+    return run(lines, text_field, id_field)[0]
 
 
 REASONS = ("NOT_JSON", "NOT_OBJECT", "TOO_DEEP", "MISSING_FIELD", "NULL_TEXT", "NOT_STRING", "BAD_ID", "LONE_SURROGATE")
@@ -43,16 +49,9 @@ REASONS = ("NOT_JSON", "NOT_OBJECT", "TOO_DEEP", "MISSING_FIELD", "NULL_TEXT", "
 
 def judge(lines):
     """Returns the reason for each line that the kernel judges, "" for a blank one, None where it is not sure."""
-    data = np.frombuffer(b"".join(lines), np.uint8)
-    ends = np.cumsum([len(line) for line in lines])
-    starts = ends - [len(line) for line in lines]
-    names = tuple(np.frombuffer(name, np.uint8) for name in (b"text", b"id"))
-    scratch = np.zeros(jsonl.MAX_DEPTH, np.uint8), np.zeros(6, np.int64), np.zeros(data.size, np.uint8)
-    verdicts, places = np.full(len(lines), 99, np.uint8), np.full(len(lines), -1)
-    judge_lines(data, (starts, ends, np.ones(len(lines), np.bool_)), names, scratch, verdicts, places)
     reasons = {getattr(json_kernels, reason): reason.lower() for reason in REASONS}
     reasons |= {json_kernels.UNSURE: None, json_kernels.BLANK: ""}
-    return [reasons[verdict] for verdict in verdicts.tolist()]
+    return [reasons[verdict] for verdict in run(lines)[1]]
 
 
 def reason_of(line):
