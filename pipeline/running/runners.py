@@ -73,7 +73,7 @@ class RunnerSettings:
 def choose_runner(
     beam_args: Sequence[str] = (), *, mode: Mode | None = None, workers: int | None = None, n_splits: int | None = None
 ) -> RunnerSettings:
-    """Reads `--runner`, `--direct_num_workers` and `--direct_running_mode` out of Beam's options; keeps the rest.
+    """Reads `--runner` out of Beam's options, and keeps the rest.
 
     Args:
       beam_args: Beam's own options, as given after `--`.
@@ -82,7 +82,7 @@ def choose_runner(
       n_splits: the number of splits of the job, if known: no more workers are chosen than there is work for.
 
     Raises:
-      ValueError: naming an option that is not allowed, or two that contradict each other.
+      ValueError: naming an option that is not allowed.
     """
     name, rest = _take_option(list(beam_args), "runner")
     if name is not None and name.lower() in _BROKEN_RUNNERS:
@@ -92,10 +92,9 @@ def choose_runner(
             raise ValueError(f"--mode and --workers are for local runs; {name} has options of its own, after --")
         return RunnerSettings(name, "processes", 0, tuple(beam_args))
 
-    direct_mode, rest = _take_option(rest, "direct_running_mode")
-    direct_workers, rest = _take_option(rest, "direct_num_workers")
-    mode = _one_of("--mode", mode, "--direct_running_mode", _mode_of(direct_mode))
-    workers = _one_of("--workers", workers, "--direct_num_workers", _workers_of(direct_workers))
+    for option, ours in (("direct_running_mode", "--mode"), ("direct_num_workers", "--workers")):
+        if _take_option(rest, option)[0] is not None:
+            raise ValueError(f"--{option}: is not used here; say it by {ours} of tokenmill, before --")
     if workers is not None and workers < 1:
         raise ValueError(f"--workers must be at least 1, got {workers}")
     if mode == "inline" and workers not in (None, 1):
@@ -297,36 +296,6 @@ def _take_option(args: list[str], name: str) -> tuple[str | None, list[str]]:
             raise ValueError(f"--{name} needs a value")
         i += 1
     return value, rest
-
-
-def _one_of(ours: str, our_value: Any, beams: str, beam_value: Any) -> Any:
-    if our_value is not None and beam_value is not None and our_value != beam_value:
-        raise ValueError(f"{ours} {our_value} and {beams} (that is, {beam_value}) contradict each other; give one")
-    return beam_value if our_value is None else our_value
-
-
-def _mode_of(direct_running_mode: str | None) -> Mode | None:
-    if direct_running_mode == "multi_threading":
-        raise ValueError(
-            "--direct_running_mode=multi_threading corrupts data (Beam 2.77 flushes half-written elements); "
-            "leave it out or use --mode threads, which is safe"
-        )
-    modes: dict[str | None, Mode | None] = {None: None, "in_memory": "inline", "multi_processing": "processes"}
-    if direct_running_mode not in modes:
-        raise ValueError(
-            f"--direct_running_mode={direct_running_mode}: allowed: in_memory, multi_processing; or use --mode"
-        )
-    return modes[direct_running_mode]
-
-
-def _workers_of(direct_num_workers: str | None) -> int | None:
-    if direct_num_workers is None:
-        return None
-    if not direct_num_workers.isdecimal():
-        raise ValueError(f"--direct_num_workers={direct_num_workers}: must be a number")
-    if int(direct_num_workers[:5]) > MAX_WORKERS:
-        raise ValueError(f"--direct_num_workers={direct_num_workers:.40}: must be at most {MAX_WORKERS}")
-    return int(direct_num_workers) or None  # 0 is Beam's word for "you choose"
 
 
 def check_beam_args(settings: RunnerSettings) -> None:

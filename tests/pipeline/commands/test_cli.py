@@ -136,7 +136,7 @@ def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path
 @pytest.mark.parametrize(
     ("beam_args", "expected"),
     [
-        (["--direct_running_mode=multi_threading"], "multi_threading corrupts data"),
+        (["--direct_running_mode=multi_threading"], "say it by --mode"),
         (["--runner=DaskRunner"], "loses data"),
         (["--max_cache_memory_usage_gb=1"], "no such Beam option; did you mean --max_cache_memory_usage_mb?"),
     ],

@@ -36,14 +36,6 @@ ROOT = Path(__file__).parents[3]
         ([], {"mode": "processes", "workers": 3}, RunnerSettings(None, "processes", 3)),
         (["--runner=DirectRunner"], {"workers": 2}, RunnerSettings(None, "threads", 2)),
         (["--runner", "FnApiRunner"], {"workers": 2}, RunnerSettings(None, "threads", 2)),
-        (["--direct_num_workers=3"], {}, RunnerSettings(None, "threads", 3)),
-        (["--direct_num_workers", "3"], {"workers": 3}, RunnerSettings(None, "threads", 3)),
-        (["--direct_running_mode=in_memory"], {}, RunnerSettings(None, "inline", 1)),
-        (
-            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-            {},
-            RunnerSettings(None, "processes", 2),
-        ),
         (
             ["--direct_runner_bundle_repeat=1"],
             {"mode": "inline"},
@@ -63,18 +55,15 @@ def test_choice(beam_args, ours, expected):
 def test_default_is_every_core_this_process_may_use():
     cores = available_cores()
     assert cores == len(os.sched_getaffinity(0))
-    assert choose_runner([]).workers == choose_runner(["--direct_num_workers=0"]).workers == cores
+    assert choose_runner([]).workers == cores
 
 
 @pytest.mark.parametrize(
     ("beam_args", "ours", "message"),
     [
-        (["--direct_running_mode=multi_threading"], {}, "multi_threading corrupts data .* use --mode threads"),
-        (["--direct_running_mode=x"], {}, "--direct_running_mode=x: allowed: in_memory, multi_processing"),
-        (["--direct_num_workers=many"], {}, "--direct_num_workers=many: must be a number"),
+        (["--direct_running_mode=in_memory"], {}, "--direct_running_mode: is not used here; say it by --mode"),
+        (["--direct_num_workers", "3"], {}, "--direct_num_workers: is not used here; say it by --workers"),
         (["--direct_num_workers"], {}, "--direct_num_workers needs a value"),
-        (["--direct_num_workers=2"], {"workers": 3}, "--workers 3 and --direct_num_workers .* 2.* contradict"),
-        (["--direct_running_mode=in_memory"], {"mode": "threads"}, "--mode threads and --direct_running_mode"),
         ([], {"workers": 0}, "--workers must be at least 1, got 0"),
         ([], {"mode": "inline", "workers": 2}, "--mode inline has one worker, got --workers 2"),
         (["--runner=DaskRunner"], {}, "--runner=DaskRunner: loses data"),
