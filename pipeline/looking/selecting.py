@@ -21,7 +21,8 @@ from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.looking import inspect
-from tokenmill.pipeline.output.document_tables import measure_segments, read_table
+from tokenmill.pipeline.output.document_tables import SegmentSizes, measure_segments, read_table
+from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.base import ragged
 from tokenmill.tokenizer import Tokenizer
@@ -92,22 +93,52 @@ class Shard:
             return numbers
         return np.unique(self.documents.column("rows").take(pa.array(numbers)).combine_chunks().flatten().to_numpy())
 
+    def stretches(self, row: inspect.Row) -> list[tuple[int, int, int, int]]:
+        """Returns what a row holds of each document, by the table of documents, which there must be.
+
+        Returns:
+          Tuples: the number of the document, its first token in the row, which token of the document that is, and how
+          many of its tokens are there.
+
+        Raises:
+          ValueError: if the table has no such row.
+        """
+        assert self.found is not None
+        if self.found["packing"] is not None:
+            mine = np.flatnonzero(self._segments.rows == row.number)
+            mine = mine[np.argsort(self._segments.starts[mine])]
+            names = ("numbers", "starts", "firsts", "sizes")
+            return list(zip(*(getattr(self._segments, name)[mine].tolist() for name in names), strict=True))
+        padding = self.found["config"]["tokenizer"]["padding"]
+        is_left = padding is not None and padding["side"] == "left" and formats.keeps_padding(self.name)
+        start = len(row.ids) - row.n_tokens if is_left else 0
+        if "windows" not in self.found["totals"]:
+            return [(row.number, start, 0, row.n_tokens)]
+        windows = self._windows
+        if row.number >= windows.starts.size:
+            raise ValueError(f"{self.name}: row {row.number} is no window of the documents in the table of its shard")
+        first, stop = int(windows.starts[row.number]), int(windows.stops[row.number])
+        return [(int(windows.texts[row.number]), start + len(windows.marks.before), first, stop - first)]
+
     def described(self, row: inspect.Row) -> inspect.Row:
         """Returns a row with the ids of its documents, and where each begins, as far as the table knows them."""
         table = self.documents if row.segments or not row.doc_id else None
         if table is None or self.found is None:
             return row
-        if self.found["packing"] is None:
-            is_cut = "rows" in table.column_names
-            return row if is_cut else dataclasses.replace(row, doc_id=table.column("doc_id")[row.number].as_py())
-        mine = np.flatnonzero(self._segments.rows == row.number)
-        mine = mine[np.argsort(self._segments.starts[mine])]
-        names = table.column("doc_id").take(pa.array(self._segments.numbers[mine])).to_pylist()
-        segments = tuple(zip(names, self._segments.starts[mine].tolist(), strict=True))
-        return dataclasses.replace(row, doc_id=", ".join(names), segments=segments)
+        held = self.stretches(row)
+        names = [table.column("doc_id")[number].as_py() for number, *_ in held]
+        starts = [start for _, start, *_ in held] if self.found["packing"] is not None else []
+        return dataclasses.replace(row, doc_id=", ".join(names), segments=tuple(zip(names, starts, strict=False)))
 
     @functools.cached_property
-    def _segments(self) -> Any:
+    def _windows(self) -> ExpectedWindows:
+        assert self.found is not None
+        assert self.documents is not None
+        n_tokens = self.documents.column("n_tokens").to_numpy().astype(np.int64)
+        return ExpectedWindows(self.found, self.documents.column("doc_id"), n_tokens)
+
+    @functools.cached_property
+    def _segments(self) -> SegmentSizes:
         assert self.found is not None
         assert self.documents is not None
         n_separators = int(self.found["packing"]["separator_id"] is not None)
@@ -132,11 +163,13 @@ def find_shards(target: str) -> list[Shard]:
     folder, name = (target[:slash] or "/" if slash >= 0 else "."), target[slash + 1 :]
     if not storage.exists(storage.join(folder, MANIFEST)):
         return [Shard(folder, name)]
-    found = manifest.read(folder)
-    record = next(
-        (each for each in itertools.chain(found["shards"], found["companions"]) if each["file"] == name), None
-    )
-    return [Shard(folder, name, found, record)]
+    return [shard_of(folder, name, manifest.read(folder))]
+
+
+def shard_of(folder: str, name: str, found: Mapping[str, Any]) -> Shard:
+    """Returns a file with rows of a folder with the manifest `found`; `record` is None if that does not list it."""
+    listed = itertools.chain(found["shards"], found["companions"])
+    return Shard(folder, name, found, next((each for each in listed if each["file"] == name and "rows" in each), None))
 
 
 def select(shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection) -> Iterator[tuple[Shard, inspect.Row]]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import ledger, manifest
-from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -19,11 +18,8 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.looking import inspect
-from tokenmill.pipeline.output.document_tables import measure_segments, read_table
+from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.output.packing import marks
-from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
-from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
@@ -80,16 +76,22 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
       OSError: if a file of the output cannot be read.
     """
     found = manifest.read(output)
-    entry_id, record = _find_shard(found, shard)
-    if not 0 <= row < record["rows"]:
-        raise ValueError(f"{shard}: there is no row {row}: it has {record['rows']} rows, counted from 0")
+    listed = selecting.shard_of(output, shard, found)
+    if listed.record is None:
+        shards = found["shards"]
+        known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
+        raise ValueError(f"the manifest lists no shard {shard!r}{known}")
+    if not 0 <= row < listed.record["rows"]:
+        raise ValueError(f"{shard}: there is no row {row}: it has {listed.record['rows']} rows, counted from 0")
     (stored,) = inspect.rows(storage.join(output, shard), row, 1)
     if token is not None and not 0 <= token < len(stored.ids):
         raise ValueError(f"{shard}: row {row} has no token {token}: it has {len(stored.ids)}, counted from 0")
-    table = _table_of(output, found, entry_id)
+    table = listed.documents
+    if table is None:
+        raise ValueError(f"the manifest lists no table of documents for {shard}")
     config, tokenizer = config_of(output, found)
     documents = []
-    for number, start, first, size in _segments_of(found, config, table, shard, row, stored):
+    for number, start, first, size in listed.stretches(stored):
         if token is not None and not start <= token < start + size:
             continue
         place = {"number": number, "start": start, "first": first, "size": size}
@@ -105,48 +107,6 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
         ids = stored.ids[document["start"] : document["start"] + document["size"]]
         document["at"] = _locate(config, tokenizer, document, n_before, ids)
     return traced
-
-
-def _find_shard(found: Mapping[str, Any], shard: str) -> tuple[str, Mapping[str, Any]]:
-    for record in itertools.chain(found["shards"], found["companions"]):
-        if record["file"] == shard and "rows" in record:
-            return record.get("entry") or record["split"], record
-    shards = found["shards"]
-    known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
-    raise ValueError(f"the manifest lists no shard {shard!r}{known}")
-
-
-def _table_of(output: str, found: Mapping[str, Any], entry_id: str) -> pa.Table:
-    for record in found["documents"]:
-        if (record.get("entry") or record["split"]) == entry_id:
-            listed = {name: value for name, value in record.items() if name not in ("split", "entry")}
-            has_segments = found["packing"] is not None or "windows" in found["totals"]
-            batches = read_table(output, FileRecord(**listed), has_segments=has_segments)
-            return pa.Table.from_batches(list(batches))
-    raise ValueError(f"the manifest lists no table of documents for {entry_id}")
-
-
-def _segments_of(
-    found: Mapping[str, Any], config: Config, table: pa.Table, shard: str, row: int, stored: inspect.Row
-) -> list[tuple[int, int, int, int]]:
-    """Returns the segments of a row: number of the document, first token in the row, first of the document, size."""
-    if config.output.packing is not None:
-        n_separators = 0 if found["packing"]["separator_id"] is None else 1
-        all_ = measure_segments(table, config.output.packing.length, n_separators)
-        mine = np.flatnonzero(all_.rows == row)
-        mine = mine[np.argsort(all_.starts[mine])]
-        columns = (getattr(all_, name)[mine].tolist() for name in ("numbers", "starts", "firsts", "sizes"))
-        return list(zip(*columns, strict=True))
-    padding = config.tokenizer.padding
-    is_left = padding is not None and padding.side == "left" and formats.keeps_padding(shard)
-    start = len(stored.ids) - stored.n_tokens if is_left else 0
-    if not config.tokenizer.has_windows:
-        return [(row, start, 0, stored.n_tokens)]
-    expected = ExpectedWindows(found, table.column("doc_id"), table.column("n_tokens").to_numpy().astype(np.int64))
-    if row >= expected.starts.size:
-        raise ValueError(f"{shard}: row {row} is no window of the {table.num_rows} documents in the table of its shard")
-    first, stop = int(expected.starts[row]), int(expected.stops[row])
-    return [(int(expected.texts[row]), start + len(expected.marks.before), first, stop - first)]
 
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
