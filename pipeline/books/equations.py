@@ -3,12 +3,17 @@
 
 from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts
-from tokenmill.pipeline.books.ledger import LedgerEntry, Written
+from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written
 
 
-def imbalances(entry: LedgerEntry) -> list[str]:
-    """Returns a line for every equation that does not hold, with the split and both numbers."""
+def imbalances(entry: Written) -> list[str]:
+    """Returns a line for every equation that does not hold, with the split or shard and both numbers."""
+    if isinstance(entry, ShardEntry):
+        keys = {"n_keys": entry.keys.rows or 0, "n_documents": entry.n_documents}
+        lines = [*_imbalances_of_rows(entry), *quantities.imbalances(quantities.OF_KEYS, keys)]
+        return [f"shard {entry.shard_id}: {line}" for line in lines]
     where = f"split {entry.split_id}: "
     counts = {name: getattr(entry, name) for name in quantities.counted(LedgerEntry)}
     counts["reject_rows"] = entry.rejects.rows if entry.rejects else 0
@@ -17,7 +22,7 @@ def imbalances(entry: LedgerEntry) -> list[str]:
         sums = entry.runs["sums"]
         counts |= {f"sorted_{name}": sums[f"n_{name}"] for name in ("documents", "tokens", "oov_tokens")}
         checks += quantities.OF_RUNS
-    lines = [*quantities.imbalances(checks, counts), *shard_imbalances(entry)]
+    lines = [*quantities.imbalances(checks, counts), *_imbalances_of_rows(entry)]
     return [*(where + line for line in lines), *_imbalances_of_inputs(entry)]
 
 
@@ -39,7 +44,7 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
     return lines
 
 
-def shard_imbalances(entry: Written) -> list[str]:
+def _imbalances_of_rows(entry: Written) -> list[str]:
     """Returns every equation that does not hold between the documents of a shard and its files."""
     counts = {"n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
     counts |= quantities.in_rows(entry.packing, entry.windows)
@@ -60,7 +65,7 @@ def shard_imbalances(entry: Written) -> list[str]:
     return lines
 
 
-def check_balance(entry: LedgerEntry) -> None:
+def check_balance(entry: Written) -> None:
     """Raises BooksError with the lines of `imbalances`, if there are any."""
     if wrong := imbalances(entry):
         raise BooksError("\n".join(wrong))

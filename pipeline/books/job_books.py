@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tokenmill.pipeline.books import ledger, quantities
+from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, digest_of_runs, runs_of
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs, runs_of
 from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece
 
@@ -128,7 +128,7 @@ class JobBooks:
         """Checks the last file; no entry may be added after that."""
         self._end_file()
 
-    def _add_written(self, entry: ledger.Written, of: Mapping[str, str]) -> None:
+    def _add_written(self, entry: Written, of: Mapping[str, str]) -> None:
         totals = self.totals
         totals["shard_rows"] += entry.shard.rows
         totals["shard_tokens"] += entry.shard.tokens

@@ -3,6 +3,7 @@
 
 import json
 import reprlib
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -30,7 +31,13 @@ PartName = Annotated[str, AfterValidator(filenames.check_part)]
 Shape = TypeVar("Shape")
 
 
-def read(output: str, name: str, *shapes: TypeAdapter[Any], what: str = "as TokenMill writes it") -> Any:
+def read(
+    output: str,
+    name: str,
+    *shapes: TypeAdapter[Any],
+    what: str = "as TokenMill writes it",
+    versions: Sequence[int] = (),
+) -> Any:
     """Returns the JSON of a file in an output folder, as it is there.
 
     Args:
@@ -38,6 +45,7 @@ def read(output: str, name: str, *shapes: TypeAdapter[Any], what: str = "as Toke
       name: the name of the file.
       shapes: the shapes that the file must have.
       what: what the file must be, for messages.
+      versions: the values of `format_version` that can be read; none if the file does not say its format.
 
     Raises:
       OSError: if it cannot be read.
@@ -52,6 +60,14 @@ def read(output: str, name: str, *shapes: TypeAdapter[Any], what: str = "as Toke
         found = load(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path!r} is not {what}: {error}; {_AGAIN}") from error
+    version = found.get("format_version") if isinstance(found, dict) else None
+    if versions and type(version) is int and version not in versions:
+        raise ValueError(
+            f"{path!r} has format {version}, but this TokenMill reads {' and '.join(map(str, versions))}: use the "
+            "TokenMill that wrote the folder, or run the job again with --overwrite"
+        )
+    if versions and version not in versions:
+        raise ValueError(f"{path!r} is not {what}: it does not say its format; {_AGAIN}")
     for shape in shapes:
         check(found, shape, f"{path!r} is not {what}", _AGAIN)
     return found

@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -124,15 +124,15 @@ _RUNS = TypeAdapter(RunsRecord)
 Entry = TypeVar("Entry")
 
 
-def load_entry(data: bytes, what: str) -> dict[str, Any]:
-    """Returns the fields of an entry of this format; raises ValueError if `data` is not `what`."""
+def load_entry(data: bytes | str, what: str, format_version: int = FORMAT_VERSION) -> dict[str, Any]:
+    """Returns the fields of an entry of a format; raises ValueError if `data` is not `what`."""
     try:
         fields: dict[str, Any] = json_files.load(data)
         version = fields.pop("format_version")
     except (RecursionError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not {what}: {error!r}") from error
-    if version != FORMAT_VERSION:
-        raise ValueError(f"{what} of format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
+    if version != format_version:
+        raise ValueError(f"{what} of format {version!r}, but this TokenMill reads {format_version}")
     return fields
 
 
@@ -249,39 +249,3 @@ def describe(output: str, name: str, most_bytes: int | None = None) -> FileRecor
             digest.update(chunk)
             n_bytes += len(chunk)
     return FileRecord(name, n_bytes, digest.hexdigest())
-
-
-class Written(Protocol):
-    """The common interface of `LedgerEntry` and `ShardEntry`: what a shard contains, and in which files."""
-
-    @property
-    def fields(self) -> str:
-        """The kept fields, as in `Split.fields`."""
-
-    @property
-    def shard(self) -> FileRecord:
-        """The rows in the first format."""
-
-    @property
-    def companions(self) -> tuple[FileRecord, ...]:
-        """The other files of the shard."""
-
-    @property
-    def documents(self) -> FileRecord | None:
-        """The table of its documents; None if this is a split of a job that shuffles."""
-
-    @property
-    def packing(self) -> Mapping[str, int] | None:
-        """`sequences.COUNTS`, or None."""
-
-    @property
-    def windows(self) -> Mapping[str, int] | None:
-        """`windows.COUNTS`, or None."""
-
-    @property
-    def n_documents(self) -> int:
-        """The number of documents, packed or not."""
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens of the documents."""

@@ -26,6 +26,7 @@ FORMAT_VERSION = 4
 LISTED_VERSION = 5
 """The version of a manifest with a list in a file of its own, which readers of version 4 do not know; see `lists`."""
 
+_VERSIONS = FORMAT_VERSION, LISTED_VERSION
 _SHAPE = TypeAdapter(shapes.Manifest)
 
 
@@ -105,22 +106,11 @@ def read(output: str) -> dict[str, Any]:
     Raises:
       ValueError: if there is none, or it cannot be read.
     """
-    path = storage.join(output, MANIFEST)
-    if not storage.exists(path):
+    if not storage.exists(storage.join(output, MANIFEST)):
         if parts.is_in_parts(output):
             folders = ", ".join(parts.folders_of(output))
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
-    manifest = json_files.read(output, MANIFEST, what=what)
-    version = manifest.get("format_version") if isinstance(manifest, dict) else None
-    if isinstance(version, int) and version not in (FORMAT_VERSION, LISTED_VERSION):
-        raise ValueError(
-            f"{path!r} has format {version}, but this TokenMill reads {FORMAT_VERSION} and {LISTED_VERSION}: use the "
-            "TokenMill that wrote the folder, or run the job again with --overwrite"
-        )
-    if version not in (FORMAT_VERSION, LISTED_VERSION):
-        raise ValueError(f"{path!r} is not {what}")
-    json_files.check(manifest, _SHAPE, f"{path!r} is not {what}")
-    return opened(output, manifest)
+    return opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

@@ -147,12 +147,7 @@ def read(output: str) -> dict[str, Any]:
     Raises:
       ValueError: if it cannot be read; OSError: if there is none.
     """
-    found: dict[str, Any] = json_files.read(output, PARTS)
-    version = found.get("format_version") if isinstance(found, dict) else None
-    path = storage.join(output, PARTS)
-    if version != FORMAT_VERSION:
-        raise ValueError(f"{path!r} has format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
-    json_files.check(found, _SHAPE, f"{path!r} cannot be read as TokenMill writes it")
+    found: dict[str, Any] = json_files.read(output, PARTS, _SHAPE, versions=[FORMAT_VERSION])
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import equations, json_files, ledger, quantities
+from tokenmill.pipeline.books import json_files, ledger
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.shapes import SumsRecord
@@ -80,12 +80,6 @@ class ShardEntry:
         yield self.documents
         yield self.keys
 
-    def imbalances(self) -> list[str]:
-        """Returns every equation that does not hold, with both numbers."""
-        keys = {"n_keys": self.keys.rows or 0, "n_documents": self.n_documents}
-        lines = [*equations.shard_imbalances(self), *quantities.imbalances(quantities.OF_KEYS, keys)]
-        return [f"shard {self.shard_id}: {line}" for line in lines]
-
     def to_json(self) -> bytes:
         """Returns this as JSON; the same bytes for equal entries."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -107,6 +101,9 @@ class ShardEntry:
             raise ValueError(f"not {_WHAT}: shard {entry.index} of {entry.n_shards}")
         return entry
 
+
+Written = LedgerEntry | ShardEntry
+"""What says what is in a shard."""
 
 _WHAT = "the entry of a shard"
 _SUMS = TypeAdapter(SumsRecord)

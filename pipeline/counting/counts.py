@@ -25,6 +25,7 @@ from tokenmill.pipeline.books import json_files, ledger
 from tokenmill.pipeline.books.json_files import AnyJson, Count, FileName
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.shapes import Counts
+from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.counting.merging import merge_streams
 from tokenmill.pipeline.counting.words import deciding
 from tokenmill.pipeline.output.staging import StagedFile, Staging
@@ -157,17 +158,12 @@ class PartitionWriter:
     def _flush(self, group: Group, *, keep_rest: bool = False) -> None:
         table = pa.concat_tables([schemas.WORD_COUNTS.empty_table(), *self._pending]).combine_chunks()
         lengths = pc.binary_length(table["word"]).to_numpy().astype(np.int64)
-        ends = np.cumsum(lengths + 16)
-        start = 0
-        while start < table.num_rows:
-            before = int(ends[start - 1]) if start else 0
-            fitting = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right"))
-            stop = max(start + 1, min(start + ROW_GROUP_ROWS, fitting))
-            if keep_rest and stop >= table.num_rows:
-                break
-            self._write(group, table.slice(start, stop - start))
-            start = stop
-        rest = table.slice(start)
+        n_written = 0
+        for start, stop in stretches(lengths + 16, ROW_GROUP_BYTES, ROW_GROUP_ROWS):
+            if not keep_rest or stop < table.num_rows:
+                self._write(group, table.slice(start, stop - start))
+                n_written = stop
+        rest = table.slice(n_written)
         self._pending = [rest] if rest.num_rows else []
         self._n_pending, self._n_pending_bytes = rest.num_rows, rest.nbytes
 
@@ -180,8 +176,8 @@ class PartitionWriter:
         )
 
 
-def write_alphabet(characters: npt.NDArray[np.int64], output: str) -> FileRecord:
-    """Writes `counts/alphabet.parquet`."""
+def write_alphabet(characters: npt.NDArray[np.int64], output: str, name: str = ALPHABET_NAME) -> FileRecord:
+    """Writes how often each code point occurs, int64[0x110000], as `ALPHABET`."""
     code_points = np.flatnonzero(characters)
     table = pa.table(
         [
@@ -192,11 +188,20 @@ def write_alphabet(characters: npt.NDArray[np.int64], output: str) -> FileRecord
         schema=ALPHABET,
     )
     with Staging(output, "alphabet") as staging:
-        staged = staging.create(ALPHABET_NAME)
+        staged = staging.create(name)
         pq.write_table(table, staged, compression="zstd", store_schema=False)
         record = staged.finish(rows=table.num_rows)
         staging.publish()
     return record
+
+
+def read_alphabet(output: str, name: str) -> npt.NDArray[np.int64]:
+    """Returns what `write_alphabet` has written."""
+    with storage.open_read(storage.join(output, name)) as handle:
+        table = open_parquet(handle).read(use_threads=False)
+    characters = np.zeros(N_CODE_POINTS, np.int64)
+    characters[table["code_point"].to_numpy()] = table["count"].to_numpy()
+    return characters
 
 
 def write_report(
@@ -326,11 +331,7 @@ class CountsArtifact:
 
     def alphabet(self) -> npt.NDArray[np.int64]:
         """Returns how often each code point occurs, int64[0x110000]."""
-        with storage.open_read(storage.join(self.output, ALPHABET_NAME)) as handle:
-            table = open_parquet(handle).read(use_threads=False)
-        characters = np.zeros(N_CODE_POINTS, np.int64)
-        characters[table["code_point"].to_numpy()] = table["count"].to_numpy()
-        return characters
+        return read_alphabet(self.output, ALPHABET_NAME)
 
 
 def _group_of(row_group: pq.RowGroupMetaData, n_labels: int) -> Group:
@@ -443,14 +444,7 @@ def read_report(output: str, shape: TypeAdapter[Any] = _OF_JOB) -> dict[str, Any
     Raises:
       ValueError: if it is of another format, or not as `write_report` writes it; OSError: if it cannot be read.
     """
-    report: dict[str, Any] = json_files.read(output, REPORT_NAME)
-    version = report.get("format_version") if isinstance(report, dict) else None
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"{REPORT_NAME} in {output!r} is of format {version!r}, but this TokenMill reads {FORMAT_VERSION}; "
-            "count again"
-        )
-    json_files.check(report, shape, f"{REPORT_NAME} in {output!r} is not as TokenMill writes it")
+    report: dict[str, Any] = json_files.read(output, REPORT_NAME, shape, versions=[FORMAT_VERSION])
     try:
         deciding(report["words"])
     except (KeyError, TypeError, AttributeError) as error:

@@ -8,7 +8,6 @@ leaves no more than `max_words` words. B, and how many words and occurrences wer
 """
 
 import hashlib
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
@@ -39,6 +37,7 @@ from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
+_WHAT = "the counts of a partition"
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,7 @@ class PartitionCounts:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
-        fields = split_counts.load_fields(text)
-        groups = tuple(GroupRows(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
-        pruning, file = Pruning(**fields.pop("pruning")), FileRecord(**fields.pop("file"))
-        alphabet = FileRecord(**fields.pop("alphabet"))
-        return cls(groups=groups, pruning=pruning, file=file, alphabet=alphabet, **fields)
+        return ledger.read_as(cls, ledger.load_entry(text, _WHAT, split_counts.FORMAT_VERSION), _WHAT)
 
     @property
     def n_words(self) -> int:
@@ -139,7 +134,9 @@ def merge_partition(
             writer.add_group(group, merge_runs(runs, output, f"{partition}"))
         record = writer.finish()
         staging.publish()
-    alphabet = _write_characters(writer.characters, output, f"{filenames.COUNTING}/alphabet-{partition:05d}.arrow")
+    alphabet = artifact.write_alphabet(
+        writer.characters, output, f"{filenames.COUNTING}/alphabet-{partition:05d}.parquet"
+    )
     return PartitionCounts(partition, tuple(writer.groups), writer.pruning, record, alphabet)
 
 
@@ -181,7 +178,7 @@ def finish_counts(
     totals.check("counts")
     characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
     for counts in partitions:
-        characters += _read_characters(storage.join(output, counts.alphabet.file))
+        characters += artifact.read_alphabet(output, counts.alphabet.file)
     artifact.write_report(
         output,
         labels=labels,
@@ -251,27 +248,6 @@ def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output
 
     for tables in in_turn(read, splits, waits=storage.is_remote(output)):
         yield from tables
-
-
-_CHARACTERS = pa.schema([pa.field("code_point", pa.int32()), pa.field("count", pa.int64())])
-
-
-def _write_characters(characters: npt.NDArray[np.int64], output: str, name: str) -> FileRecord:
-    code_points = np.flatnonzero(characters)
-    columns = [pa.array(code_points.astype(np.int32)), pa.array(characters[code_points])]
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, _CHARACTERS) as writer:
-        writer.write_table(pa.table(columns, schema=_CHARACTERS))
-    storage.write_atomic(storage.join(output, name), sink.getvalue())
-    return ledger.describe(output, name)
-
-
-def _read_characters(path: str) -> npt.NDArray[np.int64]:
-    with storage.open_read(path) as handle, pa.ipc.open_file(handle) as file:
-        table = file.read_all()
-    characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
-    characters[table["code_point"].to_numpy()] = table["count"].to_numpy()
-    return characters
 
 
 def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:

@@ -3,9 +3,9 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Self
 
-from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books import ledger, quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
@@ -76,18 +76,9 @@ class SplitCounts:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
-        fields = load_fields(text)
-        pieces = tuple(Piece(**piece) for piece in fields.pop("pieces"))
-        groups = tuple(GroupTotals(**(group | {"labels": tuple(group["labels"])})) for group in fields.pop("groups"))
-        batches = tuple((group, i) for group, *ends in fields.pop("batches") for i in range(*ends))
-        totals, file = Totals(**fields.pop("totals")), FileRecord(**fields.pop("file"))
-        inputs = tuple((piece, PieceCounts(**read)) for piece, read in fields.pop("inputs"))
-        return cls(pieces=pieces, totals=totals, groups=groups, batches=batches, file=file, inputs=inputs, **fields)
+        fields = ledger.load_entry(text, _WHAT, FORMAT_VERSION)
+        fields["batches"] = [(group, i) for group, *ends in fields["batches"] for i in range(*ends)]
+        return ledger.read_as(cls, fields, _WHAT)
 
 
-def load_fields(text: str | bytes) -> dict[str, Any]:
-    """Returns the fields of a descriptor of this format; ValueError if it is something else."""
-    fields = json.loads(text)
-    if not isinstance(fields, dict) or fields.pop("format_version", None) != FORMAT_VERSION:
-        raise ValueError(f"not a descriptor of format {FORMAT_VERSION}")
-    return fields
+_WHAT = "the counts of a split"

@@ -13,7 +13,7 @@ from typing import Any
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import parts, quantities
 from tokenmill.pipeline.books.job_books import add_up
-from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import excerpts, places, trial
 from tokenmill.pipeline.estimating.costs import CONTENTION, Work, peak_memory

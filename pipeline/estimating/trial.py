@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 from tokenmill.pipeline.books.input_counts import PieceCounts
-from tokenmill.pipeline.books.ledger import LedgerEntry, Written
+from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.rules import OTHER_PART
-from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_of
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig

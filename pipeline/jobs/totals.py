@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, lists
+from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
@@ -18,7 +18,7 @@ from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.planned import read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles
-from tokenmill.pipeline.books.shard_entry import ShardEntry, read_shard_entry
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, read_shard_entry
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.writers import mds
 from tokenmill.pipeline.running.in_turn import in_turn
@@ -132,8 +132,7 @@ class Totals:
         entry = read_shard_entry(self._output, shard_id)
         if entry is None:
             raise BooksError(f"shard {shard_id} has not been merged")
-        if wrong := entry.imbalances():
-            raise BooksError("\n".join(wrong))
+        check_balance(entry)
         return entry
 
 
@@ -152,7 +151,7 @@ def part_path(output: str, kind: str, number: int) -> str:
     return storage.join(output, filenames.TEMPORARY, f"{kind}-{number:08d}")
 
 
-def _mds_shards(entry: ledger.Written) -> Iterator[mds.Shard]:
+def _mds_shards(entry: Written) -> Iterator[mds.Shard]:
     """Yields the records of an entry's MDS shards for their index."""
     for file in (entry.shard, *entry.companions):
         if file.file.endswith(".mds"):

@@ -274,7 +274,7 @@ def _check_shard(
 ) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
     """Returns the problems of a shard of a shuffle, its entry, and the statistics of each of its files."""
     report = VerifyReport()
-    report.problems += entry.imbalances()
+    report.problems += imbalances(entry)
     if entry.tokenizer != found["tokenizer"]["digest"]:
         name = filenames.entry_name(entry.shard_id)
         report.problems.append(

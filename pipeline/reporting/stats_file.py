@@ -422,14 +422,7 @@ def read(output: str) -> dict[str, Any]:
     Raises:
       ValueError: if they are of another format, or not as `stats` makes them; OSError: if they cannot be read.
     """
-    found: dict[str, Any] = json_files.read(output, filenames.STATS)
-    version = found.get("format_version", 1) if isinstance(found, dict) else None
-    if version != FORMAT_VERSION:
-        raise ValueError(
-            f"{filenames.STATS} in {output!r} is of format {version}, this TokenMill reads {FORMAT_VERSION}: run the "
-            "job again with --overwrite"
-        )
-    json_files.check(found, _SHAPE, f"{filenames.STATS} in {output!r} is not as TokenMill writes it")
+    found: dict[str, Any] = json_files.read(output, filenames.STATS, _SHAPE, versions=[FORMAT_VERSION])
     return found
 
 

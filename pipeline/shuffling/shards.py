@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger
-from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, read_shard_entry, runs_digest, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.columns import row_bytes
@@ -144,8 +144,7 @@ def merge_shard(
             packing=shard.packing,
             windows=shard.windows,
         )
-        if wrong := entry.imbalances():
-            raise BooksError("\n".join(wrong))
+        check_balance(entry)
         staging.publish()
     storage.write_atomic(storage.join(output.path, filenames.entry_name(planned.id)), entry.to_json())
     return entry

@@ -6,7 +6,7 @@ Its reference implementation is in `tests/pipeline/statistics/test_tally.py`.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from tokenmill.pipeline.books.json_files import MOST_TOKENS
 from tokenmill.pipeline.statistics import sample, words
 from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.tokenizer import Tally
 from tokenmill.tokenizer.compiling.kernel import kernel
 
 EXACT_LENGTHS = 4096
@@ -74,23 +75,6 @@ STATISTICS = pa.schema(
     ]
 )
 """The schema of a `Statistics` as one row."""
-
-
-class Tally(Protocol):
-    """The part of a tokenizer's tally that `Statistics.add_tally` reads."""
-
-    @property
-    def n_words(self) -> int: ...  # noqa: D102
-
-    @property
-    def n_oov_characters(self) -> int: ...  # noqa: D102
-
-    n_oov_words_untracked: int
-    added_token_hits: Counter[str]
-
-    def oov_words(self) -> pa.Table: ...  # noqa: D102
-
-    def oov_characters(self) -> tuple[np.ndarray, np.ndarray]: ...  # noqa: D102
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.books.sums_kernels import add_values
 from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.output.writers.base import ragged

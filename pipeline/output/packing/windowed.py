@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.pipeline.books.ledger import Written
+from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.books.sums_kernels import add_values
 from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.statistics.tally import Statistics

@@ -213,9 +213,9 @@ def test_descriptors_survive_json(tmp_path):
     _, counts, partitions = count_all(config, str(tmp_path / "out"))
     assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
     assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
-    with pytest.raises(ValueError, match="not a descriptor of format 4"):
+    with pytest.raises(ValueError, match="the counts of a split of format 1, but this TokenMill reads 4"):
         SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 4', '"format_version": 1'))
-    with pytest.raises(ValueError, match="not a descriptor"):
+    with pytest.raises(ValueError, match="not the counts of a split"):
         SplitCounts.from_json("[]")
 
 
@@ -426,7 +426,7 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     report = tmp_path / "out/counts/counts.json"
     text = report.read_text()
     report.write_text(text.replace('"format_version": 2', '"format_version": 1'))
-    with pytest.raises(ValueError, match="is of format 1, but this TokenMill reads 2; count again"):
+    with pytest.raises(ValueError, match="has format 1, but this TokenMill reads 2: use the"):
         open_counts(str(tmp_path / "out"))
     report.write_text("{")
     with pytest.raises(ValueError, match="is not as TokenMill writes it"):
