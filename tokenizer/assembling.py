@@ -283,7 +283,8 @@ class EncodedTexts:
             return cast("list[Any]", found)
 
         if name == "offsets" and self._firsts is None and self._truncation is None:
-            found = of_text(cast("int", row), 0, self._offsets[row + 1] - self._offsets[row])
+            text = cast("int", row)  # a row is one text
+            found = of_text(text, 0, self._offsets[text + 1] - self._offsets[text])
             before, after = self._layout.before, self._layout.after
             return [filler] * len(before) + found + [filler] * len(after) if before or after else found
         return self._laid_out(row, of_text, special)

@@ -202,13 +202,14 @@ class Decoder(Composition):
         Raises:
           TypeError: if it is not a list of integers. ValueError: if an id belongs to no token.
         """
-        if type(ids) is not list or not set(map(type, ids)) <= {int}:
+        row = ids if type(ids) is list else []
+        if row is not ids or not set(map(type, row)) <= {int}:
             values = np.asarray(ids)
             if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
                 raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}")
-            ids = values.tolist()
+            row = values.tolist()
         try:
-            return self._id_decoder.decode_row(ids, skip_special_tokens)
+            return self._id_decoder.decode_row(row, skip_special_tokens)
         except KeyError as error:
             raise ValueError(self._id_decoder.no_token(error.args[0])) from None
 
