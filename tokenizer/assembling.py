@@ -282,9 +282,8 @@ class EncodedTexts:
                 found[0] = self._finder.trimmed(token_id, *self.places(False).offsets(begin, begin + 1), trims)
             return cast("list[Any]", found)
 
-        if name == "offsets" and self._firsts is None and self._truncation is None:
-            text = cast("int", row)  # a row is one text
-            found = of_text(text, 0, self._offsets[text + 1] - self._offsets[text])
+        if name == "offsets" and self._firsts is None and self._truncation is None and not isinstance(row, Part):
+            found = of_text(row, 0, self._offsets[row + 1] - self._offsets[row])
             before, after = self._layout.before, self._layout.after
             return [filler] * len(before) + found + [filler] * len(after) if before or after else found
         return self._laid_out(row, of_text, special)

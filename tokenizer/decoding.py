@@ -202,8 +202,8 @@ class Decoder(Composition):
         Raises:
           TypeError: if it is not a list of integers. ValueError: if an id belongs to no token.
         """
-        row = ids if type(ids) is list else []
-        if row is not ids or not set(map(type, row)) <= {int}:
+        row: Any = ids
+        if type(ids) is not list or not set(map(type, ids)) <= {int}:
             values = np.asarray(ids)
             if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
                 raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}")
