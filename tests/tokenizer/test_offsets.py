@@ -33,7 +33,7 @@ from tokenmill.tokenizer.normalizers import (
 )
 from tokenmill.tokenizer.normalizers.charsmaps import write_charsmap
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
-from tokenmill.tokenizer.post_processors import Padding
+from tokenmill.tokenizer.post_processors import Padding, Truncation
 from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
@@ -159,9 +159,8 @@ SHORT = st.lists(st.sampled_from([" a", " a", "b", "é玫", " ", "<s>"]), max_si
     length=st.integers(3, 9), stride=st.integers(0, 2), side=st.sampled_from(["left", "right"]), pad=st.booleans(),
 )  # fmt: skip
 def test_parts_that_overflow_are_those_of_plain_stages(name, pair, is_pair, length, stride, side, pad) -> None:
-    tokenizer = TOKENIZERS[name]
-    tokenizer.enable_truncation(length, stride, direction=side)
-    tokenizer.padding = Padding(12, side, None, 1, 1, "a") if pad else None
+    padding = Padding(12, side, None, 1, 1, "a") if pad else None
+    tokenizer = TOKENIZERS[name].replace(truncation=Truncation(length, direction=side, stride=stride), padding=padding)
     texts = pair if is_pair else pair[:1]
     tokens = [tokenizer._aligned([(AlignedText.original(text), -1)]) for text in texts]
     try:
