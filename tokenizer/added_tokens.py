@@ -95,6 +95,9 @@ def segments_of(
     """
     by_text = dict(tokens)
     by_text.pop("", None)
+    if not by_text:
+        yield text, -1
+        return
     spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
     lengths: dict[str, list[int]] = {}
     for content in sorted(by_text, key=len, reverse=True):

@@ -138,8 +138,8 @@ class IdDecoder:
                 # The column is valid as a whole; its rows are too if none begins in the middle of a character.
                 if not (data[offsets[:-1][np.diff(offsets) > 0]] & 0xC0 == 0x80).any():
                     return string_array(data, offsets, null_rows(ids))
-        values, offsets = rows.values.tolist(), rows.offsets.tolist()
-        texts = [self.decode_row(values[a:b], skip_special) for a, b in itertools.pairwise(offsets)]
+        each = (rows.values[a:b].tolist() for a, b in itertools.pairwise(rows.offsets.tolist()))
+        texts = [self.decode_row(row, skip_special) for row in each]
         return pa.array(texts, pa.large_string(), mask=_mask(ids))
 
     def no_token(self, i: int) -> str:
