@@ -68,8 +68,8 @@ def main(arguments: list[str]) -> int:
 
 def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, float]:
     """Returns the seconds of processor time for each GB of text: to sort, to pass on once, to merge for shards."""
-    sort = _per_gb(lambda: [_sort(folder, i, run_bytes, fan_in) for i in range(fan_in)])
-    files = sort[1]
+    sort = _per_gb(lambda: [_sort(folder, -1, run_bytes, _RANGES)])  # one whole run
+    files = [_sort(folder, i, run_bytes, fan_in) for i in range(fan_in)]
     ranges = Pass(fan_in, _RANGES)
     needed = [[file for each in files for key, file in deal(each, ranges) if key[1] == i] for i in range(_RANGES)]
     passed = _per_gb(lambda: [merge_runs(needed[i], 0, (i, _RANGES), folder, run_bytes, _SCHEMA) for i in (0, 1)])
@@ -82,7 +82,7 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
             return [sum_rows(keys, rows, None).n_documents for keys, rows in parts]
 
     merged = _per_gb(merge)
-    n_sorted = sum(run.n_rows for file in files for run in file.runs)
+    n_sorted = sum(run.n_rows for file in sort[1] for run in file.runs)
     n_passed = sum(run.n_rows for file in passed[1] for run in file.runs)
     return sort[0] / n_sorted, passed[0] / n_passed, merged[0] / sum(merged[1])
 
@@ -109,9 +109,11 @@ def _per_gb(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _sort(folder: str, index: int, run_bytes: int, fan_in: int) -> SplitRuns:
-    rng = np.random.default_rng(index)
+    rng = np.random.default_rng(index + 1)
     n = max(1, _RANGES * run_bytes // fan_in // (_TOKENS * 4 + 60))
-    split = Split(index, f"{index:016x}", (Piece("x", f"{index}.jsonl", n * _TEXT_BYTES, "", "jsonl", "none", 0, n),))
+    split = Split(
+        index, f"{index % 2**64:016x}", (Piece("x", f"{index}.jsonl", n * _TEXT_BYTES, "", "jsonl", "none", 0, n),)
+    )
     with Staging(folder, split.id) as staging:
         sorted_split = SortedSplit(staging, split, ShuffleConfig(run_bytes=run_bytes), None)
         for start in range(0, n, 4096):

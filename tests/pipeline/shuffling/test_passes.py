@@ -88,7 +88,7 @@ def test_a_pass_finds_what_it_has_merged_and_merges_what_is_damaged(tmp_path, mo
     assert merge_runs(files[:2], *arguments).split_id != first.split_id
 
 
-@pytest.mark.parametrize("fan_in", [2, 8, 128])
+@pytest.mark.parametrize("fan_in", [2, 8, 256])
 @pytest.mark.parametrize("run_bytes", [32 << 20, 256 << 20])
 @pytest.mark.parametrize("split_bytes", [1 << 20, 256 << 20, 8 << 30])
 @pytest.mark.parametrize("n_work", [1e6, 1e9, 1e11, 1e13, 1e14])
@@ -107,6 +107,6 @@ def test_no_merge_reads_from_many_runs(fan_in, run_bytes, split_bytes, n_work):
 
 
 def test_few_runs_need_no_pass():
-    assert plan_passes(128, 0, 1 << 20) == []
-    assert plan_passes(129, 0, 1 << 20) == [Pass(12, 12)]
+    assert plan_passes(64, 0, 1 << 20) == plan_passes(128, 0, 32 << 20) == plan_passes(256, 0, 1 << 30) == []
+    assert plan_passes(257, 0, 1 << 30) == [Pass(17, 17)]
     assert plan_passes(0, 0, 1) == []
