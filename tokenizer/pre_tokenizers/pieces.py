@@ -117,8 +117,10 @@ def spaces_replaced(pieces: Pieces, insert: str, prefixed: Flags, *, cuts: bool)
     words = pieces.words
     starts, stops = read_only(words.starts), read_only(words.stops)
     inserted = np.frombuffer(insert.encode() + bytes(8), np.uint8)
-    n_added = int(kernels.count_blanks(words.values, starts, stops)) * (inserted.size - 9)
-    n_added += int(prefixed.sum()) * (inserted.size - 8)
+    n_blanks = int(kernels.count_blanks(words.values, starts, stops))
+    if not (cuts or n_blanks or prefixed.any()):
+        return pieces
+    n_added = n_blanks * (inserted.size - 9) + int(prefixed.sum()) * (inserted.size - 8)
     out = recycled.empty(pieces.n_bytes + n_added + 8, np.uint8)
     # Memory pages that no word reaches are never touched.
     out_starts, out_stops = recycled.empty(out.size + 1, np.int64), recycled.empty(out.size + 1, np.int64)
