@@ -3,48 +3,21 @@
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 from tokenmill.tokenizer.kernels.double_array import child, piece
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.text_parts import find_byte, is_member_before, run_end, run_start
+from tokenmill.tokenizer.kernels.utf8 import next_character
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
 """Bits that say how an added token matches. IS_TEXT: its occurrences are counted but stay text."""
 
 
-_EACH_BYTE = np.uint64(0x0101010101010101)
-_HIGH_BITS = np.uint64(0x8080808080808080)
-
-
-@kernel_part
-def _has_byte(eight, byte):
-    """Whether one of the eight bytes of `eight`, a uint64, is `byte`."""
-    zero = eight ^ (np.uint64(byte) * _EACH_BYTE)
-    return ((zero - _EACH_BYTE) & ~zero & _HIGH_BITS) != np.uint64(0)
-
-
-@kernel_part
-def _character_before(data, first, i):
-    """Returns where the character that ends at `i` starts; `i` is greater than `first`."""
-    i -= 1
-    while i > first and (data[i] & 0xC0) == 0x80:
-        i -= 1
-    return i
-
-
-@kernel_part
-def _is_in(data, i, table):
-    code_point = np.int64(data[i])
-    if code_point >= 128:
-        code_point, _ = decode_utf8(data, i)
-    return table[code_point]
-
-
 @kernel_part
 def _stands_alone(data, first, end, start, stop, word_characters):
     """Whether no word character is right before `start` or right after `stop`."""
-    if start > first and _is_in(data, _character_before(data, first, start), word_characters):
+    if start > first and is_member_before(data, start, word_characters):
         return False
-    return stop == end or not _is_in(data, stop, word_characters)
+    return stop == end or not word_characters[next_character(data, stop)[0]]
 
 
 @kernel
@@ -144,10 +117,7 @@ def find_added(
         i = first
         while i < end:
             if not starters[values[i]]:
-                i += 1
-                # Eight bytes at a time while none of them is the one byte that a token can begin with.
-                while only_starter >= 0 and i + 8 <= end and not _has_byte(load_u64(values, i), only_starter):
-                    i += 8
+                i = find_byte(values, i + 1, end, only_starter) if only_starter >= 0 else i + 1
                 continue
             node = np.int64(0)
             best = np.int64(-1)
@@ -177,17 +147,9 @@ def find_added(
                 hits[best] += 1
                 continue
             if kind & STRIPS_LEFT:
-                while start > taken:
-                    before = _character_before(values, first, start)
-                    if before < taken or not _is_in(values, before, spaces):
-                        break
-                    start = before
+                start = run_start(values, start, taken, spaces)
             if kind & STRIPS_RIGHT:
-                while stop < end and _is_in(values, stop, spaces):
-                    if values[stop] < 128:
-                        stop += 1
-                    else:
-                        _, stop = decode_utf8(values, stop)
+                stop = run_end(values, stop, end, spaces)
             if start < taken and not kind & STRIPS_LEFT:
                 again[row] = True
             start = max(start, taken)

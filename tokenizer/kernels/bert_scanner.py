@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, TAIL, TAIL_CLASS, WORD
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character
 
 
 @kernel_part
@@ -55,11 +55,7 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
     stop = start
     while i < end:
         here = i
-        if data[i] < 128:
-            code_point = np.int64(data[i])
-            i += 1
-        else:
-            code_point, i = decode_utf8(data, i)
+        code_point, i = next_character(data, i)
         combining = np.int64(tables.combining[code_point])
         if tables.classes[code_point] == DROPPED:
             if combining == 0 and tables.is_mark[code_point]:
@@ -93,11 +89,7 @@ def append_reordered(data, start, end, tables, word, origins, traced, w, k0, k1)
         i = start
         while i < stop:
             here = i
-            if data[i] < 128:
-                code_point = np.int64(data[i])
-                i += 1
-            else:
-                code_point, i = decode_utf8(data, i)
+            code_point, i = next_character(data, i)
             if tables.classes[code_point] != REORDERED:
                 continue
             combining = np.int64(tables.combining[code_point])

@@ -30,7 +30,6 @@ from tokenmill.tokenizer.kernels.sentencepiece_units import (
     SEPARATOR,
     START,
     WORD,
-    character,
     has_unknown,
     is_apart,
     is_unknown,
@@ -41,6 +40,7 @@ from tokenmill.tokenizer.kernels.sentencepiece_units import (
 from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.unigram import width
+from tokenmill.tokenizer.kernels.utf8 import next_character
 from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
 from tokenmill.tokenizer.kernels.word_table import word_key_anywhere
 
@@ -263,7 +263,7 @@ def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
                 break
             in_word *= np.int64(at == i)
         has_space = at > i if has_begun != 0 else tables.steps.prefix
-        code_point, after = character(data, at)
+        code_point, after = next_character(data, at)
         i = part_stop(data, after, end, code_point, tables)
         add_span(FLAGGED, batch, n, at, i, FLAG if has_space else np.uint64(0))
         n += 1

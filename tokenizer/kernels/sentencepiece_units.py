@@ -268,15 +268,6 @@ def past_graphic(data, i):
     return i + (trailing_zeros(~others & HIGH_BITS) >> 3)
 
 
-@kernel_part
-def character(data, i):
-    """Returns the code point at `i` and where it ends."""
-    first = data[np.uint64(i)]
-    if first < 0x80:
-        return np.int64(first), i + 1
-    return decode_utf8(data, i)
-
-
 @kernel
 def set_apart(kinds, characters, joins, apart):
     """Finds whether a part ends between two ASCII characters, at `before << 7 | here`.

@@ -30,6 +30,14 @@ def character_before(data, i):
 
 
 @kernel_part
+def run_start(data, i, start, members):
+    """Returns where the run of characters of a set, bool[0x110000], that ends at `i` begins, at least `start`."""
+    while i > start and is_member_before(data, i, members):
+        i = character_before(data, i)
+    return i
+
+
+@kernel_part
 def is_member_before(data, i, members):
     """Whether the character that ends at `i` is in a set, bool[0x110000]; there is one."""
     code_point, _ = next_character(data, character_before(data, i))

@@ -128,8 +128,9 @@ def decode_utf8(data, i):
 @kernel_part
 def next_character(data, i):
     """Returns the code point at `i` and the index of the next one."""
-    if data[i] < 128:
-        return np.int64(data[i]), i + 1
+    first = data[np.uint64(i)]
+    if first < 128:
+        return np.int64(first), i + 1
     return decode_utf8(data, i)
 
 

@@ -8,7 +8,7 @@ Its reference implementation is `tests.reference.languages.identify_text`;
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.utf8 import next_character
 
 SAMPLE_BYTES = 2048
 """The most bytes of a document that are read."""
@@ -58,11 +58,8 @@ def has_any(data, starts, stops, table, found):
         hit = False
         i = starts[row]
         while i < stops[row] and not hit:
-            code_point, following = np.int64(data[i]), i + 1
-            if code_point >= 128:
-                code_point, following = decode_utf8(data, i)
+            code_point, i = next_character(data, i)
             hit = table[code_point]
-            i = following
         found[row] = hit
 
 

@@ -7,7 +7,7 @@ Its reference implementation is in `tests/tokenizer/languages/test_languages.py`
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, load_u64
-from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, decode_utf8
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
 
 NO_SCRIPT, LATIN, HAN, KANA, HANGUL = range(5)
 """The numbers of scripts that kernels know; hiragana and katakana are one script."""
@@ -50,11 +50,7 @@ def count_scripts(data, offsets, script_of, counts, found):
                     latin += (letters * EACH_BYTE) >> np.uint64(56)
                     i += 8
                     continue
-            if data[i] < 128:
-                counts[script_of[data[i]]] += 1
-                i += 1
-                continue
-            code_point, i = decode_utf8(data, i)
+            code_point, i = next_character(data, i)
             counts[script_of[code_point]] += 1
         counts[LATIN] += np.int64(latin)
         kana = counts[KANA]

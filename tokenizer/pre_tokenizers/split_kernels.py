@@ -11,7 +11,7 @@ Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.pieces.PreTo
 """
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.utf8 import next_character
 
 
 @kernel
@@ -25,12 +25,8 @@ def scripts(values, starts, stops, classes, out_starts, out_stops, counts):
         i = starts[k]
         last = 0
         while i < stops[k]:
-            if values[i] < 128:
-                script = classes[values[i]]
-                after = i + 1
-            else:
-                code_point, after = decode_utf8(values, i)
-                script = classes[code_point]
+            code_point, after = next_character(values, i)
+            script = classes[code_point]
             if script != 0 and script != last:
                 if last != 0:
                     out_stops[n] = i

@@ -7,8 +7,9 @@ Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/n
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.bert_scanner import append_character, append_reordered, decode_utf8
+from tokenmill.tokenizer.kernels.bert_scanner import append_character, append_reordered
 from tokenmill.tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
+from tokenmill.tokenizer.kernels.utf8 import next_character
 
 
 @kernel
@@ -29,11 +30,7 @@ def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
         end = offsets[row + 1]
         while i < end:
             start = i
-            if data[i] < 128:
-                code_point = np.int64(data[i])
-                i += 1
-            else:
-                code_point, i = decode_utf8(data, i)
+            code_point, i = next_character(data, i)
             kind = tables.classes[code_point]
             if kind == WORD or (kind == SPACE and not clean_text):
                 o, _, _ = append_character(

@@ -6,7 +6,7 @@ them.
 """
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
-from tokenmill.tokenizer.kernels.text_parts import character_before, run_end
+from tokenmill.tokenizer.kernels.text_parts import run_end, run_start
 from tokenmill.tokenizer.kernels.utf8 import next_character
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
 from tokenmill.tokenizer.normalizers.kernels.matches import next_run
@@ -15,18 +15,6 @@ AS_SPACE, KEEP, PARAGRAPHS = 0, 1, 2
 """Treatment of line breaks: like other white space; all stay; at most two stay."""
 BREAK, TWO_BREAKS = 2, 3
 """Numbers of more texts that edits put in."""
-
-
-@kernel_part
-def _run_start(data, i, start, is_space):
-    """Returns where the white space that ends at `i` begins."""
-    while i > start:
-        last = character_before(data, i)
-        code_point, _ = next_character(data, last)
-        if not is_space[code_point]:
-            break
-        i = last
-    return i
 
 
 @kernel_part
@@ -80,7 +68,7 @@ def find_whitespace(data, i, end, row, tables, edits, n):
         if i > first:
             n = add_edit(edits, n, first, i, NOTHING)
     if strip and ends[row]:
-        tail = _run_start(data, end, i, runs.members)
+        tail = run_start(data, end, i, runs.members)
     while collapse and i < tail:
         start, i = next_run(data, i, tail, runs)
         if start < i:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.text_parts import is_member_before
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_active
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_active, next_character
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, SPACE, add_edit, finder
 
 PICTOGRAPH, PRESENTED, FLAG, EXTEND, JOINER, EMOJI_STYLE, TEXT_STYLE, MODIFIER = 1, 2, 4, 8, 16, 32, 64, 128
@@ -98,9 +98,7 @@ def find_emoji(data, i, end, row, tables, edits, n):
             if start > first and start != inserted and not is_member_before(data, start, is_space):
                 n = add_edit(edits, n, start, start, SPACE)
             if stop < end:
-                code_point = np.int64(data[stop])
-                if code_point >= 128:
-                    code_point, _ = decode_utf8(data, stop)
+                code_point, _ = next_character(data, stop)
                 if not is_space[code_point]:
                     n = add_edit(edits, n, stop, stop, SPACE)
                     inserted = stop
