@@ -50,6 +50,9 @@ class FillInMiddle:
                 what = f"{given!r}: the tokenizer has no such token" if given else f"the tokenizer has none of {known}"
                 raise ValueError(f"output.fim.{role}: {what}; name the token in front of the {role}")
             ids.append(found[0])
+        if len({*ids}) < len(ids):
+            named = ", ".join(f"{role} {tokenizer.id_to_token(i)!r}" for role, i in zip(TOKENS, ids, strict=True))
+            raise ValueError(f"output.fim: {named}: must be three tokens, or a model cannot tell the parts apart")
         if config.level == "token":
             return cls(config, tokenizer, ids)
         piece = tokenizer.encode("a", add_special_tokens=False).ids

@@ -122,6 +122,8 @@ def test_a_tokenizer_without_the_tokens_is_refused_before_work_begins(tmp_path: 
     make_tokenizer().save(tmp_path / "tokenizer.json")
     with pytest.raises((JobError, ConfigError, ValueError), match=r"output\.fim\.prefix: the tokenizer has none of"):
         run(config_of(tmp_path, "out"))
+    with pytest.raises(ValueError, match="prefix '<s>', suffix '</s>', middle '<s>': must be three tokens"):
+        run(config_of(tmp_path, "out", prefix="<s>", suffix="</s>", middle="<s>"))
     with pytest.raises((JobError, ConfigError, ValueError), match="'<PRE>': the tokenizer has no such token"):
         run(config_of(tmp_path, "out", prefix="<PRE>"))
 
