@@ -71,8 +71,8 @@ def check_usable(
     elif "not_a_conversation" in rejected:
         setting = f"{config.where}.messages_field {config.messages_field!r}"
         advice = f"{setting} must name the field that holds the messages: correct it"
-    place = f"; all rejected records are in {where}" if where else ""
-    lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{place}")
+    stored = f"; all rejected records are in {where}" if where else ""
+    lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{stored}")
     raise ValueError("\n".join(lines))
 
 
