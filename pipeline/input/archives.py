@@ -73,7 +73,11 @@ def share_stream(path: str, other: str) -> bool:
 
 def open_piece(piece: Piece) -> BinaryIO:
     """Opens the file, or the member of an archive, that a piece is of; see `open_file`."""
-    return open_file(piece.path, piece.version)
+    try:
+        return open_file(piece.path, piece.version)
+    except FileNotFoundError as error:
+        path = piece.path
+        raise OSError(f"{path!r} has gone since the job was planned; put it back") from error
 
 
 def open_file(path: str, version: str) -> BinaryIO:

@@ -327,3 +327,12 @@ assert first.read() == b"a" * 199_990
 """
     path = make(tmp_path / "a.tar", {"a.txt": b"a" * 200_000, "b.txt": b"b" * 200_000})
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+
+
+def test_a_file_that_is_gone_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    config = InputConfig(paths=[str(tmp_path / "a.jsonl")])
+    (split,) = plan_splits(config, "salt")
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(OSError, match=r"a\.jsonl' has gone since the job was planned; put it back"):
+        [*read_split(split, config)]
