@@ -193,7 +193,9 @@ class InputConfig(SourceConfig):
             return self
         for name in self.sources:
             if not re.fullmatch(r"[\w-]{1,64}", name):
-                raise mistake("sources", name, "must be a name of 1 to 64 letters, digits, _ and -: it begins ids")
+                raise mistake(
+                    f"sources.{name}", name, "must be a name of 1 to 64 letters, digits, _ and -: it begins ids"
+                )
         if self.paths:
             raise mistake(
                 "paths", self.paths, "sources have paths of their own; make a source of these, or remove them"

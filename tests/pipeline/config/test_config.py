@@ -241,7 +241,7 @@ def test_every_mistake_is_reported_at_once(write):
         ),
         (
             "input: {sources: {a/b: {paths: [x]}}}",
-            "input.sources: 'a/b': must be a name of 1 to 64 letters, digits, _ and -: it begins ids",
+            "input.sources.a/b: 'a/b': must be a name of 1 to 64 letters, digits, _ and -: it begins ids",
         ),
     ],
 )
