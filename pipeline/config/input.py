@@ -167,7 +167,7 @@ class InputConfig(SourceConfig):
     """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     sample_seed: Natural = 0
     """Another seed chooses another sample."""
-    sources: dict[str, SourceConfig] = {}
+    sources: dict[NonEmpty, SourceConfig] = {}
     """Instead of `paths`: files that are read in different ways, by a name for each source. A source has `paths`, and
     any of the keys above but `keep_fields`, `split_bytes` and `sample_seed`; those that it has not are taken from
     `input`. Names of files begin with that of their source, and so do ids made of them; each document has it as

@@ -52,6 +52,7 @@ The rules for all keys:
 
 _TYPES = {
     "input.keep_fields": "list of names, or mapping of names to types",
+    "input.sources": "mapping of names to sections with the keys above",
     "languages.rules": "`builtin`, or a mapping of languages, or `default`, to [steps](../explanation/text.md#steps)",
     "normalize": "list of [steps](../explanation/text.md#steps), each a name or one name with its options",
     "spans": "list of [spans](../explanation/text.md#spans), each with `token` and one of `find`, `regex`, `literal`",
