@@ -208,8 +208,8 @@ def _locate(
     n_cut = n_text - n_kept if layout.truncation is not None and layout.truncation.direction == "left" else 0
     offsets = [(0, 0)] * layout.before.size + encoding.offsets[n_cut : n_cut + n_kept] + [(0, 0)] * layout.after.size
     expected = [*layout.before.tolist(), *encoding.ids[n_cut : n_cut + n_kept], *layout.after.tolist()]
-    first, n = document["first"], min(len(ids), document["n_tokens"] - document["first"])
-    if len(expected) != document["n_tokens"] or expected[first : first + n] != ids[:n]:
+    first_of_row, n = document["first"], min(len(ids), document["n_tokens"] - document["first"])
+    if len(expected) != document["n_tokens"] or expected[first_of_row : first_of_row + n] != ids[:n]:
         return {**at, "why_no_place": "the text gives other tokens now"}
     start, stop = offsets[number]
     if start == stop:
@@ -220,7 +220,9 @@ def _locate(
         conversation, marked = chat
         message = next((i for first, last, i in marked.messages if first < stop and start < last), None)
         role = conversation.messages[message]["role"] if message is not None else None
-        is_trained = number > 0 and any(first < stop and start < last for first, last in marked.spans)
+        is_trained = number not in (0, first_of_row) and any(
+            first < stop and start < last for first, last in marked.spans
+        )
         return {**at, "message": message, "role": role, "trained": is_trained}
     text_offset = document["source"]["text_offset"]
     if text_offset is not None:
