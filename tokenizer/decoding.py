@@ -211,6 +211,8 @@ class Decoder(Composition):
         try:
             return self._id_decoder.decode_row(row, skip_special_tokens)
         except KeyError as error:
+            if error.args[0].bit_length() > 63:
+                raise TypeError(f"expected the ids of one row, a list of integers, got {ids!r:.80}") from None
             raise ValueError(self._id_decoder.no_token(error.args[0])) from None
 
     def decode_batch(self, batch: Iterable[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:

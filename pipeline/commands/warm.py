@@ -75,7 +75,7 @@ def _by_place(compiled: Iterable[Path]) -> dict[str, list[str]]:
     """Returns the names of compiled kernels by the folder in which they are."""
     names: dict[str, list[str]] = {}
     for path in compiled:
-        module, kernel = path.parent.name.split("-")[1], path.name.rpartition("-")[0]
+        module, kernel = path.parent.name.partition("-")[2].rpartition("-")[0], path.name.rpartition("-")[0]
         names.setdefault(str(path.parent.parent), []).append(f"{module}.{kernel}")
     return {place: sorted(names[place]) for place in sorted(names)}
 

@@ -567,7 +567,7 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
     assert found.startswith("input.text_fields: ['a']: text_field is given too")
     (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
     assert found.startswith(
-        "input.text_fields: ['a']: applies to jsonl, json, csv, tsv, parquet, arrow, but format is 'text'"
+        "input.text_fields: ['a']: applies to jsonl, json, csv, tsv, wet, parquet, arrow, but format is 'text'"
     )
     (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
     assert found.startswith("input.keep_fields: 'lang': is a column of the output already")

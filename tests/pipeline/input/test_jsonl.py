@@ -191,6 +191,7 @@ def test_every_reason_of_a_line_has_an_example():
     of_others = {"bomb", "too_large", "truncated_stream", "corrupt_stream"}
     of_others |= {
         "wrong_cells",
+        "not_extracted",
         "bad_quotes",
         "bad_field",
         "text_timeout",

@@ -257,7 +257,7 @@ def test_a_process_that_dies_while_it_compiles_holds_up_nobody(tmp_path):
 )
 def test_machine_code_that_is_not_as_expected_is_compiled_again(damage, tmp_path):
     run(TRIE, tmp_path)
-    (saved,) = tmp_path.rglob("_build-*.kernel")
+    (saved,) = tmp_path.rglob("build_double_array-*.kernel")
     before = saved.read_bytes()
     saved.write_bytes(damage(before))
     assert saved.read_bytes() != before

@@ -11,7 +11,7 @@ _KERNELS = Path(str(kernels.__file__)).parent
 _OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram", "normalized_words", "word_counting")
 _MOST_FILES, _MOST_LINES = 22, 3_720
 """Of any one kernel, with all that it imports; 18 and 3,000 are wanted."""
-_MOST_LINES_IN_ALL = 9_420
+_MOST_LINES_IN_ALL = 9_440
 """Of all kernels that encode and count, with the engines; 5,000 are wanted."""
 
 
