@@ -22,7 +22,7 @@ def test_shards_of_other_runs_are_not_finished(make_shuffled, tmp_path):
     job.prepare()
     entries = job.sort()
     job.merge(entries, job.planned[:3])
-    with pytest.raises(BooksError, match="shards have been merged from runs"):
+    with pytest.raises(BooksError, match="has not been merged"):
         job.finish()
     half = shard_entry.runs_of(entries[0])
     merge_planned(job.planned[3], [half], job.config, job.tokenizer)
