@@ -43,6 +43,11 @@ class PlannedSplits:
         """Yields the ids in the order of the plan."""
         return (f"{split_id:016x}" for split_id in map(int, self._ids))
 
+    @property
+    def digest(self) -> int:
+        """The sum of `entry_digest` of the entries of all splits."""
+        return int(self._digests.sum(dtype=np.uint64))
+
     def entries(self, output: str, tokenizer: str) -> Iterator[LedgerEntry]:
         """Yields the entry of each split, in the order of the plan.
 
@@ -60,8 +65,7 @@ class PlannedSplits:
         """Returns the entry of one split, by its place in the plan; as `entries`."""
         split_id = f"{int(self._ids[index]):016x}"
         entry = read_committed(split_id, output, tokenizer)
-        recorded = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
-        if entry.index != index or _digest(recorded) != int(self._digests[index]):
+        if entry.index != index or entry_digest(entry) != int(self._digests[index]):
             raise BooksError(f"split {split_id}: the ledger's entry is not of the split that was planned")
         return entry
 
@@ -72,6 +76,11 @@ def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
     if entry is None or entry.tokenizer != tokenizer:
         raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
     return entry
+
+
+def entry_digest(entry: LedgerEntry) -> int:
+    """Returns 64 bits of a digest of the split that an entry is of."""
+    return _digest(Split(entry.index, entry.split_id, entry.pieces, entry.fields))
 
 
 def _digest(split: Split) -> int:

@@ -103,7 +103,7 @@ class ShardEntry:
 
 
 Written = LedgerEntry | ShardEntry
-"""What says what is in a shard."""
+"""The entry of a shard: of a split, or of a merged one."""
 
 _WHAT = "the entry of a shard"
 _SUMS = TypeAdapter(SumsRecord)

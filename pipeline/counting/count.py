@@ -235,7 +235,7 @@ class _Counters:
         self.numbers: dict[Group, int] = {}
         """Groups in the order in which they were met."""
         self.totals: dict[Group, GroupTotals] = {}
-        self.batches: list[tuple[int, int]] = []
+        self.batches: list[tuple[int, int, int]] = []
 
     def update(
         self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
@@ -278,10 +278,16 @@ class _Counters:
             for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
                 if batch.num_rows:
                     self._writer.write_batch(batch)
-                    self.batches.append((self.numbers[group], partition))
+                    self._add_batch(self.numbers[group], partition)
             n_words = pc.sum(counts["count"]).as_py() or 0
             self.totals[group] += GroupTotals(group, n_words=n_words)
         self._counters = {}
+
+    def _add_batch(self, group: int, partition: int) -> None:
+        first = partition
+        if self.batches and self.batches[-1][::2] == (group, partition):  # nearly always: most partitions have words
+            first = self.batches.pop()[1]
+        self.batches.append((group, first, partition + 1))
 
 
 class _Grouping:

@@ -36,6 +36,9 @@ from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
+_RUNS_AHEAD = 8
+"""Batches read before they are merged; each is at most `MAX_COUNTER_BYTES`, divided by the number of partitions."""
+
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
 _WHAT = "the counts of a partition"
 
@@ -237,17 +240,19 @@ def _groups_of(splits: Iterable[SplitCounts]) -> list[Group]:
 
 
 def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output: str) -> Iterator[pa.Table]:
-    def read(split: SplitCounts) -> list[pa.Table]:
-        labels = [each.labels for each in split.groups]
-        wanted = (labels.index(group), partition) if group in labels else None
-        numbers = [i for i, batch in enumerate(split.batches) if batch == wanted]
-        if not numbers:
-            return []
-        with storage.open_read(storage.join(output, split.file.file)) as handle, pa.ipc.open_file(handle) as file:
-            return [pa.Table.from_batches([file.get_batch(i)]) for i in numbers]
+    def places() -> Iterator[tuple[str, int]]:
+        for split in splits:
+            labels, n_before = [each.labels for each in split.groups], 0
+            for number, first, stop in split.batches:
+                if first <= partition < stop and labels[number] == group:
+                    yield split.file.file, n_before + partition - first
+                n_before += stop - first
 
-    for tables in in_turn(read, splits, waits=storage.is_remote(output)):
-        yield from tables
+    def read(place: tuple[str, int]) -> pa.Table:
+        with storage.open_read(storage.join(output, place[0])) as handle, pa.ipc.open_file(handle) as file:
+            return pa.Table.from_batches([file.get_batch(place[1])])
+
+    return in_turn(read, places(), waits=storage.is_remote(output), n_ahead=_RUNS_AHEAD)
 
 
 def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:

@@ -56,8 +56,8 @@ class SplitCounts:
     pieces: tuple[Piece, ...]
     totals: Totals
     groups: tuple[GroupTotals, ...]
-    batches: tuple[tuple[int, int], ...]
-    """For each record batch of the file, the index of its group and its hash partition."""
+    batches: tuple[tuple[int, int, int], ...]
+    """The record batches of the file, in order: the index of a group, and a range of hash partitions with one each."""
     file: FileRecord
     inputs: tuple[tuple[int, PieceCounts], ...] = ()
     """What was read of the pieces that have rejects, by their index; of a single piece, which may be a part of a file,
@@ -65,20 +65,12 @@ class SplitCounts:
 
     def to_json(self) -> str:
         """Returns this as JSON."""
-        ranges: list[list[int]] = []  # of partitions that all have words: most have
-        for group, partition in self.batches:
-            if ranges and ranges[-1][0] == group and ranges[-1][2] == partition:
-                ranges[-1][2] += 1
-            else:
-                ranges.append([group, partition, partition + 1])
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "batches": ranges}, sort_keys=True)
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
-        fields = ledger.load_entry(text, _WHAT, FORMAT_VERSION)
-        fields["batches"] = [(group, i) for group, *ends in fields["batches"] for i in range(*ends)]
-        return ledger.read_as(cls, fields, _WHAT)
+        return ledger.read_as(cls, ledger.load_entry(text, _WHAT, FORMAT_VERSION), _WHAT)
 
 
 _WHAT = "the counts of a split"

@@ -150,7 +150,8 @@ class LineParser:
 
         Args:
           block: what they are in.
-          lines: int64[n] each: where they start; where their JSON starts and ends; where what ends them, too, ends.
+          lines: int64[n] each: where they start; where their JSON starts and ends, perhaps behind all of them; where
+            what ends them, too, ends.
           n_skipped: the bytes that are in none of them.
         """
         data = block.data
@@ -175,6 +176,7 @@ class LineParser:
         for row in unsure.tolist():
             start, n_bytes = int(starts[row]), int(nexts[row] - starts[row])
             line = data[heads[row] : ends[row]]
+            sample = line if ends[row] <= nexts[row] else data[starts[row] : nexts[row]]
             try:
                 if n_bytes > self._config.max_document_bytes:
                     raise _UnusableError("too_large", too_large(n_bytes, self._config.max_document_bytes))
@@ -183,7 +185,7 @@ class LineParser:
             except _UnusableError as error:
                 is_invalid = error.reason == "invalid_utf8"
                 detail = self._invalid.explain(line, error.detail) if is_invalid else error.detail
-                rejects.add(block.offset + start, n_bytes, error.reason, detail, line)
+                rejects.add(block.offset + start, n_bytes, error.reason, detail, sample)
                 continue
             slow_texts.append(text)
             slow_ids.append(document_id)
@@ -201,7 +203,9 @@ class LineParser:
             if misfits:
                 for i, (reason, detail) in sorted(misfits.items()):
                     start, n_bytes = int(starts[rows[i]]), int(nexts[rows[i]] - starts[rows[i]])
-                    rejects.add(block.offset + start, n_bytes, reason, detail, data[start : ends[rows[i]]])
+                    rejects.add(
+                        block.offset + start, n_bytes, reason, detail, data[start : min(ends[rows[i]], nexts[rows[i]])]
+                    )
                 left = np.setdiff1d(np.arange(rows.size), list(misfits))
                 rows = rows[left]
                 texts, ids, kept = (column.take(pa.array(left)) for column in (texts, ids, kept))
@@ -249,7 +253,7 @@ class LineParser:
             rows = rows & is_left
             is_left[rows] = False
             if rows.any():
-                samples = take_samples(data, starts[rows], ends[rows])
+                samples = take_samples(data, starts[rows], np.minimum(ends, nexts)[rows])
                 rejects.add_all(block.offset + starts[rows], sizes[rows], reason, details(rows), samples)
 
         reject(is_large, "too_large", lambda rows: too_large_all(sizes[rows], limit))

@@ -27,13 +27,14 @@ from tokenmill.pipeline.input.transcoding import InvalidText
 _HEAD = re.compile(rb"WARC/\d\.\d\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
 _MOST_HEAD_BYTES = 1 << 16
 _END = b"\r\n\r\n"
-_HEADERS = frozenset(
+_HEADERS = (
     "WARC-Record-ID Content-Length WARC-Date WARC-Type Content-Type WARC-Concurrent-To WARC-Block-Digest "
     "WARC-Payload-Digest WARC-IP-Address WARC-Refers-To WARC-Refers-To-Target-URI WARC-Refers-To-Date WARC-Target-URI "
     "WARC-Truncated WARC-Warcinfo-ID WARC-Filename WARC-Profile WARC-Identified-Payload-Type "
-    "WARC-Identified-Content-Language".split()
-)
+    "WARC-Identified-Content-Language"
+).split()
 """Those of WARC 1.1, and what Common Crawl adds: a record need not have each."""
+_SPELLED = {name.lower(): name for name in _HEADERS}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def _parse(
                 yield rejected(source, offset + each.start, len(sample), reason, detail, sample)
         else:
             raw = data[start : run[-1].next]
-            # The parser takes its JSON from behind the records; all else that it says is about the records themselves.
+            # The parser takes its JSON from behind the records; what it says is about the records themselves.
             objects = [_object(each, data) for each in run]
             ends = len(raw) + np.cumsum([len(each) for each in objects])
             heads = np.concatenate([[len(raw)], ends[:-1]])
@@ -171,8 +172,11 @@ def _record_at(data: bytearray, start: int) -> _Record | str | None:
     if head is None:
         is_open = stop < 0 and len(data) - start < _MOST_HEAD_BYTES
         return None if is_open and b"WARC/"[: len(data) - start] == data[start : start + 5] else "no record begins here"
-    lines = head[1].decode("utf-8", "replace").split("\r\n")[:-1]
-    headers = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    headers: dict[str, str] = {}
+    for line in head[1].decode("utf-8", "replace").split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        name, value = _SPELLED.get(name.lower(), name), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     length = headers.get("Content-Length", "")
     if not re.fullmatch(r"[0-9]{1,15}", length):
         return "the record has no Content-Length"

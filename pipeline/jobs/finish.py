@@ -3,7 +3,7 @@
 
 import io
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +22,7 @@ from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.jobs.totals import Totals, part_path
 from tokenmill.pipeline.output import folders, hub_config, rejects_file
+from tokenmill.pipeline.output.folders import clear_working_files
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.packing.marks import lay_out
 from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
@@ -83,7 +84,7 @@ def finish_output(
         added.add_shards(shard.id for shard in shards)
     else:
         added.join([part_path(output, "shards", i) for i in range(parts["shards"])])
-    added.check(itertools.chain(planned.ids(), (shard.id for shard in shards)))
+    added.check(itertools.chain(planned.ids(), (shard.id for shard in shards)), planned.digest)
     totals = books.totals
     table = token_counts(total.token_counts, tokenizer)
     told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"), books.by_source)
@@ -122,9 +123,7 @@ def finish_output(
     if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
         for section, read in limited:
             entries, where = planned.entries(output, info.digest), storage.join(output, filenames.REJECTED)
-            names = (f"{filenames.REJECTED}/{name}" for name in storage.list_files(where))
-            kept = (row for name in names for batch in rejects_file.read(output, name) for row in batch.to_pylist())
-            check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=kept)
+            check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=_rejects(output))
         added.lossy.check()
     for section, read in limited:
         RejectLimits.of(section).check_all(**read)
@@ -157,7 +156,8 @@ def finish_job(
     finished: dict[str, Mapping[str, Any]] = {}
     for name, (part, its_job, splits, tokenizer, its_files, its_parts) in folders.items():
         if its_parts is not None and storage.exists(storage.join(part.output.path, filenames.MANIFEST)):
-            finished[name] = manifest.read(part.output.path)  # by an attempt that died behind it; the parts are gone
+            finished[name] = manifest.read(part.output.path)  # by an attempt that died behind it
+            clear_working_files(part.output.path)
             continue
         its_files = [*its_files, *files] if not name else its_files
         built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease, parts=its_parts)
@@ -173,6 +173,13 @@ def finish_job(
     if lease is not None:
         lease.check()
     write_file(output, filenames.PARTS, ledger.to_json(told))
+
+
+def _rejects(output: str) -> Iterator[dict[str, Any]]:
+    """Yields the rejects of a folder; it is not looked into before the first is asked for."""
+    for name in storage.list_files(storage.join(output, filenames.REJECTED)):
+        for batch in rejects_file.read(output, f"{filenames.REJECTED}/{name}"):
+            yield from batch.to_pylist()
 
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:

@@ -15,7 +15,7 @@ from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.planned import read_committed
+from tokenmill.pipeline.books.planned import entry_digest, read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, read_shard_entry
@@ -49,7 +49,7 @@ class Totals:
         self._is_part = is_part
         self._rejecting: list[dict[str, Any]] = []
         self._merged_from: set[str] = set()
-        self._ids = 0
+        self._ids = self._planned = 0
         self.lists = lists.Lists(self._output, is_part=is_part)
         self.lossy = LossyFiles(config.input)
         is_whole = "replay_of" not in job.parts
@@ -73,6 +73,7 @@ class Totals:
 
         for entry, statistics in in_turn(committed, splits, waits=storage.is_remote(self._output)):
             self._ids += int(entry.split_id, 16)
+            self._planned += entry_digest(entry)
             self.statistics.merge(statistics)
             self.books.add(entry)
             self.mds_shards += _mds_shards(entry)
@@ -85,9 +86,14 @@ class Totals:
             self.books.add_shard(entry)
             self.mds_shards += _mds_shards(entry)
 
-    def check(self, ids: Iterable[str]) -> None:
-        """Raises BooksError unless just these were added, and shards merged from the runs of the splits."""
-        if self._ids != sum(int(each, 16) for each in ids):
+    def check(self, ids: Iterable[str], digest: int) -> None:
+        """Raises BooksError unless just these were added, as planned, and shards merged from the runs of the splits.
+
+        Args:
+          ids: the ids of all splits and shards.
+          digest: `PlannedSplits.digest`.
+        """
+        if self._ids != sum(int(each, 16) for each in ids) or self._planned % (1 << 64) != digest:
             raise BooksError("the splits and shards that were added up are not those of the plan")
         if wrong := self._merged_from - {self.books.runs_digest}:
             raise BooksError(
@@ -98,7 +104,7 @@ class Totals:
         """Writes a part into files whose names begin with `path`; again, the same bytes."""
         self.lists.save(path)
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
-        more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids}
+        more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids, "planned": self._planned}
         more |= {"merged_from": sorted(self._merged_from)}
         storage.write_atomic(f"{path}.json", json.dumps(self.books.to_record() | more).encode())
 
@@ -119,6 +125,7 @@ class Totals:
             self.mds_shards += map(tuple, part["mds_shards"])
             self._merged_from.update(part["merged_from"])
             self._ids += part["ids"]
+            self._planned += part["planned"]
 
     def _take(self, kind: str, record: dict[str, Any]) -> None:
         self.lists.take(kind, record)

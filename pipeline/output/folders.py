@@ -148,13 +148,17 @@ def publish(
     for name in _files(output, _RESULTS):
         if name not in keep and (_is_shard_or_rejects(name, plans) or filenames.LEDGER_FILE.fullmatch(name)):
             storage.delete(storage.join(output, name))
-    storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plan)
     if lease is not None:
         lease.check()
     storage.write_atomic(storage.join(output, MANIFEST), json_pieces(manifest))
-    # A finished job no longer needs its runs; until now, a resumed job would.
-    storage.delete_tree(storage.join(output, RUNS))
+    clear_working_files(output)
+
+
+def clear_working_files(output: str) -> None:
+    """Removes what a job needs until its manifest is there: another attempt would read it."""
+    for name in (filenames.TEMPORARY, RUNS):
+        storage.delete_tree(storage.join(output, name))
 
 
 def result_files(output: str) -> Iterator[str]:

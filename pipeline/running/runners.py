@@ -205,7 +205,7 @@ def explain(error: BaseException, output: str = "") -> str:
 
 _REPEATING = (
     *("apache_beam.runners.common", "apache_beam.runners.worker", "apache_beam.runners.portability.fn_api_runner"),
-    "apache_beam.utils.subprocess_server",
+    *("apache_beam.utils.subprocess_server", "apache_beam.runners.portability.portable_runner", "PrismRunner"),
 )
 """Loggers that warn only of how workers and servers were started, and log errors that are raised as well."""
 
@@ -213,15 +213,13 @@ _REPEATING = (
 @contextlib.contextmanager
 def without_repetitions() -> Iterator[None]:
     """Keeps Beam from logging, with its traceback, an error that the block raises as well."""
-    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in _REPEATING]
+    loggers = [logging.getLogger(name) for name in _REPEATING]
     levels = [each.level for each in loggers]
-    root.addFilter(_says_more)
     for each in loggers:
         each.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        root.removeFilter(_says_more)
         for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)
 

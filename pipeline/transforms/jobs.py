@@ -257,6 +257,7 @@ def _add_up_part(
     jobs: Mapping[str, tuple[Config, Job]],
     *tokenizers: str,
 ) -> tuple[int, str]:
+    enter_stage(planning.FINISHING_STAGE)
     (folder, kind, number), entries = element
     config, job = [*jobs.values()][folder]
     tokenizer = compiled_tokenizers(tokenizers, len(jobs))[folder]

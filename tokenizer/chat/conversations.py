@@ -75,7 +75,8 @@ def read_conversation(record: Mapping[str, Any], field: str = "messages") -> Con
     Raises:
       ConversationError: if there is none, or it is not one to train on.
     """
-    record = {name: _parsed(value) for name, value in record.items() if value is not None}
+    lists = {field, "messages", "conversations", *_SIDES}  # the text of an answer may be JSON of something else
+    record = {name: _parsed(value) if name in lists else value for name, value in record.items() if value is not None}
     found = _find(record, field)
     n_shared = _shared(record, field)
     if n_shared == len(found):
@@ -125,14 +126,17 @@ def _parsed(value: Any) -> Any:
         found = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return found if all(isinstance(each, dict) and ("role" in each or "from" in each) for each in found) else value
+    has = {"role", "from"}, {"content", "value", "tool_calls"}
+    return (
+        found if all(isinstance(each, dict) and all(names & each.keys() for names in has) for each in found) else value
+    )
 
 
 def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
     value: Any = record
     for name in [field] if field in record else field.split("."):
         value = value.get(name) if isinstance(value, dict | Mapping) else None
-    given = value
+    given = value = _parsed(value)
     if field == "prompt" and (isinstance(value, str) or record.get("completion") is not None):
         value = None  # a part of a conversation, not the answer to itself
     if _is_answer(value) and (prompt := _prompt_of(record, field)):

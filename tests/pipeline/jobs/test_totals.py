@@ -65,6 +65,33 @@ def test_many_parts_give_the_bytes_of_one(tmp_path, tiny_vocab_file, monkeypatch
         assert files(job) == expected
 
 
+def test_the_last_step_may_die_before_or_behind_the_manifest(tmp_path, tiny_vocab_file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.storage, "delete_tree", lambda path: None)
+        job = PlainJob(tmp_path, WORDS, tiny_vocab_file, output={"shuffle": {"shards": 2}}).run()
+    planning.prepare(job.plan, "resume")
+    arguments = job.config, job.plan.job, job.tokenizer
+    add_up_part(*arguments, "splits", 0, [split.id for split in job.plan.splits])
+    add_up_part(*arguments, "shards", 0, [shard.id for shard in job.plan.shards()])
+    folder = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], {"splits": 1, "shards": 1}
+
+    def finish():
+        finish_job(job.config, job.plan.job, {"": folder}, None)
+
+    def dies(*_):
+        raise OSError("died")
+
+    for name in ("json_pieces", "clear_working_files"):  # before the manifest is written, and after that
+        with monkeypatch.context() as patch:
+            patch.setattr(folders, name, dies)
+            with pytest.raises(OSError, match="died"):
+                finish()
+        assert (job.output / "_runs").exists()
+    finish()
+    assert (job.output / "manifest.json").exists()
+    assert not {"_runs", "_tmp"} & {path.name for path in job.output.iterdir()}
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12), st.data())
 def test_a_file_that_is_cut_between_parts_is_one_file(files_of_splits, data):
     # Each split has the rest of a file, or not, and some whole files.

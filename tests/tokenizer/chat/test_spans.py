@@ -416,11 +416,20 @@ def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
         {"messages": [{**ASK, "name": None, "tool_calls": None}, {**ANSWER, "tool_calls": None}]},
         {"messages": [{"role": "user", "value": "why?"}, {"from": "gpt", "content": "so"}], "system": ""},
         {"messages": json.dumps([ASK, ANSWER])},
+        {"meta": {"messages": json.dumps([ASK, ANSWER])}},
     ],
 )
 def test_all_usual_shapes_are_read(record: dict[str, Any]) -> None:
     field = "meta.messages" if "meta" in record else "messages"
     assert read_conversation(record, field) == Conversation([ASK, ANSWER], {}, {}, set())
+
+
+@pytest.mark.parametrize("text", ['[{"from": "a", "to": "b"}]', '[{"role": "user", "content": "x"}]'])
+def test_an_answer_that_is_json_stays_a_text(text: str) -> None:
+    for record in ({"prompt": "why?", "completion": text}, {"instruction": text, "output": text}):
+        assert read_conversation(record).messages[-1] == {"role": "assistant", "content": text}
+    pair = {"prompt": "why?", "chosen": '[{"from": "a", "to": "b"}]', "rejected": "no"}
+    assert read_conversation(pair, "chosen").messages[-1]["content"] == pair["chosen"]
 
 
 def test_a_prompt_is_no_answer_to_itself() -> None:
