@@ -31,6 +31,7 @@ from tokenmill.pipeline.shuffling.runs import RunFiles, open_runs
 from tokenmill.pipeline.shuffling.sorting import SortedSplit
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.tokenizer import Tokenizer
 
 _TEXT_BYTES, _TOKENS = 1000, 250
 _RANGES = 4
@@ -46,7 +47,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill")))
     with tempfile.TemporaryDirectory(prefix="tokenmill-shuffle-", dir=options.folder) as folder:
-        tokenizing = min(_tokenize(folder) for _ in range(3))
+        texts = corpora.load()
+        tokenizer = tokenizers.trained(texts)
+        tokenizing = min(_tokenize(folder, texts, tokenizer) for _ in range(3))
         measure(folder, 1 << 20, 4)  # loads kernels
     print(f"seconds of processor time for each GB of text; tokenizing takes {tokenizing:.1f}\n")
     for run_bytes in (mb << 20 for mb in options.run_mb):
@@ -87,10 +90,8 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
     return sort[0] / n_sorted, passed[0] / n_passed, merged[0] / sum(merged[1])
 
 
-def _tokenize(folder: str) -> float:
+def _tokenize(folder: str, texts: Any, tokenizer: Tokenizer) -> float:
     """Returns the seconds of processor time to tokenize a GB of text into Parquet."""
-    texts = corpora.load()
-    tokenizer = tokenizers.trained(texts)
     with tempfile.TemporaryDirectory(dir=folder) as inside:
         paths = [str(path) for path in corpora.write_jsonl(texts, Path(inside), _SAMPLE_BYTES, 1)]
         output = {"path": f"{inside}/out"}

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding added tokens in rows of text, leftmost and longest, in one pass."""
+"""Finding added tokens in rows of text, leftmost and longest, in one pass.
+
+Its reference implementation is `tokenmill.tokenizer.added_tokens.segments_of`; `tests/parity/test_added_tokens.py`
+compares both with HF's.
+"""
 
 import numpy as np
 

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -76,9 +76,24 @@ class Segments(NamedTuple):
     """The rows in which a token begins in white space that another one has taken: cut these by `segments_of`."""
 
 
-def segments_of(
-    text: AlignedText, tokens: Sequence[tuple[str, AddedToken]], special: SpecialPolicy
-) -> Iterator[tuple[AlignedText, int]]:
+class Contents(NamedTuple):
+    """What added tokens look like in a text, for `segments_of`."""
+
+    tokens: dict[str, AddedToken]
+    lengths: dict[str, list[int]]
+    """The lengths of those that begin with a character, the longest first."""
+
+    @classmethod
+    def of(cls, tokens: Iterable[tuple[str, AddedToken]]) -> Self:
+        """Takes what each token looks like, and the token; of equal ones the last counts."""
+        by_text = {content: token for content, token in tokens if content}
+        lengths: dict[str, set[int]] = {}
+        for content in by_text:
+            lengths.setdefault(content[0], set()).add(len(content))
+        return cls(by_text, {first: sorted(found, reverse=True) for first, found in lengths.items()})
+
+
+def segments_of(text: AlignedText, contents: Contents, special: SpecialPolicy) -> Iterator[tuple[AlignedText, int]]:
     """Yields the parts of a text with the id of each that is an added token, -1 for text; leftmost, longest first.
 
     A token in white space that the one before it took is found all the same, and what follows is what follows it, as
@@ -87,21 +102,17 @@ def segments_of(
 
     Args:
       text: the text.
-      tokens: what each looks like in it, and the token.
+      contents: what the tokens look like in it.
       special: what becomes of special tokens.
 
     Source: HF tokenizers `tokenizer/added_vocabulary.rs`, `find_matches`. HF crashes where such a token takes the white
     space on its left itself; then it is not found.
     """
-    by_text = dict(tokens)
-    by_text.pop("", None)
+    by_text, lengths = contents
     if not by_text:
         yield text, -1
         return
     spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
-    lengths: dict[str, list[int]] = {}
-    for content in sorted(by_text, key=len, reverse=True):
-        lengths.setdefault(content[0], []).append(len(content))
     data, at, i = text.text, 0, 0
     while i < len(data):
         n = next((n for n in lengths.get(data[i], ()) if data[i : i + n] in by_text), 0)

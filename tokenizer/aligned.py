@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`AlignedText`: a text that normalizers and pre-tokenizers change, and that remembers where its characters came from.
 
-It is the slow path, for offsets. Columns never take it.
+It is the slow path, for offsets. Columns take it only for rare rows.
 """
 
 import dataclasses

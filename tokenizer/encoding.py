@@ -192,7 +192,8 @@ class Encoding:
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
         n_padding = max(0, length - len(self.ids))
         fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
-        _ = self.ids, self.type_ids, vars(self).pop("overflowing", None)
+        _ = self.ids, self.type_ids
+        vars(self).pop("overflowing", None)
         is_open = "_batch" in self.__dict__
         if is_open:
             self.__dict__["_batch"] = _Padded(self.__dict__["_batch"], length, padding)

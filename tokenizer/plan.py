@@ -15,6 +15,7 @@ from tokenmill.tokenizer import engines
 from tokenmill.tokenizer.added_tokens import (
     AddedToken,
     AddedTokenMatcher,
+    Contents,
     Segments,
     SpecialPolicy,
     no_tokens,
@@ -66,7 +67,10 @@ class EncodePlan:
         self._raw = AddedTokenMatcher(raw, [t.content for t in raw], special) if raw else None
         contents = [normalized_content(normalizer, t.content) for t in normalized]
         self._normalized = AddedTokenMatcher(normalized, contents, special) if normalized else None
-        self._contents = [(t.content, t) for t in raw], list(zip(contents, normalized, strict=True))
+        self._contents = (
+            Contents.of((token.content, token) for token in raw),
+            Contents.of(zip(contents, normalized, strict=True)),
+        )
         self._stage = NormalizingStage(
             normalizer, pre_tokenizer, spaces_matter=any(map(str.isspace, "".join(contents)))
         )
@@ -207,7 +211,8 @@ class EncodePlan:
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
         """Cuts the rows that are text; those that are added tokens already stay whole.
 
-        row_segments: int64[n + 1], which rows belong together, None if each is alone; again: gets numbers of those.
+        row_segments: int64[n + 1], which rows belong together, None if each is alone; again: gets the numbers
+        of texts that `Segments.again` means.
         """
         found = matcher.cut(rows, hits) if matcher is not None else None
         if found is None:

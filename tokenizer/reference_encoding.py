@@ -7,7 +7,7 @@ It takes a text through the parts of a tokenizer one after the other: no plan, n
 import dataclasses
 from collections.abc import Callable
 
-from tokenmill.tokenizer.added_tokens import segments_of
+from tokenmill.tokenizer.added_tokens import Contents, segments_of
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, WordPiece
@@ -24,8 +24,8 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     """
     normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     words_of = _model(tokenizer)
-    raw = [(token.content, token) for token in tokenizer.added_tokens if not token.normalized]
-    late = [(_normalized(normalizer, t.content), t) for t in tokenizer.added_tokens if t.normalized]
+    raw = Contents.of((token.content, token) for token in tokenizer.added_tokens if not token.normalized)
+    late = Contents.of((_normalized(normalizer, t.content), t) for t in tokenizer.added_tokens if t.normalized)
     ids: list[int] = []
     for i, (segment, token_id) in enumerate(segments_of(AlignedText.original(text), raw, tokenizer.special)):
         if token_id >= 0:

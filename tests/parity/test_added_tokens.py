@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Added tokens against HF tokenizers: every combination of flags, hostile surroundings; policies for special ones."""
 
-import contextlib
 import json
 
 import pytest
@@ -62,8 +61,13 @@ def test_added_tokens_on_hostile_text(
     ours = Tokenizer.from_str(json.dumps(base))._with_overrides(special="split" if split else "plain")
     expected, usable = [], []
     for text in batch:
-        with contextlib.suppress(BaseException):  # HF crashes on white space that two tokens take
+        try:
             expected.append(theirs.encode(text, add_special_tokens=False))
+        except BaseException as error:  # HF crashes on white space that two tokens take
+            if type(error).__name__ != "PanicException":
+                raise
+            ours.encode(text)
+        else:
             usable.append(text)
     batch = usable
     assert ours.encode_arrow(pa.array(batch, pa.string())).to_pylist() == [e.ids for e in expected]

@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[3]
 LACKING = {
     # Other libraries read what it writes.
     "tokenmill.pipeline.output.writers.parquet_kernels names no reference implementation",
-    "tokenmill.tokenizer.added_token_kernels names no reference implementation",
     "tokenmill.tokenizer.sampling_kernels names no reference implementation",
 }
 """What is not described yet. It may only shrink."""
