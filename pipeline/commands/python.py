@@ -34,7 +34,7 @@ class JobResult:
     """Wall-clock."""
     warnings: tuple[str, ...]
     """What it warned of before it began, as of files that are left out, and what its summary warns of."""
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] = dataclasses.field(repr=False)
     """What `tokenmill run --json` prints: `totals`, `balance`, `tokenizer`, `versions`, ..."""
 
     @property
@@ -73,14 +73,14 @@ def run(
     """
     if resume and overwrite:
         raise ValueError("run: resume goes on with a job, overwrite removes it; give one")
-    from tokenmill.pipeline.commands.jobs import execute, record
-    from tokenmill.pipeline.reporting.summary import warnings
-    from tokenmill.pipeline.running.runners import explain, without_repetitions
-
-    loaded, choose = _prepared(config, job, workers, mode, beam_args)
     began = time.monotonic()
     said: list[str] = []
-    with _plainly(), without_repetitions():
+    with _plainly():
+        from tokenmill.pipeline.commands.jobs import execute, record
+        from tokenmill.pipeline.reporting.summary import warnings
+        from tokenmill.pipeline.running.runners import explain
+
+        loaded, choose = _prepared(config, job, workers, mode, beam_args)
         try:
             kind: Any = "resume" if resume else "overwrite" if overwrite else "new"
             execute(job, loaded, choose, kind, quiet=not progress, debug=False, said=said)
@@ -108,11 +108,11 @@ def plan(
     Raises:
       ValueError, OSError: if the job could not begin, or would fail.
     """
-    from tokenmill.pipeline.commands.plan import estimate
-    from tokenmill.pipeline.estimating.report import to_record
-
-    loaded, choose = _prepared(config, job, workers, mode, ())
     with _plainly():
+        from tokenmill.pipeline.commands.plan import estimate
+        from tokenmill.pipeline.estimating.report import to_record
+
+        loaded, choose = _prepared(config, job, workers, mode, ())
         return to_record(estimate(job, loaded, choose))
 
 
@@ -157,8 +157,11 @@ def _prepared(config: ConfigSource, job: Any, workers: int | None, mode: Any, be
 
 @contextmanager
 def _plainly() -> Iterator[None]:
-    """Raises the error behind a `Mistake`, which is the command line's."""
+    """Raises the error behind a `Mistake`, which is the command line's; keeps Beam from saying what is no news."""
+    from tokenmill.pipeline.running.runners import without_repetitions
+
     try:
-        yield
+        with without_repetitions():
+            yield
     except Mistake as mistake:
         raise (mistake.__cause__ or ValueError(str(mistake))) from None

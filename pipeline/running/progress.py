@@ -183,11 +183,6 @@ class Progress:
         """Makes every later `advance` raise `Cancelled`."""
         self._cancelled.set()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._cancelled.is_set()
-
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """Returns how far the job is now, in its current stage or in `stage`."""
         with self._lock:

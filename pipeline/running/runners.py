@@ -212,14 +212,16 @@ _REPEATING = (
 
 @contextlib.contextmanager
 def without_repetitions() -> Iterator[None]:
-    """Keeps Beam from logging, with its traceback, an error that the block raises as well."""
+    """Keeps Beam from logging, with its traceback, an error that the block raises as well, or what is no news."""
     loggers = [logging.getLogger(name) for name in _REPEATING]
     levels = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_says_more)
     try:
         yield
     finally:
+        logging.getLogger().removeFilter(_says_more)
         for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)
 

@@ -159,4 +159,6 @@ def test_masks_are_those_of_training_templates(path: Path) -> None:
         for text in filter(None, alone.split("\0")):
             assert TRAINED_BY_TRL_ALONE.fullmatch(text), (text, found.text)
     # The first three show no texts that are not in parts; the training template of the last writes another text.
-    assert n_compared or any(name in path.stem for name in ("idefics", "smolvlm", "llava", "glm4moe")), "nothing was compared"
+    assert n_compared or any(name in path.stem for name in ("idefics", "smolvlm", "llava", "glm4moe")), (
+        "nothing was compared"
+    )

@@ -24,6 +24,7 @@ def config(tmp_path, tiny_vocab):
 def test_a_job_from_a_dict_writes_what_the_command_writes(config, tmp_path, capsys):
     result = tokenmill.run(config, workers=9)
     assert (result.output, result.totals["n_documents"], result.totals["reject_rows"]) == (str(tmp_path / "out"), 2, 1)
+    assert len(repr(result)) < 1000  # in a notebook
     assert any("missing_field" in warning or "rejected" in warning for warning in result.warnings)
     assert "1 worker" not in capsys.readouterr().err  # no progress unless asked for
     proof = tokenmill.verify(result.output, deep=True, share=1)
