@@ -93,7 +93,7 @@ def find_longest(values, offsets, units, suffixes, longest, found):
 @kernel
 def find_added(
     values, offsets, units, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
-    longest, lengths, again,
+    longest, lengths, whole, again,
 ):  # fmt: skip
     """Finds the added tokens of rows.
 
@@ -107,14 +107,17 @@ def find_added(
       starts, stops: int64[room]; tokens, rows: int32[room]; filled with the first `room` that do not stay text.
       longest: int32[offsets[-1] - offsets[0]], what `find_longest` found; empty to search the trie at each place.
       lengths: int64[n_tokens], the bytes of each token.
-      again: bool[n_rows], filled: true in rows in which a token begins in white space that another one has taken; see
-        `added_tokens.segments_of`.
+      whole: bool[n_rows], the rows that are not looked into.
+      again: bool[n_rows], filled: true in rows in which a token begins in white space that another one has taken; there
+        places overlap, see `added_tokens.segments_of`.
 
     Returns:
       How many do not stay text, which may be more than `starts` had room for.
     """
     n = 0
     for row in range(offsets.size - 1):
+        if whole[row]:
+            continue
         first = offsets[row]
         end = offsets[row + 1]
         taken = first
@@ -151,16 +154,13 @@ def find_added(
                 hits[best] += 1
                 continue
             if kind & STRIPS_LEFT:
-                start = run_start(values, start, taken, spaces)
+                start = max(run_start(values, start, taken, spaces), taken)
             if kind & STRIPS_RIGHT:
                 stop = run_end(values, stop, end, spaces)
-            if start < taken and not kind & STRIPS_LEFT:
-                again[row] = True
-            start = max(start, taken)
             if stop <= start:  # the token before it has taken all of its text, as white space
-                if kind & STRIPS_LEFT:
-                    continue
-                stop = start
+                continue
+            if start < taken:
+                again[row] = True
             hits[best] += 1
             if n < starts.size:
                 starts[n] = start
@@ -173,13 +173,14 @@ def find_added(
 
 
 @kernel
-def cut_segments(offsets, starts, stops, tokens, rows, n, segment_offsets, segment_tokens, row_segments):
+def cut_segments(offsets, starts, stops, tokens, rows, n, segment_starts, segment_stops, segment_tokens, row_segments):
     """Cuts rows at the added tokens found in them.
 
     Args:
       offsets: int64[n_rows + 1]; starts, stops: int64[room]; tokens, rows: int32[room]: what `find_added` found; n: how
         many.
-      segment_offsets: int64[n_rows + 2 * n + 1]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for text; filled.
+      segment_starts, segment_stops: int64[n_rows + 2 * n]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for
+        text; filled.
       row_segments: int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`; filled.
 
     Returns:
@@ -187,22 +188,24 @@ def cut_segments(offsets, starts, stops, tokens, rows, n, segment_offsets, segme
     """
     k = 0
     s = 0
-    segment_offsets[0] = offsets[0]
     row_segments[0] = 0
     for row in range(offsets.size - 1):
         at = offsets[row]
         while k < n and rows[k] == row:
             if at < starts[k]:
-                segment_offsets[s + 1] = starts[k]
+                segment_starts[s] = at
+                segment_stops[s] = starts[k]
                 segment_tokens[s] = -1
                 s += 1
-            segment_offsets[s + 1] = stops[k]
+            segment_starts[s] = starts[k]
+            segment_stops[s] = stops[k]
             segment_tokens[s] = tokens[k]
             s += 1
             at = stops[k]
             k += 1
         if at < offsets[row + 1] or s == row_segments[row]:
-            segment_offsets[s + 1] = offsets[row + 1]
+            segment_starts[s] = at
+            segment_stops[s] = offsets[row + 1]
             segment_tokens[s] = -1
             s += 1
         row_segments[row + 1] = s

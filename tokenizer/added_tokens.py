@@ -16,7 +16,7 @@ from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import MAX_ID
 from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
-from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.ragged import Ragged, gathered
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 SpecialPolicy = Literal["plain", "split", "error"]
@@ -73,7 +73,7 @@ class Segments(NamedTuple):
     row_segments: npt.NDArray[np.int64]
     """int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`."""
     again: npt.NDArray[np.int64] = np.empty(0, np.int64)
-    """The rows in which a token begins in white space that another one has taken: cut these by `segments_of`."""
+    """The rows in which a token begins in white space that another one has taken, if these were not cut as they are."""
 
 
 class Contents(NamedTuple):
@@ -204,12 +204,22 @@ class AddedTokenMatcher:
         self.only_counts = special == "plain" and all(t.special for t in tokens)
         """Whether all matches stay text, so that looking for them only serves to count them."""
 
-    def cut(self, rows: Ragged, hits: Counter[str] | None = None) -> Segments | None:
-        """Cuts rows at added tokens; returns None if there is nothing to cut.
+    def cut(
+        self,
+        rows: Ragged,
+        hits: Counter[str] | None = None,
+        *,
+        tokens: npt.NDArray[np.int32] | None = None,
+        in_place: bool = False,
+    ) -> Segments | None:
+        """Cuts rows at added tokens, as `segments_of`; returns None if there is nothing to cut.
 
         Args:
           rows: valid UTF-8.
           hits: gets added how often the text of each token occurs.
+          tokens: int32[n_rows], id of rows that are a token already, and stay whole, -1 for text; None for text alone.
+          in_place: whether each byte is to stay where it is, in one segment. White space that two tokens take is then
+            that of the first, and the rows that have some are told in `Segments.again`; else it is in both.
 
         Raises:
           ValueError: if special tokens are an error and one occurs; the message names it.
@@ -220,13 +230,14 @@ class AddedTokenMatcher:
         longest = _NONE if self._backwards is None else self._backwards.find(rows)
         room = 0
         again = np.zeros(rows.n_rows, np.bool_)
+        whole = np.zeros_like(again) if tokens is None else tokens >= 0
         while True:
             starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
             numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
             n = added_token_kernels.find_added(
                 rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
                 unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
-                found, starts, stops, numbers, in_rows, longest, self._lengths, again,
+                found, starts, stops, numbers, in_rows, longest, self._lengths, whole, again,
             )  # fmt: skip
             if n <= room:
                 break
@@ -243,17 +254,20 @@ class AddedTokenMatcher:
                     )
         if n == 0:
             return None
-        offsets = np.empty(rows.n_rows + 2 * n + 1, np.int64)
-        tokens = np.empty(rows.n_rows + 2 * n, np.int32)
+        begins, ends = (np.empty(rows.n_rows + 2 * n, np.int64) for _ in range(2))
+        kinds = np.empty(rows.n_rows + 2 * n, np.int32)
         row_segments = np.empty(rows.n_rows + 1, np.int64)
         k = added_token_kernels.cut_segments(
-            rows.offsets, starts, stops, numbers, in_rows, n, offsets, tokens, row_segments
+            rows.offsets, starts, stops, numbers, in_rows, n, begins, ends, kinds, row_segments
         )
-        is_token = tokens[:k] >= 0
-        ids = np.where(is_token, self._ids[np.where(is_token, tokens[:k], 0)], np.int32(-1))
-        return Segments(
-            Ragged(rows.values, offsets[: k + 1]), ids.astype(np.int32), row_segments, np.flatnonzero(again)
-        )
+        begins, ends, kinds = begins[:k], ends[:k], kinds[:k]
+        ids = np.where(kinds >= 0, self._ids[kinds], np.int32(-1))
+        if tokens is not None:
+            ids[row_segments[:-1][whole]] = tokens[whole]
+        if again.any() and not in_place:
+            return Segments(gathered(rows.values, begins, ends), ids, row_segments)
+        offsets = np.maximum.accumulate(np.append(begins[:1], ends))
+        return Segments(Ragged(rows.values, offsets), ids, row_segments, np.flatnonzero(again))
 
 
 @functools.cache

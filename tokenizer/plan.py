@@ -3,7 +3,6 @@
 
 import collections.abc
 import dataclasses
-import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -116,25 +115,11 @@ class EncodePlan:
           TimeoutError: if a pattern that no scanner covers does not finish on a row.
         """
         hits: Counter[str] | None = None if tally is None else Counter()
-        again: set[int] = set()
-        segments, tokens, is_first, row_segments = self._prepared(text, hits, again=again)
+        segments, tokens, is_first, row_segments = self._prepared(text, hits)
         ids = self._engine.encode(segments, read_only(tokens), is_first, tally)
         if tally is not None and hits:
             tally.added_token_hits.update(hits)
-        ids = ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
-        return self._encoded_again(text, ids, again) if again else ids
-
-    def _encoded_again(self, text: Ragged | Segments, ids: Ragged, again: set[int]) -> Ragged:
-        """Returns ids of rows with those of some rows found by `align`."""
-        rows, tokens, row_segments = text[:3] if isinstance(text, Segments) else (text, no_tokens(), None)
-        found = [ids.values[begin:end] for begin, end in itertools.pairwise(ids.offsets.tolist())]
-        for row in again:
-            segments = range(row, row + 1) if row_segments is None else range(*row_segments[row : row + 2].tolist())
-            texts = (rows.values[rows.offsets[i] : rows.offsets[i + 1]].tobytes().decode() for i in segments)
-            kinds = tokens[list(segments)].tolist() if tokens.size else [-1] * len(segments)
-            aligned = self.align(list(zip(map(AlignedText.original, texts), kinds, strict=True)))
-            found[row] = np.array([token.id for token in aligned], np.int32)
-        return Ragged(np.concatenate(found), np.cumsum([0, *map(len, found)]))
+        return ids if row_segments is None else Ragged(ids.values, ids.offsets[row_segments])
 
     def encode_sampled(self, rows: Ragged, sampling: Sampling, first_row: int) -> Ragged:
         """Encodes rows like `encode`, but with tokens drawn at random; the first row has number `first_row`.
@@ -177,7 +162,8 @@ class EncodePlan:
     ) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
         """Cuts rows at added tokens, and normalizes them if asked to or if the engine does not.
 
-        stage: normalizes instead of `NormalizingStage.run`; again: gets the rows that `Segments` calls so.
+        stage: normalizes instead of `NormalizingStage.run`; again: gets the rows that `Segments` calls so, None to cut
+        them as they are, see `AddedTokenMatcher.cut`.
 
         Returns:
           The rows cut into segments; int32[n_segments], the id of those that are added tokens, -1 for text, or empty
@@ -214,17 +200,15 @@ class EncodePlan:
         row_segments: int64[n + 1], which rows belong together, None if each is alone; again: gets the numbers
         of texts that `Segments.again` means.
         """
-        found = matcher.cut(rows, hits) if matcher is not None else None
+        already = tokens if tokens.size else None
+        found = None if matcher is None else matcher.cut(rows, hits, tokens=already, in_place=again is not None)
         if found is None:
             return rows, tokens, None
         if again is not None and found.again.size:
-            texts = found.again[tokens[found.again] < 0] if tokens.size else found.again
+            texts = found.again
             of_text = texts if row_segments is None else np.searchsorted(row_segments, texts, "right") - 1
             again.update(of_text.tolist())
-        if tokens.size == 0:
-            return found.rows, found.tokens, found.row_segments
-        # The matcher looks into all rows; the segments of a row that is a token become one again.
-        return _keep_whole(rows, tokens, found.rows.offsets, found.tokens, found.row_segments)
+        return found[:3]
 
     def word_numbers(self, rows: Ragged, ids: Ragged, n_bytes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Returns the number of each token's word in its row, int32[n_tokens], where `offsets.find_spans` is right.
@@ -232,7 +216,9 @@ class EncodePlan:
         Args:
           rows, ids: the texts and their tokens; n_bytes: int32[n_ids], how long each token is.
         """
-        segments, tokens, is_first, _ = self._prepared(rows, None, normalize=True, stage=lambda *segments: segments)
+        segments, tokens, is_first, _ = self._prepared(
+            rows, None, normalize=True, stage=lambda *segments: segments, again=set()
+        )
         words = self._words(segments, is_first)
         is_token = tokens >= 0 if tokens.size else np.zeros(segments.n_rows, np.bool_)
         inside = np.repeat(is_token, np.diff(words.row_offsets))
@@ -396,25 +382,3 @@ def _starts_document(
     first = np.zeros(segments.n_rows, np.bool_)
     first[row_segments[:-1]] = True
     return first
-
-
-def _keep_whole(
-    rows: Ragged,
-    tokens: npt.NDArray[np.int32],
-    cut_offsets: npt.NDArray[np.int64],
-    cut_tokens: npt.NDArray[np.int32],
-    row_segments: npt.NDArray[np.int64],
-) -> tuple[Ragged, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    is_token = tokens >= 0
-    n_segments = np.where(is_token, 1, np.diff(row_segments))
-    kept = np.ones(cut_tokens.size, np.bool_)
-    inside = np.repeat(is_token, np.diff(row_segments))
-    kept[inside] = False
-    kept[row_segments[:-1][is_token]] = True
-    of_row = np.repeat(np.arange(tokens.size), np.diff(row_segments))
-    new_tokens = np.where(inside, tokens[of_row], cut_tokens)[kept].astype(np.int32)
-    starts = cut_offsets[:-1][kept]
-    offsets = np.append(starts, cut_offsets[-1])
-    new_row_segments = np.zeros(tokens.size + 1, np.int64)
-    np.cumsum(n_segments, out=new_row_segments[1:])
-    return Ragged(rows.values, offsets), new_tokens, new_row_segments

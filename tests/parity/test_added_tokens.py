@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Added tokens against HF tokenizers: every combination of flags, hostile surroundings; policies for special ones."""
 
+import collections
 import json
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity.families import family  # noqa: E402
-from tokenmill.tokenizer import Tokenizer, reference_encoding  # noqa: E402
+from tokenmill.tokenizer import Sampling, Tokenizer, WordPiece, reference_encoding  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -99,7 +100,15 @@ def test_white_space_that_two_tokens_take_is_cut_as_there(name: str, normalized:
     batch = ["the <x>\r\n\r\n", "mill", "<x> \n \n\n b<x> a", "<x>\n\n\n a", "a\n<x>", "", "<x>  the \u3000<x>\u3000 é"]
     ours = Tokenizer.from_str(theirs.to_str())
     expected = theirs.encode_batch(batch, add_special_tokens=False)
-    assert ours.encode_arrow(batch).to_pylist() == [each.ids for each in expected]
+    tally, names = ours.new_tally(), {token.id: token.content for token in ours.added_tokens}
+    assert ours.encode_arrow(batch, tally=tally).to_pylist() == [each.ids for each in expected]
+    hits = collections.Counter(names[i] for each in expected for i in each.ids if i in names)
+    assert tally.added_token_hits == hits
+    n_words = tally.n_words + hits.total()
+    assert name in ("gemma 3", "added tokens") or n_words == sum(len(set(each.word_ids)) for each in expected)
+    if not isinstance(ours.model, WordPiece):
+        best = Sampling(dropout=0, nbest_size=1)
+        assert ours.encode_arrow(batch, sampling=best).to_pylist() == [each.ids for each in expected]
     for got, each in zip(ours.encode_batch(batch, add_special_tokens=False), expected, strict=True):
         assert (got.ids, got.offsets, got.word_ids) == (each.ids, each.offsets, each.word_ids)
     found = ours.encode_arrow(batch, offsets=True)

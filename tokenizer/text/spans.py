@@ -186,7 +186,8 @@ class SpanFinder:
         rejected: npt.NDArray[np.bool_],
     ) -> CutText:
         n = len(spans)
-        offsets, rules = np.empty(rows.n_rows + 2 * n + 1, np.int64), np.empty(rows.n_rows + 2 * n, np.int32)
+        begins, ends = (np.empty(rows.n_rows + 2 * n, np.int64) for _ in range(2))
+        rules = np.empty(rows.n_rows + 2 * n, np.int32)
         documents = np.empty(rows.n_rows + 1, np.int64)
         starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
         n_parts = added_token_kernels.cut_segments(
@@ -196,11 +197,12 @@ class SpanFinder:
             numbers.astype(np.int32),
             in_rows.astype(np.int32),
             n,
-            offsets,
+            begins,
+            ends,
             rules,
             documents,
         )
-        rules, starts, stops = rules[:n_parts], offsets[:n_parts].copy(), offsets[1 : n_parts + 1].copy()
+        rules, starts, stops = rules[:n_parts], begins[:n_parts], ends[:n_parts]
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         stops[is_empty] = starts[is_empty]
         parts = gathered(rows.values, starts, stops)
