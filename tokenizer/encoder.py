@@ -284,7 +284,7 @@ class Encoder(Composition):
             ids = plan.encode(text_rows(texts)) if few is None else few
         else:
             firsts = [0, *itertools.accumulate(1 if second is None else 2 for _, second in input)]
-            texts = [text for pair in input for text in pair if text is not None]
+            texts = [text for a, b in input for text in ((a,) if b is None else (a, b))]
             words = [_words(text, is_pretokenized) for text in texts]
             rows = plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
             ids = Ragged(rows.values, rows.offsets[np.cumsum([0, *map(len, words)])]) if is_pretokenized else rows

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.traced import characters_before
+from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
 from tokenmill.tokenizer.pre_tokenizers.sequence import flat, n_byte_levels
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
@@ -33,7 +35,7 @@ class AlignedToken:
     """Number of its pre-token in the text."""
     matched: str = ""
     """For an added token found in the text: the text that it took, with the white space around it that it strips. For
-    an unknown piece of Unigram: the piece, normalized. Else empty."""
+    an unknown piece of Unigram: the piece, normalized, and spelled behind a `ByteLevel`. Else empty."""
 
 
 class Located(NamedTuple):
@@ -88,6 +90,8 @@ def located(stages: Any, model: Any, rows: Ragged, is_first: npt.NDArray[np.bool
     places = [characters_before(words.values, at + 1) - 1 for at in (begin_at, last_at)]
     in_rows = characters_before(rows.values, rows.offsets)
     if not np.may_share_memory(words.values, rows.values):
+        if not changing:  # the pieces were spelled
+            return None
         places = [_unprefixed(each, rows, before, prefixed) for each in places]
     starts, stops = (each - in_rows[of_row] for each in places)
     is_own = (ends > begins) | (np.arange(ids.size) == offsets[of_row])
@@ -149,6 +153,8 @@ def align(
             span = (piece.starts[first], piece.stops[last])
         is_unknown = token_id == runner.unk_id and runner.model_name == "unigram"
         found = piece.text[first : last + 1] if is_unknown else ""
+        if is_unknown and is_byte_level(pre_tokenizer) and not spelled:
+            found = "".join(BYTE_ALPHABET[byte] for byte in data[begin:end])
         tokens.append(AlignedToken(token_id, span, first_word + word, found))
         at = (number, end)
     return tokens, first_word + len(pieces)

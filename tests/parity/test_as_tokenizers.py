@@ -89,6 +89,15 @@ def test_ids_are_decoded_the_same(both: tuple[HFTokenizer, Any]) -> None:
                 rows, skip_special_tokens=skip
             )
             assert ours.decode(rows[0], skip) == theirs.decode(rows[0], skip)
+    for tokenizer in both:
+        for wrong in (-100, 1 << 32):
+            with pytest.raises(OverflowError):
+                tokenizer.decode([1, wrong])
+        for wrong in (None, [None], ["a", None]):
+            with pytest.raises(TypeError):
+                tokenizer.encode_batch(wrong)
+        with pytest.raises(TypeError):
+            tokenizer.encode(None, "a")
 
 
 @pytest.mark.parametrize("name", ["roberta", "bert and digits", "word level", "llama2", "xlm-r", "clip", "whisper"])
@@ -137,6 +146,15 @@ def test_tokens_are_added_the_same(both: tuple[HFTokenizer, Any]) -> None:
     assert [ours.token_to_id("<x>"), ours.id_to_token(3)] == [theirs.token_to_id("<x>"), theirs.id_to_token(3)]
     again = pickle.loads(pickle.dumps(ours))
     assert shown(again.encode(text)) == shown(theirs.encode(text))
+
+
+def test_unknown_pieces_behind_byte_level_are_named_as_there() -> None:
+    theirs = hf.Tokenizer(hf.models.Unigram([("<unk>", 0.0), ("a", -1.0), ("Ġ", -1.0), ("¸", -1.0)], 0))
+    theirs.pre_tokenizer = hf.pre_tokenizers.ByteLevel()
+    theirs.post_processor = hf.processors.ByteLevel()
+    ours = Tokenizer.from_str(theirs.to_str()).as_tokenizers()
+    for text in ("a 中é", "\tÅ", "b  a\u3000"):
+        assert shown(ours.encode(text))[:-1] == shown(theirs.encode(text))[:-1]  # the last: see test_post_processors.py
 
 
 def test_what_it_does_not_have_is_no_attribute(both: tuple[HFTokenizer, Any]) -> None:

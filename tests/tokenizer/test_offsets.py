@@ -211,6 +211,7 @@ PRE_TOKENIZERS = {
     "BERT": BertPreTokenizer(),
     "digits": Sequences((Metaspace("▁"), Digits())),
     "ByteLevel": ByteLevel(add_prefix_space=True),
+    "spelled": Sequences((ByteLevel(add_prefix_space=False), Whitespace())),
 }
 
 

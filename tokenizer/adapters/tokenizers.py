@@ -72,11 +72,17 @@ class HFTokenizer:
     # Ids to texts.
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
-        """Decodes ids; those that belong to no token are left out, as in HF."""
+        """Decodes ids; those that belong to no token are left out, as in HF.
+
+        Raises:
+          OverflowError: for an id outside 0..2^32-1, such as the -100 of a label that counts for nothing.
+        """
         ids = list(ids)
         try:
             text: str = self._tokenizer.decode(ids, skip_special_tokens)
         except ValueError:  # rare, so that others need not be looked up
+            if outside := [i for i in ids if not 0 <= i < 1 << 32]:
+                raise OverflowError(f"ids must be in 0..2^32-1, got {outside[0]}; leave it out first") from None
             text = self._tokenizer.decode([i for i in ids if self.id_to_token(i) is not None], skip_special_tokens)
         return text
 
