@@ -253,6 +253,13 @@ class EncodedTexts:
 
     def found(self, row: int | Part, name: str) -> Any:
         """Returns a field of an encoding if it can be found for the whole batch at once, else None."""
+        is_plain = self._firsts is None and self._truncation is None and not isinstance(row, Part)
+        if name == "offsets" and is_plain and self._finder is not None:  # what most calls with few texts want
+            places = self.places(bool(self._layout.trims))
+            if not places.is_right[row]:
+                return None
+            before, after = ([(0, 0)] * len(each) for each in (self._layout.before, self._layout.after))
+            return before + places.offsets(self._offsets[row], self._offsets[row + 1]) + after
         if name == "sequence_ranges":
             at, ranges = 0, {}
             for piece, text, start, stop in self._pieces(row):
@@ -282,10 +289,6 @@ class EncodedTexts:
                 found[0] = self._finder.trimmed(token_id, *self.places(False).offsets(begin, begin + 1), trims)
             return cast("list[Any]", found)
 
-        if name == "offsets" and self._firsts is None and self._truncation is None and not isinstance(row, Part):
-            found = of_text(row, 0, self._offsets[row + 1] - self._offsets[row])
-            before, after = self._layout.before, self._layout.after
-            return [filler] * len(before) + found + [filler] * len(after) if before or after else found
         return self._laid_out(row, of_text, special)
 
     def whole(self, row: int | Part) -> Encoding:
@@ -306,10 +309,9 @@ class EncodedTexts:
         names = self._finder.names(ids, trims) if self.places(False).is_right[text] else None
         if names is None:
             return cast("list[EncodedToken]", self._finder.align(self._texts[text]))
-        places, part = self.places(False), slice(self._offsets[text], self._offsets[text + 1])
-        columns = (each[part].tolist() for each in (places.starts, places.stops, places.words))
-        found = zip(ids, names, *columns, strict=True)
-        return [EncodedToken(i, name, (start, stop), word) for i, name, start, stop, word in found]
+        places, begin, end = self.places(False), self._offsets[text], self._offsets[text + 1]
+        found = zip(ids, names, places.offsets(begin, end), places.words[begin:end].tolist(), strict=True)
+        return [EncodedToken(*token) for token in found]
 
 
 def _part(tokens: Sequence[EncodedToken], sequence: int, type_id: int, trims: tuple[bool, ...]) -> Encoding:

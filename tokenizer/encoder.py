@@ -364,25 +364,25 @@ class Places:
           is_right: bool[n_texts], the texts for which all this is right; those of the others must be found otherwise.
           find_words: finds int32[n_tokens], the number of each token's word in its text.
         """
-        self.starts, self.stops, self.is_right, self._find_words = starts, stops, is_right.tolist(), find_words
+        self._starts, self._stops, self.is_right, self._find_words = starts, stops, is_right.tolist(), find_words
 
     @classmethod
     def of_pairs(cls, pairs: list[tuple[int, int]], n_texts: int, find_words: Callable[[], Int32s]) -> "Places":
         """Takes the offsets of a few tokens, which are right."""
-        starts, stops = np.array(pairs, np.int32).reshape(-1, 2).T
-        found = cls(starts, stops, np.ones(n_texts, np.bool_), find_words)
+        none = np.empty(0, np.int32)
+        found = cls(none, none, np.ones(n_texts, np.bool_), find_words)
         found._pairs = pairs
         return found
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[int, int]]:
-        return list(zip(self.starts.tolist(), self.stops.tolist(), strict=True))
+        return list(zip(self._starts.tolist(), self._stops.tolist(), strict=True))
 
     def offsets(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Returns the offsets of the tokens from `begin` to `end`."""
-        if self.starts.size <= MOST_LISTED:
+        if self._starts.size <= MOST_LISTED:
             return self._pairs[begin:end]
-        return list(zip(self.starts[begin:end].tolist(), self.stops[begin:end].tolist(), strict=True))
+        return list(zip(self._starts[begin:end].tolist(), self._stops[begin:end].tolist(), strict=True))
 
     @functools.cached_property
     def words(self) -> Int32s:
@@ -400,9 +400,9 @@ class Finder:
 
     def places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
         """Finds the tokens of texts whose ids are known; trims: see `assembling.assemble`."""
-        lengths = None if trims or self._is_pretokenized else self._encoder._lengths
-        if lengths is not None and isinstance(ids, list) and len(ids) <= MOST_TEXTS:
-            pairs = lengths.of_few(texts, ids)
+        if isinstance(ids, list) and len(ids) <= MOST_TEXTS and not trims and not self._is_pretokenized:
+            lengths = self._encoder._lengths
+            pairs = (self._encoder._plan.locate_few if lengths is None else lengths.of_few)(texts, ids)
             if pairs is not None:
                 return Places.of_pairs(pairs, len(ids), lambda: self._places(texts, ids, trims).words)
         return self._places(texts, ids, trims)

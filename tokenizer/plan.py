@@ -3,6 +3,7 @@
 
 import collections.abc
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from typing import Any
@@ -103,6 +104,19 @@ class EncodePlan:
             return self._few.encode([*map(str.encode, texts)])
         except UnicodeEncodeError:
             return None  # half a surrogate pair: `text_rows` says where
+
+    def locate_few(
+        self, texts: collections.abc.Sequence[str], ids: collections.abc.Sequence[list[int]]
+    ) -> list[tuple[int, int]] | None:
+        """Finds the tokens of a few texts like `locate`, in less time; returns None if that cannot be done."""
+        if not isinstance(self._engine, BertEngine) or self._few is None:
+            return None
+        if self._may_be_cut is not None and any(map(self._may_be_cut, texts)):
+            return None
+        found, starts, stops, _, _ = self._engine.locate(text_rows(texts))
+        if found.values.tolist() != list(itertools.chain.from_iterable(ids)):
+            return None
+        return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def encode(self, text: Ragged | Segments, tally: Tally | None = None) -> Ragged:
         """Encodes rows of UTF-8 into ids, int32, without special tokens of a template.

@@ -33,7 +33,9 @@ class BertEngine:
         self._digits = ["Digits"] if isolate_digits else []
         self._runner = model_runner(model, reads_bytes=False)
         self._pool = pool
-        self._encode = bert_wordpiece.encode.bound(self._tables, self._runner.tables)
+        self._encode, self._locate = (
+            kernel.bound(self._tables, self._runner.tables) for kernel in (bert_wordpiece.encode, bert_wordpiece.locate)
+        )
         self.few = FewTexts(self._encode, (), pool, self._tables.max_bytes_ratio)
 
     def new_tally(self) -> Tally:
@@ -58,10 +60,8 @@ class BertEngine:
         scratch = new_scratch(int(rows.max_row * self._tables.max_bytes_ratio) + 16)
         ids, (starts, stops, words) = recycled.empty(n, np.int32), (recycled.empty(n, np.int64) for _ in range(3))
         offsets, n_words = np.empty(rows.n_rows + 1, np.int64), np.empty(rows.n_rows, np.int64)
-        bert_wordpiece.locate(
-            rows, self._tables, self._runner.tables, scratch, np.empty(rows.max_row, np.int32), ids, offsets, starts,
-            stops, words, n_words,
-        )  # fmt: skip
+        characters = np.empty(rows.max_row, np.int32)
+        self._locate(rows, scratch, characters, ids, offsets, starts, stops, words, n_words)
         n = int(offsets[-1])
         return Ragged(ids[:n], offsets), starts[:n], stops[:n], words[:n], n_words
 

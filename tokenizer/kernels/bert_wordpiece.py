@@ -191,12 +191,12 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
 
 
 @kernel
-def locate(rows, tables, model, scratch, characters, out, offsets, starts, stops, word_numbers, n_words):
+def locate(tables, model, rows, scratch, characters, out, offsets, starts, stops, word_numbers, n_words):
     """Encodes rows, and finds where every token came from, without the table of the encode loop.
 
     Args:
-      rows: ragged.Ragged of valid UTF-8.
-      tables: unicode_tables.BertTables; model: WordPieceTables; scratch: kernel_memory.Scratch for a row.
+      tables: unicode_tables.BertTables; model: WordPieceTables.
+      rows: ragged.Ragged of valid UTF-8; scratch: kernel_memory.Scratch for a row.
       characters: int32 with room for the bytes of a row, for work.
       out: int32[n_ids]; starts, stops: int64[n_ids], the characters of its row that each token covers; word_numbers:
         int64[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
