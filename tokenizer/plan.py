@@ -143,6 +143,8 @@ class EncodePlan:
         """
         if not isinstance(self._model, BPE | Unigram):
             raise ValueError(f"sampling is for BPE and Unigram; the model is {self._model!r}")
+        if not sampling.draws(self._model):
+            return self.encode(rows)
         segments, tokens, is_first, row_segments = self._prepared(rows, None, normalize=True)
         n_parts = np.ones(rows.n_rows, np.int64) if row_segments is None else np.diff(row_segments)
         of_row = np.repeat(np.arange(rows.n_rows), n_parts)

@@ -11,6 +11,7 @@ from tokenmill.tokenizer.added_tokens import Contents, segments_of
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, WordPiece
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
@@ -56,15 +57,20 @@ def _normalized(normalizer: Normalizer | None, content: str) -> str:
 
 def _model(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     """Returns the model as a function from a word to its ids."""
-    model = tokenizer.model
-    if isinstance(model, WordPiece):
-        return lambda word: [model.vocab[token] for token, _ in wordpiece(word, model)]
-    if isinstance(model, BPE) and is_byte_level(tokenizer.pre_tokenizer):
+    model, pre_tokenizer = tokenizer.model, tokenizer.pre_tokenizer
+    is_spelled = pre_tokenizer is not None and pre_tokenizer.spells_bytes
+    if isinstance(model, BPE) and is_byte_level(pre_tokenizer):
         by_bytes = dataclasses.replace(model, byte_level=True)
-        pre_tokenizer = tokenizer.pre_tokenizer
-        to_bytes = unspell if pre_tokenizer is not None and pre_tokenizer.spells_bytes else str.encode
+        to_bytes = unspell if is_spelled else str.encode
         return lambda word: [token for token, _ in by_bytes.tokenize_bytes(to_bytes(word))]
-    return lambda word: [token for token, _ in model.tokenize(word)]
+
+    def read(word: str) -> str:
+        spells = is_byte_level(pre_tokenizer) and not is_spelled
+        return "".join(BYTE_ALPHABET[byte] for byte in word.encode()) if spells else word
+
+    if isinstance(model, WordPiece):
+        return lambda word: [model.vocab[token] for token, _ in wordpiece(read(word), model)]
+    return lambda word: [token for token, _ in model.tokenize(read(word))]
 
 
 def wordpiece(word: str, model: WordPiece) -> list[tuple[str, str]]:

@@ -50,6 +50,13 @@ class Sampling:
         if self.dropout is not None and not 0 <= self.dropout <= 1:
             raise ValueError(f"dropout must be in 0..1, got {self.dropout!r}")
 
+    def draws(self, model: BPE | Unigram) -> bool:
+        """Whether the tokens of a model are drawn; else they are those of `encode`, as in the original libraries."""
+        return bool(self._rate(model)) if isinstance(model, BPE) else self.nbest_size not in (0, 1)
+
+    def _rate(self, model: BPE) -> float | None:
+        return model.dropout if self.dropout is None else self.dropout
+
     def keys(self, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Returns the seeds, uint64[n], of the draws for parts of rows; rows, parts: int64[n], numbers of both."""
         seed = np.full(rows.size, self.seed, np.uint64)
@@ -85,9 +92,8 @@ def encode_sampled(
     word_bytes = words.max_word + 16
     offsets = np.zeros(added.size + 1, np.int64)
     if isinstance(model, BPE):
-        rate = model.dropout if sampling.dropout is None else sampling.dropout
         # As in models.bpe: HF compares a float32 with multiples of 2**-24.
-        threshold = int(np.ceil(np.float32(rate or 0) * np.float32(1 << 24)))
+        threshold = int(np.ceil(np.float32(sampling._rate(model) or 0) * np.float32(1 << 24)))
         tables = model.dropout_tables._replace(dropout_threshold=threshold)
         out = np.empty(n_bytes * model.max_ids_per_byte + added.size, np.int32)
         scratch = kernel_memory.new_scratch(word_bytes, tables.max_ids_per_byte)

@@ -13,7 +13,7 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
 from tests.parity.families import family  # noqa: E402
-from tokenmill.tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer import Tokenizer, reference_encoding  # noqa: E402
 from tokenmill.tokenizer.adapters.tokenizers import DecodeStream, HFTokenizer  # noqa: E402
 
 pytestmark = pytest.mark.parity
@@ -152,9 +152,11 @@ def test_unknown_pieces_behind_byte_level_are_named_as_there() -> None:
     theirs = hf.Tokenizer(hf.models.Unigram([("<unk>", 0.0), ("a", -1.0), ("Ġ", -1.0), ("¸", -1.0)], 0))
     theirs.pre_tokenizer = hf.pre_tokenizers.ByteLevel()
     theirs.post_processor = hf.processors.ByteLevel()
-    ours = Tokenizer.from_str(theirs.to_str()).as_tokenizers()
+    tokenizer = Tokenizer.from_str(theirs.to_str())
+    ours = tokenizer.as_tokenizers()
     for text in ("a 中é", "\tÅ", "b  a\u3000"):
         assert shown(ours.encode(text))[:-1] == shown(theirs.encode(text))[:-1]  # the last: see test_post_processors.py
+        assert reference_encoding.encode(tokenizer, text) == theirs.encode(text).ids
 
 
 def test_what_it_does_not_have_is_no_attribute(both: tuple[HFTokenizer, Any]) -> None:

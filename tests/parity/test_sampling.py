@@ -84,6 +84,16 @@ def test_dropout_draws_from_the_distribution_of_hf(gpt2: Tokenizer, dropout: flo
     assert drawn(Tokenizer.from_str(json.dumps(fields)), text) == got
 
 
+def test_a_rate_of_0_merges_nothing_that_is_an_entry() -> None:
+    model = hf.models.BPE({"a": 0, "b": 1, "ab": 2}, [], ignore_merges=True)
+    for dropout in (None, 0.0, 1e-6):
+        model.dropout = dropout
+        theirs = hf.Tokenizer(model)
+        ours = Tokenizer.from_str(theirs.to_str())
+        for sampling in (Sampling(), Sampling(dropout=dropout)):
+            assert ours.encode_arrow(["ab"], sampling=sampling).to_pylist() == [theirs.encode("ab").ids]
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama2", "t5", "added tokens", "clip", "sentencepiece"])
 def test_rows_do_not_depend_on_batches(name: str, unigram: tuple[Tokenizer, "spm.SentencePieceProcessor"]) -> None:
     ours = unigram[0] if name == "sentencepiece" else Tokenizer.from_str(families.family(name))
