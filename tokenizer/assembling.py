@@ -253,13 +253,13 @@ class EncodedTexts:
 
     def found(self, row: int | Part, name: str) -> Any:
         """Returns a field of an encoding if it can be found for the whole batch at once, else None."""
-        is_plain = self._firsts is None and self._truncation is None and not isinstance(row, Part)
-        if name == "offsets" and is_plain and self._finder is not None:  # what most calls with few texts want
+        is_plain = self._finder is not None and self._firsts is None and self._truncation is None
+        if name == "offsets" and is_plain and not isinstance(row, Part):  # what most calls with few texts want
             places = self.places(bool(self._layout.trims))
             if not places.is_right[row]:
                 return None
             before, after = ([(0, 0)] * len(each) for each in (self._layout.before, self._layout.after))
-            return before + places.offsets(self._offsets[row], self._offsets[row + 1]) + after
+            return [*before, *places.offsets(self._offsets[row], self._offsets[row + 1]), *after]
         if name == "sequence_ranges":
             at, ranges = 0, {}
             for piece, text, start, stop in self._pieces(row):
