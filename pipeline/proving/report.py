@@ -17,6 +17,8 @@ class VerifyReport:
     n_bytes: int = 0
     n_rows: int = 0
     n_tokens: int = 0
+    n_trained: int = 0
+    """Tokens that rows of conversations train."""
     compared: dict[str, int] = field(default_factory=dict)
     """Of how many documents the ids are those that something else than our kernels gives: by what that is."""
 
@@ -28,7 +30,7 @@ class VerifyReport:
     def merge(self, other: "VerifyReport") -> None:
         """Adds what another report found."""
         self.problems += other.problems
-        for name in ("n_files", "n_bytes", "n_rows", "n_tokens"):
+        for name in ("n_files", "n_bytes", "n_rows", "n_tokens", "n_trained"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, n in other.compared.items():
             self.compared[name] = self.compared.get(name, 0) + n

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tokenmill.pipeline import storage
+from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.input_counts import count_reasons
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.shard_entry import ShardEntry
@@ -82,20 +82,21 @@ def _count_shard(
             if name.endswith(".parquet"):
                 _check_metadata(handle, name, tokenizer, report)
                 handle.seek(0)
+            rows = formats.read_rows(handle, name, index=index or None)
+            rows = _count_trained(rows, report) if file is entry.shard else rows
             proof = stack.enter_context(RowsProof(output, entry)) if isinstance(entry, ShardEntry) else None
             if listed is None and (entry.packing is not None or entry.windows is not None):
                 return None  # a problem is reported already, and nothing else tells how many documents there are
             if entry.packing is not None and listed is not None:
-                batches = formats.read_rows(handle, name, index=index or None)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
-                batches = _compare_sequences(batches, name, listed, report)
+                batches = _compare_sequences(rows, name, listed, report)
                 lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
                 if proof is not None and hashes is not None and lengths is not None:
                     proof.add_documents(hashes, lengths)
                     report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
             if entry.windows is not None and listed is not None:
-                batches = _with_spans(formats.read_rows(handle, name, index=index or None), padding, tokenizer, name)
+                batches = _with_spans(rows, padding, tokenizer, name)
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
                 windowed.count(batches, name, entry, listed.windows(found), counted, hashes)
                 if proof is not None and hashes is not None:
@@ -104,7 +105,7 @@ def _count_shard(
                 return _close_count(counted, entry, file, report)
             kept: list[pa.RecordBatch] = []
             fields = listed.fields if listed is not None else None
-            for batch in formats.read_rows(handle, name, index=index or None):
+            for batch in rows:
                 if fields:
                     kept.append(batch.select([field.name for field in batch.schema if field.nullable]))
                 row = counted.n_documents
@@ -130,6 +131,14 @@ def _count_shard(
         report.problems.append(message if message.startswith(name) else f"{name}: {message}")
         return None
     return _close_count(counted, entry, file, report)
+
+
+def _count_trained(batches: Iterator[pa.RecordBatch], report: VerifyReport) -> Iterator[pa.RecordBatch]:
+    """Yields rows, and counts the tokens that they train."""
+    for batch in batches:
+        if schemas.LOSS_MASK.name in batch.schema.names:
+            report.n_trained += pc.sum(batch.column(schemas.LOSS_MASK.name).flatten()).as_py() or 0
+        yield batch
 
 
 def _with_spans(

@@ -329,7 +329,11 @@ def _check_statistics(
         report.problems.append(str(error))
         return
     packing, windows, chat = (books.totals.get(name) for name in ("packing", "windows", "chat"))
-    if said != ledger.to_json(summarize(total, table, packing, windows, chat, books.by_source)):
+    summary = summarize(total, table, packing, windows, chat, books.by_source)
+    n_trained = summary["chat"]["trained_tokens"] if chat is not None else 0
+    if report.n_trained != n_trained:
+        report.problems.append(f"rows train {report.n_trained} tokens, the ledger says {n_trained}")
+    if said != ledger.to_json(summary):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")
 
 

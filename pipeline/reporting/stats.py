@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.output.packing.sequences import packing_summary
 from tokenmill.pipeline.output.packing.windows import windows_summary
-from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION
+from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
 from tokenmill.pipeline.statistics import sample, token_table, vocabulary
 from tokenmill.pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
 from tokenmill.pipeline.statistics.token_table import TOP
@@ -34,8 +34,10 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
     return _bucket_start(int(np.searchsorted(np.cumsum(statistics.length_counts), rank)))
 
 
-def _chat_summary(chat: Mapping[str, int], n_tokens: int) -> dict[str, Any]:
-    names = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages")
+def _chat_summary(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | None) -> dict[str, Any]:
+    n_first = (packing or {}).get("n_first_tokens", 0)
+    chat = {**chat, "trained_tokens": chat["trained_tokens"] - n_first, "first_tokens": chat["first_tokens"] + n_first}
+    names = [name for name in Chat.model_fields if name in chat]
     tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in names and n}
     return {
         **{name: chat[name] for name in names},
@@ -122,7 +124,7 @@ def summarize(
         **({"languages": s.languages.summary()} if s.languages.languages else {}),
         **({"packing": packing_summary(packing)} if packing is not None else {}),
         **({"windows": windows_summary(windows)} if windows is not None else {}),
-        **({"chat": _chat_summary(chat, s.n_tokens)} if chat is not None else {}),
+        **({"chat": _chat_summary(chat, s.n_tokens, packing)} if chat is not None else {}),
         **({"sources": {name: source_summary(read) for name, read in by_source.items()}} if by_source else {}),
     }
 

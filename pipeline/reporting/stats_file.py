@@ -347,7 +347,13 @@ class Chat(_Part):
     turns: Count
     """Turns that are trained."""
     trained_tokens: Count
-    """Tokens that are trained. Where packing cuts a conversation, it does not train the first token behind the cut."""
+    """Tokens that are trained: those that rows mark as such. They are `marked_tokens` without the next two."""
+    marked_tokens: Count
+    """Tokens that are to be trained in the conversations that rows are made of."""
+    cut_tokens: Count
+    """Those of them that truncation cuts off."""
+    first_tokens: Count
+    """Those of them that nothing predicts: the first of a row, and the first behind a cut, where packing cuts."""
     straddling_tokens: Count
     """Trained tokens that begin or end outside of the text that is trained."""
     unrendered_messages: Count

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
@@ -22,8 +23,10 @@ from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
-COUNTS = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages", *_TOKENS_OF)
-"""Counts of conversations; those of several splits can be added up."""
+OF_TRAINING = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages")
+COUNTS = (*OF_TRAINING, "marked_tokens", "cut_tokens", "first_tokens", *_TOKENS_OF)
+"""Counts of conversations, before rows are packed; those of several splits can be added up: `marked_tokens` are to be
+trained, `cut_tokens` of them truncation removes, `first_tokens` begin a row, and `trained_tokens` are the others."""
 
 
 class Encoded(NamedTuple):
@@ -111,9 +114,7 @@ class ChatTexts:
             [(start, stop, of[i]) for start, stop, i in each.messages] for each, of in zip(marked, roles, strict=True)
         ]
         mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
-        masks = _lay_out(pa.LargeListArray.from_arrays(ids.offsets, pa.array(mask.trained.astype(np.int32))), layout)
-        n_trained = np.add.reduceat([*masks.values.to_numpy(zero_copy_only=False), 0], masks.offsets.to_numpy()[:-1])
-        n_trained = np.where(np.diff(masks.offsets.to_numpy()) > 0, n_trained, 0)
+        masks, n_marked, n_kept, n_trained = _lay_out(ids.offsets, mask.trained, layout)
         if (lost := np.flatnonzero(n_trained == 0)).size:
             detail = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
             rejects.setdefault("nothing_trained", []).extend((rows[i], detail) for i in lost.tolist())
@@ -125,6 +126,9 @@ class ChatTexts:
             mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         counts = Counter(
             turns=sum(each.n_turns for each in marked),
+            marked_tokens=int(n_marked[n_trained > 0].sum()),
+            cut_tokens=int((n_marked - n_kept)[n_trained > 0].sum()),
+            first_tokens=int((n_kept - n_trained)[n_trained > 0].sum()),
             trained_tokens=int(n_trained.sum()),
             straddling_tokens=mask.n_straddling,
             unrendered_messages=sum(each.n_unrendered for each in marked),
@@ -138,15 +142,24 @@ class ChatTexts:
         return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, counts)
 
 
-def _lay_out(trained: pa.LargeListArray, layout: Layout) -> pa.LargeListArray:
-    """Returns `schemas.LOSS_MASK` of rows, from the trained tokens, 0 or 1, and the layout of their ids."""
+def _lay_out(
+    offsets: pa.Int64Array, is_marked: npt.NDArray[np.bool_], layout: Layout
+) -> tuple[pa.LargeListArray, *tuple[npt.NDArray[np.int64], ...]]:
+    """Returns `schemas.LOSS_MASK` of rows, and int64[n] of each: tokens marked, those that are kept, those trained."""
     padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
-    rows = dataclasses.replace(layout, padding=padding).apply(trained)
+    marked = pa.LargeListArray.from_arrays(offsets, pa.array(is_marked.astype(np.int32)))
+    rows = dataclasses.replace(layout, padding=padding).apply(marked)
     values = rows.values.to_numpy().astype(np.bool_)
-    kept = layout.kept(np.diff(trained.offsets.to_numpy()))
-    starts, stops = layout.spans(rows, kept)
+    starts, stops = layout.spans(rows, layout.kept(np.diff(offsets.to_numpy())))
+    n_kept = _sums(values, rows.offsets)
     values[starts[starts < stops]] = False
-    return pa.LargeListArray.from_arrays(rows.offsets, pa.array(values), type=schemas.LOSS_MASK.type)
+    masks = pa.LargeListArray.from_arrays(rows.offsets, pa.array(values), type=schemas.LOSS_MASK.type)
+    return masks, _sums(is_marked, offsets), n_kept, _sums(values, rows.offsets)
+
+
+def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> npt.NDArray[np.int64]:
+    ends = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))[offsets.to_numpy()]
+    return np.diff(ends)
 
 
 @functools.lru_cache(maxsize=16)

@@ -34,7 +34,8 @@ COUNTS = (
     "n_separators",
     "n_padding",
 )
-"""Counts of packing; those of several shards can be added up."""
+"""Counts of packing; those of several shards can be added up. If rows are conversations, there is `n_first_tokens`,
+too: tokens to train on that are the first behind a cut."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Packer:
         mask = [schemas.LOSS_MASK.name] if has_mask else []
         self.schema = schemas.packed([*config.boundaries, *mask])
         self._documents = schemas.rows(mask)
-        self.counts = dict.fromkeys(COUNTS, 0)
+        self.counts = dict.fromkeys((*COUNTS, *(["n_first_tokens"] if has_mask else [])), 0)
         self._config = config
         self._tokens = tokens
         self._window_tokens = max(window_tokens, config.length)
@@ -225,6 +226,8 @@ class Packer:
         self._placed.append(Segments(numbers, rows + self.counts["n_sequences"], begins))
         self._count(numbers, n_rows, int(n_tokens.sum()), total)
         # What is in front of the rest of a document that was cut is another document, or nothing.
+        if "n_first_tokens" in self.counts:
+            self.counts["n_first_tokens"] += int((ids[row_starts[rows] + begins] >> _TRAINED_BIT).sum())
         ids[row_starts[rows] + begins] &= ~(1 << _TRAINED_BIT)
         cu_seqlens = np.zeros(rows.size + n_rows, np.int32)
         cu_seqlens[np.arange(rows.size) + rows + 1] = begins + sizes

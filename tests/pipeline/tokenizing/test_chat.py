@@ -65,6 +65,15 @@ def trained_text(row: dict[str, Any]) -> str:
     return tokenizer.decode(ids, skip_special_tokens=False)
 
 
+def check_counts(folder: Path, name: str) -> dict[str, int]:
+    """Checks that stats.json counts the tokens that rows train, and says what became of the others."""
+    counts: dict[str, int] = json.loads((folder / name / "stats.json").read_text())["chat"]
+    assert counts["trained_tokens"] == sum(sum(row["loss_mask"]) for row in rows_of(folder, name))
+    assert counts["marked_tokens"] == sum(counts[f"{why}_tokens"] for why in ("trained", "cut", "first"))
+    assert verify(str(folder / name)).problems == []
+    return counts
+
+
 def test_answers_and_stop_tokens_are_trained(folder: Path) -> None:
     run(config_of(folder))
     records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
@@ -141,6 +150,7 @@ def test_a_row_that_is_cut_has_a_trained_token_or_is_rejected(folder: Path) -> N
         run(config_of(folder, side, tokenizer={"truncation": cut}, input={"on_damage": "warn"}))
         rows = rows_of(folder, side)
         assert rows
+        assert check_counts(folder, side)["cut_tokens"] > 0
         assert all(any(row["loss_mask"]) and len(row["loss_mask"]) == len(row["input_ids"]) <= 30 for row in rows)
         totals = json.loads((folder / side / "manifest.json").read_text())["totals"]
         assert len(rows) + totals["rejected"].get("nothing_trained", 0) == N
@@ -210,6 +220,7 @@ def test_packed_rows_train_the_same_tokens_but_none_without_what_is_before_it(fo
                 document, is_first = row["documents"][row["segment_ids"][i] - 1], row["positions"][i] == 0
                 assert not (is_first and trained), "it would be predicted from another conversation, or from nothing"
                 parts.setdefault(document, []).append((token, None if is_first else trained))
+    check_counts(folder, "packed")
     for i, row in enumerate(rows_of(folder, "plain")):
         expected = zip(row["input_ids"], row["loss_mask"], strict=True)
         for (token, trained), (id_, was_trained) in zip(parts[i], expected, strict=True):
@@ -319,14 +330,17 @@ def test_both_sides_of_pairs_begin_with_their_prompt(folder: Path, format_: str)
 
 
 def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
+    packing = {"length": 32, "strategy": "best_fit", "pad_token": "</s>"}
     for name, split_bytes, workers in (("one", 1 << 20, 1), ("many", 900, 2)):
-        shuffle = {"shuffle": {"seed": 1, "shards": 2}, "path": str(folder / name), "report": False}
+        shuffle = {"shuffle": {"seed": 1, "shards": 2}, "path": str(folder / name), "report": False, "packing": packing}
         run(config_of(folder, name, input={"split_bytes": split_bytes}, output=shuffle), workers=workers)
     one, many = (
         [(folder / name / f"tokens-0000{i}-of-00002.parquet").read_bytes() for i in range(2)]
         for name in ("one", "many")
     )
     assert one == many
+    assert check_counts(folder, "one")["first_tokens"] > 0
+    assert check_counts(folder, "many") == check_counts(folder, "one")
 
 
 @pytest.mark.parametrize("labels", [False, True])
