@@ -155,6 +155,7 @@ def _findings(
             yield Finding(name, "note", f"not taken: {found.detail}")
         elif found.n_unrendered:
             yield Finding(name, "note", "the template leaves it out")
+    yield from _arguments(template)
     if template.has_generation:
         yield Finding("marks", "note", "the template marks what is trained itself, by {% generation %}")
 
@@ -177,6 +178,25 @@ def _stops(marker: Marker, made: Mapping[str, Marked | ConversationError], rule:
             level = "note" if any(probe.before.values()) else "bad"
             detail = "ends without a special token: the model will not learn to stop"
             yield Finding("stop token", level, f"{where} {detail}")
+
+
+def _arguments(template: ChatTemplate) -> Iterable[Finding]:
+    """Compares calls whose arguments are an object with those that have them as JSON in a text, as OpenAI's."""
+    shown = []
+    for arguments in ({"of": "sky"}, '{"of": "sky"}'):
+        call = {"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": arguments}}
+        try:
+            shown.append(template.render([_ASK, {**_CALL, "tool_calls": [call]}, _RESULT, _LAST]))
+        except TemplateError:
+            shown.append(None)
+    of_object, of_text = shown
+    if of_object is None and of_text is not None:
+        yield Finding("arguments of calls", "note", "it takes only JSON in a text, not objects")
+    elif of_object is not None and of_object != of_text:
+        same = len(os.path.commonprefix([of_object, of_text or ""]))  # noqa: RUF071 - characters are meant
+        piece = (of_text or "")[max(0, same - 9) : same + 30].replace("\n", "\\n")
+        other = f"becomes {piece}" if of_text is not None else "is refused"
+        yield Finding("arguments of calls", "note", f"give objects: JSON in a text {other}")
 
 
 def _stability(template: ChatTemplate) -> Iterable[Finding]:

@@ -264,7 +264,7 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         """Has the filters and functions that `transformers` gives to templates, but for `strftime_now`."""
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
         own = {"join": _join_filter, "replace": _replace, "format": _format, "tojson": _tojson}
-        own |= {"length": traced.length, "count": traced.length}
+        own |= {"length": traced.length, "count": traced.length, "safe": traced.safe}
         self.filters = {name: _bounded(name, each) for name, each in {**self.filters, **own}.items()}
         self.filters["tokenmill_counted"] = _counted
         del self.filters["random"]  # the same conversation must give the same bytes

@@ -232,11 +232,16 @@ class Marker:
         runs = [run for each in mine for run in each.runs]
         if not self.rule.stop:
             ends = [max((run.stop for run in runs if start <= run.start < stop), default=stop) for start, stop in found]
-            stops = (probe.stop.search(text, end, stop) for end, (_, stop) in zip(ends, found, strict=True))
-            found = _without(found, [(each.start(), len(text)) for each in stops if each is not None][-1:])
-        if not self.rule.tool_calls and (calls := [run for run in runs if run.origin.field.startswith("tool_calls")]):
-            first = max((run.stop for run in runs if run.stop <= calls[0].start), default=found[0][0] if found else 0)
-            found = _without(found, [(first, len(text))])
+            if found and (last := probe.stop.search(text, ends[-1], found[-1][1])) is not None:
+                found = _without(found, [(last.start(), len(text))])
+        if not self.rule.tool_calls:
+            at = found[0][0] if found else 0
+            for is_call, group in itertools.groupby(runs, key=lambda run: run.origin.field.startswith("tool_calls")):
+                its = list(group)
+                if is_call:  # with all that frames it, up to the next text
+                    behind = (run.start for run in runs if run.start >= its[-1].stop)
+                    found = _without(found, [(at, min(behind, default=len(text)))])
+                at = its[-1].stop
         if not self.rule.thinking and found:
             said = [run.start for run in runs if run.origin.field != "reasoning"]
             if len(said) < len(runs):  # up to the first text that is not reasoning, with all that frames it

@@ -186,7 +186,8 @@ def _traced_value(value: Any, message: int, path: str) -> Any:
 
 def _describe(error: BaseException) -> str:
     line = getattr(error, "lineno", None)
-    said = str(error).replace("'Traced'", "'str'")  # what a template makes of texts, by the name that authors know
+    # What a template makes of texts, by the name that authors know.
+    said = re.sub(r"tokenmill[.\w]*[.](Traced|Safe)|\b(Traced|Safe)(?=')", "str", str(error))
     return f"{said or type(error).__name__}"[:500] + (f" (line {line})" if line else "")
 
 

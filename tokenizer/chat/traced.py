@@ -11,6 +11,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Self, SupportsIndex
 
+import markupsafe
+from markupsafe import Markup
+
 
 class Origin(NamedTuple):
     """The value that characters come from."""
@@ -30,9 +33,8 @@ class Run(NamedTuple):
     at: int = 0
 
 
-_MARK = "\x7f"
-"""Around values in JSON while it is written; `json` writes it as it is, or in ASCII as `\\u007f`."""
-_MARKED = re.compile(r"(?:\x7f|\\u007f)([0-9]+)(?:\x7f|\\u007f)(.*?)(?:\x7f|\\u007f)", re.DOTALL)
+_MARKS = range(0xE000, 0xF900)
+"""Characters for private use, one of which is around values in JSON while it is written."""
 
 
 class _Questions(threading.local):
@@ -96,7 +98,7 @@ class Traced(str):
             Run(max(r.start, start) - start, min(r.stop, stop) - start, r.origin, r.at + max(0, start - r.start))
             for r in kept
         ]
-        return Traced(str.__getitem__(self, slice(start, stop)), runs if start < stop else ())
+        return type(self)(str.__getitem__(self, slice(start, stop)), runs if start < stop else ())
 
     def __getitem__(self, key: SupportsIndex | slice) -> str:
         if isinstance(key, slice):
@@ -106,7 +108,7 @@ class Traced(str):
         return self._slice(at, at + 1)
 
     def __add__(self, other: str) -> str:
-        # What `| safe` returns escapes HTML in what is added to it, as it does with `str`; it is then not traced.
+        # What `| safe` returns escapes HTML in what it is added to.
         return concat((self, other)) if isinstance(other, str) and not hasattr(other, "__html__") else NotImplemented
 
     def __radd__(self, other: str) -> str:
@@ -187,6 +189,31 @@ class Traced(str):
         return Traced(text, self.runs) if len(text) == len(self) else text
 
 
+class Safe(Traced):
+    """What `| safe` makes of a traced text: HTML is escaped in what is added to it, as `Markup` does."""
+
+    __slots__ = ()
+
+    def __html__(self) -> "Safe":
+        return self
+
+    def __add__(self, other: str) -> str:
+        return safe(concat((self, _escaped(other)))) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: str) -> str:
+        return safe(concat((_escaped(other), self))) if isinstance(other, str) else NotImplemented
+
+
+def safe(text: Any) -> str:
+    """Returns `Markup(text)`, traced if the text is."""
+    return Safe(text, text.runs) if isinstance(text, Traced) else Markup(text)
+
+
+def _escaped(text: str) -> str:
+    escaped = markupsafe.escape(text)
+    return text if escaped == text else escaped
+
+
 def concat(parts: Iterable[str]) -> str:
     """Returns `"".join(parts)`, traced if a part is."""
     parts = parts if isinstance(parts, list | tuple) else list(parts)
@@ -195,7 +222,7 @@ def concat(parts: Iterable[str]) -> str:
     is_traced = False
     at = 0
     for part in parts:
-        if type(part) is Traced:
+        if isinstance(part, Traced):
             is_traced = True
             runs += [Run(at + r.start, at + r.stop, r.origin, r.at) for r in part.runs] if at else part.runs
         at += len(part)
@@ -205,7 +232,7 @@ def concat(parts: Iterable[str]) -> str:
 def join(separator: str, parts: Iterable[str]) -> str:
     """Returns `separator.join(parts)`, traced if a part or the separator is."""
     parts = list(parts)
-    if type(separator) is not Traced and not any(type(part) is Traced for part in parts):
+    if not isinstance(separator, Traced) and not any(isinstance(part, Traced) for part in parts):
         return str.join(separator, parts)
     return concat([each for part in parts for each in (separator, part)][1:])
 
@@ -215,18 +242,24 @@ def to_json(value: Any, dumps: Callable[[Any], str]) -> str:
     found: list[Traced] = []
 
     def mark(value: Any) -> Any:
-        if type(value) is Traced:
+        if isinstance(value, Traced):
             found.append(value)
-            return f"{_MARK}{len(found) - 1}{_MARK}{str.__str__(value)}{_MARK}"
+            return f"{border}{len(found) - 1}{border}{str.__str__(value)}{border}"
         if isinstance(value, dict):
             return {key: mark(each) for key, each in value.items()}
         return [mark(each) for each in value] if isinstance(value, list | tuple) else value
 
     plain = dumps(value)
-    marked = mark(value)
-    if not found or _MARK in plain or "u007f" in plain:
+    # `json` writes it as it is, or in ASCII as `\\ue000`.
+    free = (code for code in _MARKS if chr(code) not in plain and f"\\u{code:04x}" not in plain)
+    if (code := next(free, None)) is None:
         return plain
-    pieces: list[str] = _MARKED.split(dumps(marked))
+    border = chr(code)
+    marked = mark(value)
+    if not found:
+        return plain
+    either = f"(?:{border}|\\\\u{code:04x})"
+    pieces: list[str] = re.split(f"{either}([0-9]+){either}(.*?){either}", dumps(marked), flags=re.DOTALL)
     for i in range(1, len(pieces), 3):
         source = found[int(pieces[i])]
         pieces[i + 1] = Traced(pieces[i + 1], [Run(0, len(pieces[i + 1]), o) for o in _origins(source)])

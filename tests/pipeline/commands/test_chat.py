@@ -47,6 +47,9 @@ def test_what_a_template_drops_is_said(folder, capsys) -> None:
     assert said["reasoning"].startswith("note is left out of earlier turns")
     assert said["prefix-stable with reasoning"].startswith("note")
     assert said["prefix-stable"].startswith("good") or "change" in said["prefix-stable"]
+    assert 'JSON in a text becomes uments": "{\\"of' in said["arguments of calls"]
+    _, said = check(folder, capsys, TEMPLATES["thinking"].replace("arguments | tojson +", "arguments +"))
+    assert said["arguments of calls"] == "note it takes only JSON in a text, not objects"
     _, said = check(folder, capsys, TEMPLATES["inst"])
     assert "only user and assistant" in said["system"]
 

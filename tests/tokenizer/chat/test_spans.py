@@ -133,6 +133,16 @@ def test_the_answer_of_a_tool_inside_a_turn_is_not_trained(at: Any) -> None:
     assert texts[0].startswith("<|call|>look:")
     assert "I see<|end|>" in texts
     assert not any("seen" in text for text in texts)
+    # A text behind the call stays, and so does all but the last stop token.
+    found = Marker(ChatTemplate(MODEL_TURN), SPECIAL, TrainingRule(tool_calls=False)).mark(
+        read_conversation({"messages": [ASK, call, RESULT, LAST]})
+    )
+    assert trained(found) == ["I see<|end|>", "thus<|end|>"]
+    unstopped = MODEL_TURN.replace("m.content + '<|end|>'", "m.content + ('<|end|>' if loop.last else '')")
+    found = Marker(ChatTemplate(unstopped), SPECIAL, TrainingRule(stop=False)).mark(
+        read_conversation({"messages": [ASK, call, RESULT, LAST]})
+    )
+    assert trained(found)[-2:] == ["I see", "thus"]
 
 
 def test_special_tokens_beside_messages_are_found_too() -> None:
@@ -177,6 +187,21 @@ def test_tool_calls_are_left_out_if_so_asked() -> None:
     found = mark("thinking", ASK, {**CALL, "content": "I look."}, RESULT, LAST, tool_calls=False)
     assert "look" not in "".join(trained(found)).replace("I look.", "")
     assert "I look." in trained(found)[0]
+
+
+@pytest.mark.parametrize("at", ["x", "\x7f0\x7f", "\ue0000\ue000"])
+def test_calls_written_as_safe_json_are_trained_or_left_out(at: str) -> None:
+    source = TEMPLATES["chatml"].replace(
+        "message['content'] +",
+        "message['content'] }}{% for call in message.tool_calls or [] %}"
+        "{{ 'CALL' + call.function.name + ':' + call.function.arguments | tojson | safe }}{% endfor %}{{",
+    )
+    call = {**CALL, "tool_calls": [{"function": {"name": "look", "arguments": {"at": at}}}]}
+    for content, kept in (("", "CALLlook:" + json.dumps({"at": at}, ensure_ascii=False)), ("I look.", "")):
+        marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule(tool_calls=not content))
+        found = marker.mark(read_conversation({"messages": [ASK, {**call, "content": content}, RESULT, LAST]}))
+        assert trained(found) == [f"{content}{kept}" + "<|im_end|>" * (not content), "thus<|im_end|>"]
+        assert 1 in {message for _, _, message in found.messages}
 
 
 def test_white_space_that_a_template_strips_moves_no_mask() -> None:

@@ -167,6 +167,8 @@ def test_text_is_that_of_transformers(family: str) -> None:
         # A loop that sets names has them passed to every call in it.
         "{% for m in messages %}{% set said = m.role.replace('s', 'S', 1) %}{{ said.replace('r', '') }}{% endfor %}",
         "{{ messages[0].content + ({'a': '<'} | tojson | safe) + messages[0].content }}",
+        *("{{ '<' + (messages[0].content | safe) + '&' }}", "{{ (messages[0].content | safe)[1:] + '&' }}"),
+        *("{{ messages[0].content + (messages[0].role | safe) }}", "{{ (messages[0].content | safe) ~ '&' }}"),
         "{{ messages[1].content }}{{ messages[1].name is defined }}",
     ],
 )
