@@ -29,15 +29,22 @@ TOKENS = {
 class FillInMiddle:
     """Encodes documents, some of them with their middle last."""
 
-    def __init__(self, config: FimConfig, tokenizer: Tokenizer, ids: Sequence[int]) -> None:
+    def __init__(self, config: FimConfig, tokenizer: Tokenizer, ids: Sequence[int], room: int | None = None) -> None:
         """Takes what `of` found: the ids of the tokens in front of prefix, suffix and middle."""
+        self._room = room
         self._config = config
         self._tokenizer = tokenizer
         self._ids = ids
 
     @classmethod
-    def of(cls, config: FimConfig, tokenizer: Tokenizer) -> Self:
+    def of(cls, config: FimConfig, tokenizer: Tokenizer, room: int | None = None) -> Self:
         """Finds the tokens of a tokenizer.
+
+        Args:
+          config: the section of the config.
+          tokenizer: the tokenizer.
+          room: a document with more tokens would be cut by what follows: in half, it would teach that a middle ends
+            anywhere. So it stays as it is.
 
         Raises:
           ValueError: if it has no such tokens, or puts something in front of every piece of a text.
@@ -54,12 +61,12 @@ class FillInMiddle:
             named = ", ".join(f"{role} {tokenizer.id_to_token(i)!r}" for role, i in zip(TOKENS, ids, strict=True))
             raise ValueError(f"output.fim: {named}: must be three tokens, or a model cannot tell the parts apart")
         if config.level == "token":
-            return cls(config, tokenizer, ids)
+            return cls(config, tokenizer, ids, room)
         piece = tokenizer.encode("a", add_special_tokens=False).ids
         if tokenizer.decode([*piece, *piece], skip_special_tokens=False) != "aa":
             what = "the tokenizer puts a space in front of every piece of a text"
             raise ValueError(f"output.fim: {what}; set level: token, or take another")
-        return cls(config, tokenizer, ids)
+        return cls(config, tokenizer, ids, room)
 
     def encode(self, documents: pa.RecordBatch, names: Sequence[str], tally: Tally | None = None) -> pa.LargeListArray:
         """Returns the tokens of documents.
@@ -80,10 +87,19 @@ class FillInMiddle:
         is_chosen |= self._config.rate == 1
         sizes = np.diff(offsets)
         cuts = _chosen(sizes, mix(keys)) if at_tokens else cut(values, offsets, mix(keys))
-        cuts = np.where(is_chosen[:, None], cuts, sizes[:, None])
-        # Pieces lie side by side: prefix, middle, suffix; of other documents the first piece is all.
-        bounds = np.column_stack([np.zeros_like(sizes), cuts, sizes]) + offsets[:-1, None]
-        offsets = np.append(bounds[:, :-1].ravel(), offsets[-1]).astype(offsets.dtype)
+        if self._room is not None:
+            n_ids = sizes
+            # As many tokens as bytes at most, unless a normalizer makes more of them.
+            asked = is_chosen & (sizes + 3 > (self._room if self._tokenizer.normalizer is None else 0))
+            if not at_tokens and asked.any():
+                some = unchecked_text_rows(documents.column("text").filter(pa.array(asked)))
+                bounds = _bounds(some.offsets, cuts[asked])
+                n_ids = np.zeros_like(sizes)
+                n_ids[asked] = np.diff(
+                    self._tokenizer.encode_bare(some._replace(offsets=bounds)).offsets.to_numpy()[::3]
+                )
+            is_chosen &= ~asked | (n_ids + 3 <= self._room)
+        offsets = _bounds(offsets, np.where(is_chosen[:, None], cuts, sizes[:, None]))
         if at_tokens:
             pieces = pa.LargeListArray.from_arrays(pa.array(offsets), values)
         else:
@@ -119,6 +135,12 @@ class FillInMiddle:
         taken = np.arange(int(flat.sum())) - np.repeat(before, flat) + np.repeat(flat_places, flat)
         offsets = np.concatenate(([0], np.cumsum(lengths.sum(axis=1))))
         return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(values[taken].astype(np.int32)))
+
+
+def _bounds(offsets: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the offsets of pieces side by side: prefix, middle, suffix; of other documents the first piece is all."""
+    bounds = np.column_stack([np.zeros_like(offsets[:-1]), cuts]) + offsets[:-1, None]
+    return np.append(bounds.ravel(), offsets[-1]).astype(offsets.dtype)
 
 
 def cut(

@@ -202,7 +202,9 @@ class Attempt:
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
         self._chat = ChatTexts.of(config, tokenizer) if config.input.is_chat else None
         self._chat_counts: Counter[str] = Counter()
-        self._fim = FillInMiddle.of(config.output.fim, tokenizer) if config.output.fim is not None else None
+        self._fim: FillInMiddle | None = None
+        if config.output.fim is not None:
+            self._fim = FillInMiddle.of(config.output.fim, tokenizer, _room(config, self._rows))
         self._names = [piece.name for piece in split.pieces]
         self._schema = schemas.placed(schemas.rows(config.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
@@ -468,6 +470,16 @@ def output_windows(config: Config, tokenizer: Tokenizer) -> WindowLayout | None:
     unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
     span_ids = [tokenizer.token_to_id(token) for token in config.text.tokens if config.text.keeps_sources]
     return WindowLayout(rows.window, rows.marks, unk_id, [each for each in span_ids if each is not None])
+
+
+def _room(config: Config, rows: marks.RowLayout) -> int | None:
+    """Returns how many tokens of a document fit into a row that does not cut it; None: any number, or it may be cut."""
+    around = rows.document.n_around + (rows.window.n_around if rows.window is not None else 0)
+    truncation, packing = (rows.window or rows.document).truncation, config.output.packing
+    room = [] if truncation is None else [truncation.max_length - around]
+    if packing is not None and packing.strategy != "concatenate":
+        room.append(packing.length - around - (packing.separator is not None))
+    return min(room, default=None)
 
 
 def merge_planned(

@@ -98,6 +98,38 @@ def test_cuts_between_tokens_keep_the_tokens_of_a_document(tmp_path: Path, mode:
     assert verify(str(tmp_path / "out"), deep=True).problems == []
 
 
+@pytest.mark.parametrize("level", ["character", "token"])
+@pytest.mark.parametrize(
+    ("tokenizer", "output"),
+    [
+        ({"truncation": {"max_length": 12, "warn_above": 1.0}}, {}),
+        ({"truncation": {"max_length": 12, "side": "left", "warn_above": 1.0}}, {"append": "</s>"}),
+        ({"truncation": {"max_length": 12, "overflow": "rows"}}, {"append": "</s>"}),
+        ({}, {"packing": {"length": 12, "strategy": "best_fit", "separator": "</s>"}}),
+    ],
+)
+def test_a_document_that_would_be_cut_stays_as_it_is(tmp_path: Path, level: str, tokenizer: Any, output: Any) -> None:
+    made = config_of(tmp_path, "out", rate=1.0, level=level)
+    pre, suf, mid = (tokenizer_of(tmp_path).token_to_id(name) for name in NAMES)
+    end = tokenizer_of(tmp_path).token_to_id("</s>")
+    made["tokenizer"] |= tokenizer
+    made["output"] |= output
+    run(made)
+    assert verify(str(tmp_path / "out"), deep=True).problems == []
+    rows = rows_of(tmp_path, "out")
+    n_whole = n_long = 0
+    for row in rows:
+        assert len(row) <= 12
+        assert row.count(pre) == row.count(suf) == row.count(mid)
+        if pre in row and "packing" not in output:
+            assert row[0] == pre
+            assert "append" not in output or row[-1] == end
+        n_whole += row.count(pre)
+        n_long += len(row) == 12 and pre not in row
+    assert n_whole >= len(TEXTS) * 2 // 5 > 0
+    assert n_long > 0
+
+
 def test_documents_do_not_depend_on_splits_and_do_on_the_seed(tmp_path: Path) -> None:
     tokenizer_of(tmp_path)
     for name, seed, split_bytes in (("a", 0, 1 << 20), ("b", 0, 300), ("c", 1, 1 << 20)):
