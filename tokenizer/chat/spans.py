@@ -7,6 +7,7 @@ generation prompt itself: it is rendered for conversations of one and two turns,
 template marks turns by `{% generation %}`, its marks count.
 """
 
+import bisect
 import dataclasses
 import itertools
 import json
@@ -153,10 +154,10 @@ class Marker:
         for k, segment in enumerate(segments):
             of.setdefault(segment.message, []).append(k)
         spans, n_turns = self._spans(conversation, rendered, segments, of)
-        for i, part in conversation.untrained_parts:
-            path = f"content.{part}."
-            gone = [(r.start, r.stop) for r in runs if r.origin.message == i and r.origin.field.startswith(path)]
-            spans = _without(spans, gone)
+        if gone := conversation.untrained_parts:
+            parts = [run for run in runs if run.origin.field.startswith("content.")]
+            numbers = [(run.origin.message, int(run.origin.field.split(".")[1])) for run in parts]
+            spans = _without(spans, [(r.start, r.stop) for r, n in zip(parts, numbers, strict=True) if n in gone])
         if not spans:
             raise ConversationError("nothing_trained", f"no text of the {len(messages)} messages is trained")
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
@@ -199,36 +200,35 @@ class Marker:
         """Returns the trained characters, and the number of trained messages."""
         messages, wanted = conversation.messages, self._wanted(conversation)
         spans: list[Span] = []
+        owned = _owned(rendered.generated, segments, messages)
         for i in wanted:
             if i not in of and messages[i]["role"] == "assistant":
                 detail = f"message {i} is to be trained, but the template shows nothing of it as it is"
                 raise ConversationError("turn_not_shown", detail)
-            spans += self._shown(i, conversation, rendered, segments, of)
+            spans += self._shown(i, conversation, rendered.text, segments, of, owned)
         n_turns = sum(i in of for i in wanted)
         if self.rule.train != "all":
             return _united(spans), n_turns
         # Everything, but for what is marked.
         others = (i for i in range(len(messages)) if i not in wanted)
-        gone = [span for i in others for span in self._shown(i, conversation, rendered, segments, of)]
+        gone = [span for i in others for span in self._shown(i, conversation, rendered.text, segments, of, owned)]
         return _without([(0, len(rendered.text))] if rendered.text else [], gone), n_turns
 
     def _shown(
         self,
         i: int,
         conversation: Conversation,
-        rendered: Rendered,
+        text: str,
         segments: Sequence["_Segment"],
         of: Mapping[int, Sequence[int]],
+        owned: Mapping[int, list[Span]],
     ) -> list[Span]:
         """Returns what of the text is message `i`: of the assistant its turn, of others their texts."""
         mine = [segments[k] for k in of.get(i, ())]
         if conversation.messages[i]["role"] != "assistant":
             return [(each.start, each.stop) for each in mine]
-        probe, text = self.probe(conversation.arguments), rendered.text
-        if rendered.generated:
-            found = [each for each in rendered.generated if _owner(each, segments, conversation.messages) == i]
-        else:
-            found = self._turn(i, conversation, text, segments, of.get(i, ()))
+        probe = self.probe(conversation.arguments)
+        found = owned.get(i, []) if owned else self._turn(i, conversation, text, segments, of.get(i, ()))
         runs = [run for each in mine for run in each.runs]
         if not self.rule.stop:
             ends = [max((run.stop for run in runs if start <= run.start < stop), default=stop) for start, stop in found]
@@ -417,23 +417,29 @@ def _first_renderings(runs: Iterable[Run]) -> list[Run]:
     seen: dict[Any, list[Span]] = {}
     kept = []
     for run in sorted(runs):
-        there = seen.setdefault(run.origin, [])
+        there = seen.setdefault(run.origin, [])  # in order, none overlapping
         span = run.at, run.at + run.stop - run.start
-        if not any(start < span[1] and span[0] < stop for start, stop in there):
-            there.append(span)
+        k = bisect.bisect(there, span)
+        if not (k and there[k - 1][1] > span[0]) and not (k < len(there) and there[k][0] < span[1]):
+            there.insert(k, span)
             kept.append(run)
     return kept
 
 
-def _owner(block: Span, segments: Iterable[_Segment], messages: Sequence[Mapping[str, Any]]) -> int:
-    """Returns the message of a generated block: of the first text in it, else of the answer before it, else behind."""
-    before = -1
-    for each in segments:
-        if each.stop > block[0]:
-            is_behind = each.start >= block[1] and before >= 0 and messages[before]["role"] == "assistant"
-            return before if is_behind else each.message
-        before = each.message
-    return before
+def _owned(
+    blocks: Iterable[Span], segments: Sequence[_Segment], messages: Sequence[Mapping[str, Any]]
+) -> Mapping[int, list[Span]]:
+    """Returns blocks by message: that of the first text in it, else the answer before it, else that behind."""
+    ends = list(itertools.accumulate((each.stop for each in segments), max))
+    owned: dict[int, list[Span]] = {}
+    for block in blocks:
+        k = bisect.bisect(ends, block[0])
+        owner = segments[k - 1].message if k else -1
+        if k < len(segments):
+            is_behind = segments[k].start >= block[1] and owner >= 0 and messages[owner]["role"] == "assistant"
+            owner = owner if is_behind else segments[k].message
+        owned.setdefault(owner, []).append(block)
+    return owned
 
 
 def _common(one: str, other: str) -> str:
@@ -459,8 +465,13 @@ def _united(spans: Iterable[Span]) -> list[Span]:
 
 def _without(spans: Iterable[Span], gone: Iterable[Span]) -> list[Span]:
     """Returns spans without the characters of others."""
-    left = list(spans)
-    for first, last in gone:
-        cut = [each for start, stop in left for each in ((start, min(stop, first)), (max(start, last), stop))]
-        left = [each for each in cut if each[0] < each[1]]
-    return left
+    left: list[Span] = []
+    gone = _united(gone)
+    ends = [last for _, last in gone]
+    for start, stop in spans:
+        k = bisect.bisect(ends, start)
+        while k < len(gone) and gone[k][0] < stop:
+            left.append((start, gone[k][0]))
+            start, k = gone[k][1], k + 1
+        left.append((start, stop))
+    return [each for each in left if each[0] < each[1]]

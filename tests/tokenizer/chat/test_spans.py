@@ -160,8 +160,16 @@ def test_special_tokens_beside_messages_are_found_too() -> None:
 
 
 def test_long_conversations_take_time_that_grows_with_them() -> None:
-    messages = [ASK, ANSWER] * 4000
-    assert len(mark("chatml", *messages).spans) == 4000  # for minutes, where each turn looks at all others
+    messages = [ASK, ANSWER] * 2000
+    assert len(mark("chatml", *messages).spans) == 2000  # for minutes, where each turn looks at all others
+    marked = "{% for m in messages %}{% generation %}{{ m.content }}</s>{% endgeneration %}{% endfor %}"
+    conversation = read_conversation({"messages": messages})
+    marker = Marker(ChatTemplate(marked), SPECIAL, TrainingRule(train="all"))
+    off = conversation._replace(trained=dict.fromkeys(range(1, 4000, 2), False))
+    assert len(marker.mark(off).spans) == 2000
+    words = "{% for m in messages %}{{ m.content.split() | join(' ') }}</s>{% endfor %}"
+    long = read_conversation({"messages": [ASK, {**ANSWER, "content": "so " * 20_000}]})
+    assert len(Marker(ChatTemplate(words), SPECIAL, TrainingRule()).mark(long).spans) == 1
 
 
 def test_tools_may_be_json_in_a_text() -> None:
