@@ -3,6 +3,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -29,6 +30,7 @@ REASONS = {
 """Why a record is no conversation to train on."""
 _ARGUMENTS = ("tools", "documents")
 _SIDES = ("chosen", "rejected")
+_JSON_OBJECTS = re.compile(r"\s*\[\s*\{")
 RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
 """Arguments of a template that neither a record nor a config may give: they are for inference."""
 
@@ -120,7 +122,7 @@ def _read_objects(name: str, value: Any) -> list[Any]:
 
 def _parsed(value: Any) -> Any:
     """Returns the messages that a text is JSON of, as tables have them; any other value as it is."""
-    if not isinstance(value, str) or not value.startswith("[{"):
+    if not isinstance(value, str) or not _JSON_OBJECTS.match(value):
         return value
     try:
         found = json.loads(value)
@@ -153,7 +155,8 @@ def _find(record: Mapping[str, Any], field: str) -> Sequence[Any]:
         raise ConversationError("not_a_conversation", f"no field {field!r}; the record has {has}")
     value = given if value is None else value
     if not isinstance(value, list) or not value:
-        raise ConversationError("not_a_conversation", f"field {field!r} is {_kind(value)}, not a list of messages")
+        found = "an empty array" if value == [] else _kind(value)
+        raise ConversationError("not_a_conversation", f"field {field!r} is {found}, not a list of messages")
     return value
 
 

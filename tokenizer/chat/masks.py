@@ -58,19 +58,25 @@ def mask_tokens(
     starts, stops = tokenizer.token_offsets(texts, ids)
     sizes = np.array([len(text.as_buffer()) for text in texts], np.int64) if len(texts) else np.zeros(0, np.int64)
     first = np.concatenate(([0], np.cumsum(sizes)))
-    is_trained = np.zeros(first[-1] + 1, np.int8)
+    edges: list[int] = []
     source_of = np.full(first[-1] + 1, n_sources, np.int8)
     for at, text, of_text, from_text in zip(first.tolist(), texts.to_pylist(), spans, sources, strict=False):
-        places = byte_places(text, [place for span in of_text for place in span])
-        for start, stop in zip(places[::2], places[1::2], strict=True):
-            is_trained[at + start : at + stop] = 1
+        edges += [at + place for place in byte_places(text, [place for span in of_text for place in span])]
         places = byte_places(text, [place for start, stop, _ in from_text for place in (start, stop)])
         for start, stop, (_, _, source) in zip(places[::2], places[1::2], from_text, strict=True):
             source_of[at + start : at + stop] = source
-    before = np.concatenate(([0], np.cumsum(is_trained[:-1], dtype=np.int64)))
-    n_tokens = np.diff(ids.offsets.to_numpy())
-    base = np.repeat(first[:-1], n_tokens)
-    n_trained = before[base + stops] - before[base + starts]
-    trained = n_trained > 0
-    by_source = np.bincount(source_of[base + starts], minlength=n_sources + 1)
-    return TokenMask(trained, int((trained & (n_trained < stops - starts)).sum()), by_source)
+    base = np.repeat(first[:-1], np.diff(ids.offsets.to_numpy()))
+    starts, stops = base + starts, base + stops
+    begins, ends = np.array(edges, np.int64).reshape(-1, 2).T
+    # Both are in order, so the tokens of a span are those from the first that ends in it or behind, to the last that
+    # begins in front of its end.
+    of_span = np.searchsorted(stops, begins, "right"), np.searchsorted(starts, ends, "left")
+    change = np.zeros(starts.size + 1, np.int64)
+    np.add.at(change, of_span[0], 1)
+    np.add.at(change, of_span[1], -1)
+    trained = (np.cumsum(change[:-1]) > 0) & (stops > starts)
+    has_any = of_span[0] < of_span[1]
+    firsts, lasts = of_span[0][has_any], of_span[1][has_any] - 1
+    early, late = firsts[starts[firsts] < begins[has_any]], lasts[stops[lasts] > ends[has_any]]
+    by_source = np.bincount(source_of[starts], minlength=n_sources + 1)
+    return TokenMask(trained, np.union1d(early, late).size, by_source)

@@ -448,7 +448,7 @@ def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
         {"instruction": "why?", "input": "", "output": "so"},
         {"messages": [{**ASK, "name": None, "tool_calls": None}, {**ANSWER, "tool_calls": None}]},
         {"messages": [{"role": "user", "value": "why?"}, {"from": "gpt", "content": "so"}], "system": ""},
-        {"messages": json.dumps([ASK, ANSWER])},
+        {"messages": json.dumps([ASK, ANSWER], indent=1)},
         {"meta": {"messages": json.dumps([ASK, ANSWER])}},
     ],
 )
