@@ -254,6 +254,9 @@ class _Generator(CodeGenerator):
         self.write(")))")
 
 
+_OF_DICTS = frozenset(dir(dict))
+
+
 class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """Compiles templates, and runs them within the bounds that `begin` sets."""
 
@@ -290,6 +293,12 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
             counted = jinja2.nodes.Filter(loop.iter, "tokenmill_counted", [], [], None, None)
             loop.iter = counted.set_lineno(loop.lineno).set_environment(self)
         return tree
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Returns what `obj.attribute` is; fields of messages at once, without asking for a method of that name."""
+        if type(obj) is not dict or attribute in _OF_DICTS:
+            return super().getattr(obj, attribute)
+        return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Returns whether a template may use an attribute."""
