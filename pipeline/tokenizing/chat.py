@@ -23,10 +23,14 @@ from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
-OF_TRAINING = ("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages")
-COUNTS = (*OF_TRAINING, "marked_tokens", "cut_tokens", "first_tokens", *_TOKENS_OF)
+COUNTS = (
+    *("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages"),
+    *("marked_tokens", "cut_tokens", "first_tokens", *_TOKENS_OF),
+)
 """Counts of conversations, before rows are packed; those of several splits can be added up: `marked_tokens` are to be
 trained, `cut_tokens` of them truncation removes, `first_tokens` begin a row, and `trained_tokens` are the others."""
+
+_Counts = npt.NDArray[np.int64]
 
 
 class Encoded(NamedTuple):
@@ -144,7 +148,7 @@ class ChatTexts:
 
 def _lay_out(
     offsets: pa.Int64Array, is_marked: npt.NDArray[np.bool_], layout: Layout
-) -> tuple[pa.LargeListArray, *tuple[npt.NDArray[np.int64], ...]]:
+) -> tuple[pa.LargeListArray, _Counts, _Counts, _Counts]:
     """Returns `schemas.LOSS_MASK` of rows, and int64[n] of each: tokens marked, those that are kept, those trained."""
     padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
     marked = pa.LargeListArray.from_arrays(offsets, pa.array(is_marked.astype(np.int32)))
@@ -157,7 +161,7 @@ def _lay_out(
     return masks, _sums(is_marked, offsets), n_kept, _sums(values, rows.offsets)
 
 
-def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> npt.NDArray[np.int64]:
+def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> _Counts:
     ends = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))[offsets.to_numpy()]
     return np.diff(ends)
 

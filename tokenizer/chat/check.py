@@ -182,7 +182,7 @@ def _stops(marker: Marker, made: Mapping[str, Marked | ConversationError], rule:
 
 def _arguments(template: ChatTemplate) -> Iterable[Finding]:
     """Compares calls whose arguments are an object with those that have them as JSON in a text, as OpenAI's."""
-    shown = []
+    shown: list[str | None] = []
     for arguments in ({"of": "sky"}, '{"of": "sky"}'):
         call = {"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": arguments}}
         try:
