@@ -47,6 +47,8 @@ class Piece:
     """Python's codec of a text file that is not compressed; `input.encoding` if it is."""
     source: str = ""
     """The source of `input.sources` that the file is of; "" if there are none."""
+    problem: str = ""
+    """Why nothing of the file can be read: it is one reject, without being opened. "" for all others."""
 
     @property
     def n_planned(self) -> int:
@@ -66,7 +68,7 @@ class Piece:
     @property
     def is_read_as_stored(self) -> bool:
         """Whether positions are those in the stored file: it is not compressed, in UTF-8, and has no rows."""
-        return self.compression == "none" and self.encoding == "utf-8" and not self.has_rows
+        return self.compression == "none" and self.encoding == "utf-8" and not self.has_rows and not self.problem
 
 
 _to_fields = attrgetter(*(field.name for field in fields(Piece)))
@@ -190,6 +192,7 @@ def _hash(salt: str, pieces: Sequence[Piece]) -> int:
     keys = [
         (each.name, each.n_bytes, each.start, each.stop, each.format, each.compression)
         + ((each.encoding,) if each.encoding != "utf-8" else ())
+        + ((each.problem,) if each.problem else ())
         for each in pieces
     ]
     record = json.dumps([salt, keys], separators=(",", ":"))

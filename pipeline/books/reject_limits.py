@@ -13,7 +13,7 @@ from tokenmill.pipeline.config.input import InputConfig
 ENOUGH_RECORDS = 10_000
 """Before a job has read this many records, the fraction of rejected ones means little."""
 
-DAMAGE = frozenset(["truncated_stream", "corrupt_stream", "bomb"])
+DAMAGE = frozenset(["truncated_stream", "corrupt_stream", "bomb", "unreadable_file"])
 """Reject reasons that say that a part of the file could not be read: more is lost than the rejected records."""
 
 _MOST_LISTED = 20
@@ -141,6 +141,7 @@ class LossyFiles:
             reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(rejected.items()))
             lost = " and ".join(f"{lost:,} of {n:,} {unit}" for lost, n, unit in shares)
             damage = "is damaged, and what cannot be read of it is lost; of the rest " if is_damaged else "lost "
+            damage = "cannot be read: it lost " if "unreadable_file" in rejected else damage
             self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons})")
 
     def check(self) -> None:

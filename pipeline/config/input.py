@@ -2,6 +2,7 @@
 """The section `input` of a config: which files are read, in which format, and how much of them."""
 
 import codecs
+import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from encodings import aliases
@@ -17,7 +18,10 @@ from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Posi
 MIB = 1 << 20
 LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")
 """Keys that stop a job or warn, but change no byte of a job that finishes: it may be resumed with other values."""
-PLACES: Any = {**dict.fromkeys(("paths", *LIMITS), True), "sources": {"__all__": {"paths", *LIMITS}}}
+PLACES: Any = {
+    **dict.fromkeys(("paths", "exclude", *LIMITS), True),
+    "sources": {"__all__": {"paths", "exclude", *LIMITS}},
+}
 """For `exclude` of `InputConfig.model_dump`: the limits and the paths, with those of the sources."""
 NO_LIMITS = {"max_rejected": None, "max_rejected_fraction": None, "max_rejected_per_file": 1.0, "on_damage": "warn"}
 """Values of these keys with which rejects never stop a job."""
@@ -93,6 +97,9 @@ class SourceConfig(Section):
     paths: Annotated[list[PathText], Field(min_length=1)] = []
     """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
     folder stands for the files below it that have the name of a known format."""
+    exclude: list[PathText] = []
+    """Files of `paths` to leave out: paths as messages show them, or patterns of these, in which `*` also stands for
+    folders. `corpus/a.zip!/b.txt` is a file in an archive."""
     format: Literal["auto", FormatName] = "auto"
     """`auto` decides per file by its name without the compression suffix; of `.json`, by what it begins with."""
     compression: Literal["auto", "none", "gzip", "zstd", "bz2", "xz"] = "auto"
@@ -127,8 +134,9 @@ class SourceConfig(Section):
     max_rejected_per_file: Annotated[float, Field(ge=0, le=1)] = 0.05
     """A file counts as damaged if a larger share than this of its records, or of its bytes, is rejected; 1: never."""
     on_damage: Literal["fail", "warn"] = "fail"
-    """What happens at the end of the job if files are truncated, corrupt, or lose more than `max_rejected_per_file`:
-    `fail` names them, and you can correct them, or set `warn`, and resume the job; `warn` names them and finishes."""
+    """What happens if files cannot be read, are truncated, corrupt, or lose more than `max_rejected_per_file`. `fail`
+    names them, those that cannot be read at all before any work, all others at the end; you can correct them, or set
+    `warn`, and resume the job. `warn` names them and goes on; a file that cannot be read is one reject."""
     sample: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of the documents to use, chosen by hash; null: all. A smaller sample is part of a larger one."""
 
@@ -211,6 +219,10 @@ class InputConfig(SourceConfig):
             needed = "is needed by all sources of a job, or by none; make a job of conversations, and one of texts"
             raise mistake(f"sources.{other}.messages_field", None, needed)
         return self
+
+    def excluded_by(self, path: str) -> list[str]:
+        """Returns the patterns of `exclude` that a path matches."""
+        return [each for each in self.exclude if path == each or fnmatch.fnmatchcase(path, each)]
 
     def of(self, source: str) -> "InputConfig":
         """Returns the section for the files of one source; itself if there are none, or it is that of one already."""

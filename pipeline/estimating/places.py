@@ -143,6 +143,8 @@ def _portions(splits: Sequence[Split], config: InputConfig, share: float, n_rang
 
 def _has_parts(piece: Piece, config: InputConfig) -> bool:
     """Returns whether a piece holds records that can be read without the rest."""
+    if piece.problem:
+        return False
     return "document" not in FORMATS[piece.format].keys or FORMATS[piece.format].separator(config.document) is not None
 
 

@@ -72,7 +72,14 @@ def share_stream(path: str, other: str) -> bool:
 
 
 def open_piece(piece: Piece) -> BinaryIO:
-    """Opens the file, or the member of an archive, that a piece is of; see `open_file`."""
+    """Opens the file, or the member of an archive, that a piece is of; see `open_file`.
+
+    A local one must be as it was when the job was planned. A store would have to be asked once more for each file.
+    """
+    path = split_path(piece.path)[0]
+    found = storage.find(path) if piece.version and not storage.is_remote(path) else None
+    if found is not None and found.version != piece.version:
+        raise OSError(f"{path!r} has changed since the job was planned; go on with --resume once it no longer changes")
     try:
         return open_file(piece.path, piece.version)
     except FileNotFoundError as error:
@@ -109,7 +116,9 @@ def open_file(path: str, version: str) -> BinaryIO:
 _last = threading.local()
 
 
-def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileStat], list[str]]:
+def look(
+    file: storage.FileStat, *, by_name: bool, excluded_by: Callable[[str], list[str]] = lambda path: []
+) -> tuple[list[storage.FileStat], list[str]]:
     """Returns the members of an archive that are read, in its order, and the names of those that are not.
 
     Links, hidden files, and files of no known format are not read. A tar that is compressed is decompressed for it.
@@ -117,6 +126,7 @@ def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileSta
     Args:
       file: the archive.
       by_name: whether only files with the name of a known format are read.
+      excluded_by: `InputConfig.excluded_by`; what it says is not read, and not named.
 
     Raises:
       ValueError: if it is damaged, or a member cannot be read; the message follows the name of the archive.
@@ -128,6 +138,8 @@ def look(file: storage.FileStat, *, by_name: bool) -> tuple[list[storage.FileSta
     try:
         with contextlib.closing(_open(file.path)) as archive:
             for name, n_bytes, is_file, problem in archive.entries():
+                if excluded_by(f"{file.path}{MARK}{name}"):
+                    continue
                 parts = name.split("/")
                 place = posixpath.normpath(name)  # where it would be unpacked; `./a` is `a`
                 is_twice = name in members or place in members or place in plain

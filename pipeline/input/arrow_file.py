@@ -15,7 +15,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import stored_fields
 from tokenmill.pipeline.input.batches import Part, Source
 from tokenmill.pipeline.input.columnar import NO_FIELDS, RowsReader, check_columns, is_damage
-from tokenmill.pipeline.input.decompressing import read_exactly
+from tokenmill.pipeline.input.decompressing import beginning, read_exactly
 
 _MAGIC = b"ARROW1"
 _FEATHER_1 = b"FEA1"
@@ -37,7 +37,7 @@ def measure(handle: BinaryIO, config: InputConfig) -> tuple[list[int], pa.Schema
     except (pa.ArrowException, OSError, MemoryError) as error:  # a size may be any number
         if not is_damage(error):
             raise
-        raise ValueError(f"is not a readable Arrow file: {error}") from error
+        raise ValueError(f"is not a readable Arrow file: {error}{beginning(handle)}") from error
     check_columns(schema, config)
     return [handle.seek(0, io.SEEK_END)], stored_fields(schema, config)
 

@@ -15,7 +15,7 @@ from tokenmill.pipeline.config.kept_fields import find_field, paths_of, without_
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.line_kernels import find_invalid
 from tokenmill.pipeline.input.lines import Mask, Positions
-from tokenmill.pipeline.input.nested import column_at, type_at
+from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
 
 NO_FIELDS = pa.schema([])
@@ -238,7 +238,10 @@ def check_columns(schema: pa.Schema, config: InputConfig) -> None:
         text_type = type_at(schema, field)
         if text_type is None:
             setting = "text_fields" if config.text_fields else "text_field"
-            raise ValueError(f"has no column {field!r} for input.{setting}; it has {listed_names(schema.names)}")
+            raise ValueError(
+                f"has no column {field!r} for input.{setting}; it has {listed_names(field_names(schema))}"
+                + hint([field])
+            )
         if not _is_text(text_type):
             raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
     if config.id_field is None or config.id_field not in schema.names:

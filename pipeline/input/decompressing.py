@@ -92,6 +92,12 @@ def read_exactly(handle: BinaryIO, n_bytes: int) -> bytes:
     return data
 
 
+def beginning(handle: BinaryIO) -> str:
+    """Returns the end of a message about a file that is not what it should be: what it begins with."""
+    handle.seek(0)
+    return f"; it begins with {read_exactly(handle, 24)!r}"
+
+
 class StreamError(Exception):
     """A compressed file is cut short, damaged or a bomb."""
 

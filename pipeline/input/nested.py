@@ -2,12 +2,34 @@
 """Texts inside a record: `content.text` is the field of that name if a record has one, else the field in `content`."""
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from tokenmill.pipeline.config.kept_fields import find_field
+
+_OTHER_WAYS = re.compile(r"^\$\.?|\[[^\]]*\]|\.(?:\d+|\*|list|element|item)(?=\.|$)")
+"""How JSONPath, jq and Parquet write the way through a list."""
+
+
+def hint(fields: Iterable[str]) -> str:
+    """Returns the end of a message about absent fields: how those are written that lead through lists; or ""."""
+    plain = ", ".join(repr(_OTHER_WAYS.sub("", field)) for field in fields if _OTHER_WAYS.search(field))
+    return f"; lists of parts need no mark, write {plain}" if plain else ""
+
+
+def field_names(schema: pa.Schema) -> list[str]:
+    """Returns the names of columns; after a struct, or a list of structs, those of its fields, as a config has them."""
+    names = []
+    for field in schema:
+        kind = field.type
+        while _is_list(kind):
+            kind = kind.value_type
+        inner = field_names(pa.schema(list(kind))) if pa.types.is_struct(kind) else ()
+        names += [field.name, *(f"{field.name}.{name}" for name in inner)]
+    return names
 
 
 def is_nested(field: str) -> bool:

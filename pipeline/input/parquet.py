@@ -14,6 +14,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import stored_fields
 from tokenmill.pipeline.input.batches import Part, Source
 from tokenmill.pipeline.input.columnar import NO_FIELDS, RowsReader, check_columns, is_damage, own_columns, text_columns
+from tokenmill.pipeline.input.decompressing import beginning
 from tokenmill.pipeline.parquet_file import open_parquet
 
 # A column chunk is read through a buffer of this size instead of at once: it may be as large as the file.
@@ -49,7 +50,7 @@ def measure_row_groups(handle: BinaryIO, config: InputConfig) -> tuple[list[int]
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and not is_damage(error):
             raise
-        raise ValueError(f"is not a readable Parquet file: {error}") from error
+        raise ValueError(f"is not a readable Parquet file: {error}{beginning(handle)}") from error
     described = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     paths = [_LIST.sub("", column.path) for column in described]
     if config.messages_field is not None:

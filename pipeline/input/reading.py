@@ -14,7 +14,7 @@ from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records
+from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records, rejected
 from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
 from tokenmill.pipeline.input.readers import READERS, RowReader
@@ -84,10 +84,22 @@ def _read_piece(
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
     own = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
+    if piece.problem:
+        yield _unreadable(source, piece, piece.problem)
+        return
     with contextlib.closing(archives.open_piece(piece)) as handle:
+        if problem := _other_kind(handle, piece, config):
+            if config.on_damage == "fail":
+                raise ValueError(f"{piece.path!r} {problem}, or set {config.where}.on_damage: warn")
+            yield _unreadable(source, piece, problem)
+            return
         for part in _read_open(handle, source, piece, config, batch_bytes, own, digest):
             yield _complete(part, fields, piece.source)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
+
+
+def _unreadable(source: Source, piece: Piece, problem: str) -> Part:
+    return rejected(source, 0, piece.stop - piece.start, "unreadable_file", problem, b"")
 
 
 def _complete(part: Part, fields: pa.Schema, source: str) -> Part:
@@ -122,22 +134,24 @@ def _read_open(
     if isinstance(reader, RowReader):
         groups = range(piece.start, piece.stop)
         return reader.read(handle, source, groups, config, batch_bytes, digest, fields)
-    if piece.start == 0 and piece.compression == "none" and config.compression == "auto":
-        _check_kind(handle, piece)
     by_paragraph = FORMATS[piece.format].separator(config.document) == b"\n\n"
     return reader.read(Stream(handle, piece, by_paragraph, digest), source, config, batch_bytes, fields)
 
 
-def _check_kind(handle: BinaryIO, piece: Piece) -> None:
-    """Raises ValueError if a file is of another kind than its name says, by which it may have been planned."""
+def _other_kind(handle: BinaryIO, piece: Piece, config: InputConfig) -> str:
+    """Returns how a file is of another kind than its name says, by which it may have been planned; "" if it is not."""
+    is_stream = not FORMATS[piece.format].has_rows and piece.compression == "none"
+    if piece.start or not is_stream or config.compression != "auto":
+        return ""
     head = read_exactly(handle, SAMPLE_BYTES)
     handle.seek(0)
     if (compression := detect_compression(head)) != "none":
-        raise ValueError(
-            f"{piece.path!r} is compressed with {compression}, which its name does not say; of many files only some "
-            "are opened when a job is planned. Rename it, or set input.compression if all are; then go on with --resume"
+        return (
+            f"is compressed with {compression}, which its name does not say; of many files only some are opened when a "
+            "job is planned. Rename it, or set input.compression if all are; then go on with --resume"
         )
     try:
         settle_encoding(head, piece.encoding)
     except ValueError as error:
-        raise ValueError(f"{piece.path!r} {error}") from error
+        return str(error)
+    return ""

@@ -31,6 +31,7 @@ REASONS = {
     "unknown_character": "a character is not in the vocabulary, which has no unknown token",
     "out_of_memory": "there was not enough memory to tokenize the text, or a step of the tokenizer makes it too long",
     **CONVERSATION_REASONS,
+    "unreadable_file": "nothing of the file can be read: it is damaged, or not what its name or the config says",
     "truncated_stream": "the compressed file ends early; everything before this last, partial record was used",
     "bomb": "the compressed file gives over 1000 times its size; everything before this last, partial record was used",
     "corrupt_stream": "the file is damaged; everything before this last, partial record or these rows was used",

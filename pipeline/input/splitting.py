@@ -5,6 +5,7 @@ The plan depends on nothing but the names, sizes and formats of the files: not o
 number of workers or the order in which a store lists its files.
 """
 
+import codecs
 import functools
 import gc
 import io
@@ -27,6 +28,7 @@ from tokenmill.pipeline.config.formats import (
     COMPRESSION_SUFFIXES,
     FORMATS,
     SUFFIXES,
+    USUAL,
     InputFormat,
     format_of,
     formats_named,
@@ -38,6 +40,7 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
+    beginning,
     check_memory,
     decompress,
     detect_compression,
@@ -66,6 +69,24 @@ _GROUP_FILES = 1 << 12
 _LISTING_THREADS = 16
 _BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
+_LEAVE_OUT = (
+    "\ncorrect or rename such files, leave them out with input.exclude, or set input.on_damage: warn, which makes each "
+    "of them one reject"
+)
+
+
+class _FileError(ValueError):
+    """Nothing of a file can be read: the message says why, and `piece` is the file as one reject."""
+
+    def __init__(self, numbered: "_Numbered", config: InputConfig, error: Exception) -> None:
+        number, (name, file) = numbered
+        problem = str(error).replace("input.", f"{config.where}.")  # the key that this source reads
+        super().__init__(f"{file.path!r} {problem}")
+        named = format_of(name) if config.format == "auto" else FORMATS[config.format]
+        self.piece = Piece(
+            file.path, name, file.n_bytes, file.version, named.name if named else USUAL, "none", 0, file.n_bytes,
+            file=number, source=config.source, problem=problem,
+        )  # fmt: skip
 
 
 def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> Splits:
@@ -87,6 +108,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
       OSError: when the only problem is that files cannot be read.
     """
     problems: list[Exception] = []
+    unusable: list[_FileError] = []
     where = "input.sources" if input.sources else "input.paths"
     said: list[str] = []
     stored_fields: list[tuple[str, pa.Schema | None]] = []
@@ -94,9 +116,14 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     def usable() -> Iterator[list[Piece]]:
         number = 0
         for section, files in sections:
+            first, rejects = number, list[_FileError]()
             for cut in _cut_all(files, number, section):
                 if isinstance(cut, UserWarning):
                     said.append(str(cut))
+                elif isinstance(cut, _FileError) and section.on_damage == "warn":
+                    rejects.append(cut)
+                    yield [replace(cut.piece, file=number)]
+                    number += 1
                 elif isinstance(cut, Exception):
                     problems.append(cut)
                 else:
@@ -106,14 +133,19 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
                     # Members of archives are files, which makes the numbers of those after them larger.
                     yield pieces if pieces[0].file == number else [replace(piece, file=number) for piece in pieces]
                     number += 1
+            if rejects and number - first == len(rejects):
+                problems.extend(ValueError(str(each)) for each in rejects)  # the config is wrong, or the paths are
+            unusable.extend(rejects)
 
     with _without_collector():
         sections = _match_sources(input, problems, said)
         splits = Splits(_group(usable(), input.split_bytes), salt)
+    said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
     if warnings is not None:
         warnings += said
     if problems:
-        raise _summarize(problems, where)
+        advice = _LEAVE_OUT if splits and any(isinstance(each, _FileError) for each in problems) else ""
+        raise _summarize(problems, where, advice)
     if input.keep_fields or input.sources:
         settled, wrong = settle_fields(input, stored_fields)
         if wrong:
@@ -154,7 +186,8 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
     """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     listings: list[tuple[Listing, str]] = []
     with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config), config.paths), strict=True)
+        used: set[str] = set()
+        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config, used), config.paths), strict=True)
         for given, (pattern, found, wrong, said) in listed:
             problems += wrong
             warnings += said
@@ -164,6 +197,8 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
                 continue
             is_literal = next(iter(found)).path == pattern
             listings.append((found, _literal_directory(pattern, is_literal)))
+    unused = [each for each in config.exclude if each not in used and archives.MARK not in each]
+    warnings += [f"{config.where}.exclude: {each!r} leaves out no file" for each in unused]
     folders: dict[str, str] = {}
     names: dict[str, tuple[str, storage.FileStat]] = {}
     files = NamedFiles([(found, partial(_relative_name, directory=directory)) for found, directory in listings])
@@ -188,18 +223,28 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
     return sorted(((name, file) for name, (_, file) in told), key=itemgetter(0))
 
 
-def _list_files(given: str, config: InputConfig) -> tuple[str, Listing, list[OSError], list[str]]:
-    """Returns a pattern without abbreviations, the files that it matches, problems and warnings."""
+def _list_files(given: str, config: InputConfig, used: set[str]) -> tuple[str, Listing, list[OSError], list[str]]:
+    """Returns a pattern without abbreviations, its files, problems, warnings; adds what excluded a file to `used`."""
     pattern, wrong, warnings = given, list[OSError](), list[str]()
     found: Iterable[storage.FileStat] = ()
+
+    def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
+        for file in files:
+            if by := config.excluded_by(file.path):
+                used.update(by)
+            else:
+                yield file
+
     try:
         if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
             pattern = storage.join(pattern, "**/*")
         if storage.is_remote(pattern):
             with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-                parts = pool.map(lambda each: Listing(storage.match(each)), storage.patterns_by_folder(pattern))
+                parts = pool.map(
+                    lambda each: Listing(without_excluded(storage.match(each))), storage.patterns_by_folder(pattern)
+                )
                 return pattern, Listing.joined(parts), wrong, warnings
-        found = storage.match(pattern, wrong)
+        found = without_excluded(storage.match(pattern, wrong))
         if is_folder and config.format == "auto":
             found = _of_known_formats(config.where, pattern, [*found], warnings)
         return pattern, Listing(found), wrong, warnings
@@ -289,7 +334,8 @@ def _cut_all(files: _Files, first: int, config: InputConfig) -> Iterator[_CutFil
         sample = [*itertools.islice(numbered, None, None, step)]
         numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
         found = [*_cut_files(sample, config, trusts_names=False)]
-        if problems := [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]:
+        problems = [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]
+        if any(config.on_damage == "fail" or not isinstance(each, _FileError) for each in problems):
             yield from problems
             return
         by_name = _cut_files(sample, config, trusts_names=True)
@@ -319,10 +365,11 @@ def _look_at(numbered: _Numbered, config: InputConfig) -> list[_CutFile | Except
     if not archives.is_archive(file.path):
         return [_cut_file(numbered, config)]
     try:
-        members, left_out = archives.look(file, by_name=config.format == "auto")
-    except (OSError, ValueError) as error:
-        kind = OSError if isinstance(error, OSError) else ValueError
-        return [kind(f"{file.path!r} {error}")]
+        members, left_out = archives.look(file, by_name=config.format == "auto", excluded_by=config.excluded_by)
+    except OSError as error:
+        return [OSError(f"{file.path!r} {error}")]
+    except ValueError as error:
+        return [_FileError(numbered, config, error)]
     cut: list[_CutFile | Exception] = []
     if left_out:
         said = f"members of {file.path!r} that are hidden, links, or of no known format are left out"
@@ -405,6 +452,10 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
                 raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
             encoding = settle_encoding(sample, config.encoding)
             check_valid(sample, encoding)
+            ending = os.path.splitext(name.lower())[1]
+            is_plain = config.compression == "auto" and compression == "none" and ending in COMPRESSION_SUFFIXES
+            if is_plain and not _is_text(sample, encoding):
+                raise ValueError(f"is no text, and not compressed, as {ending!r} says{beginning(handle)}; get it again")
             found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
             codec = encoding if compression == "none" else config.encoding
             if config.messages_field is not None and "messages_field" not in found.keys:
@@ -416,8 +467,7 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
-        told = str(error).replace("input.", f"{config.where}.")  # the key that this source reads
-        return ValueError(f"{file.path!r} {told}")
+        return _FileError(numbered, config, error)
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
     return _cut_bytes(whole, config), stored
@@ -436,6 +486,13 @@ def _head_of(member: BinaryIO) -> bytes:
         return member.read(SAMPLE_BYTES)
     except StreamError:
         return b""
+
+
+def _is_text(head: bytes, codec: str) -> bool:
+    try:
+        return "\0" not in codecs.getincrementaldecoder(codec)().decode(head)
+    except UnicodeDecodeError:
+        return False
 
 
 def _decompress_head(head: bytes, handle: BinaryIO, compression: str, is_known: bool) -> bytes:
@@ -520,12 +577,18 @@ def _group(files: Iterable[list[Piece]], split_bytes: int) -> Iterator[list[Piec
         yield group
 
 
-def _summarize(problems: list[Exception], where: str) -> Exception:
-    """Returns one error for all problems of a key; of many that differ in nothing but the file, the first is told."""
-    problems = [*{str(each): each for each in problems}.values()]  # several patterns may meet one folder
+def _summarize(problems: Sequence[Exception], where: str, advice: str = "") -> Exception:
+    """Returns one error for all problems of a key, and what to do to go on without the files."""
     kind = OSError if all(isinstance(each, OSError) for each in problems) else ValueError
+    lines, n = _lines(problems), len({*map(str, problems)})
+    listed = lines[0] if len(lines) == 1 else "\n  ".join([f"{n:,} problems", *lines])
+    return kind(f"{where}: {listed}{advice}")
+
+
+def _lines(problems: Iterable[Exception]) -> list[str]:
+    """Returns a line for each problem; of many that differ in nothing but the file, for the first."""
     alike: dict[str, list[str]] = {}
-    for problem in map(str, problems):
+    for problem in dict.fromkeys(map(str, problems)):  # several patterns may meet one folder
         file = _QUOTED.match(problem)
         alike.setdefault(problem[file.end() :] if file else problem, []).append(problem)
     lines = list(
@@ -534,8 +597,5 @@ def _summarize(problems: list[Exception], where: str) -> Exception:
             for each in alike.values()
         )
     )
-    if len(lines) == 1:
-        return kind(f"{where}: {lines[0]}")
-    listed = "".join(f"\n  {each}" for each in lines[:_MOST_PROBLEMS])
-    more = f"\n  and {len(lines) - _MOST_PROBLEMS:,} more" if len(lines) > _MOST_PROBLEMS else ""
-    return kind(f"{where}: {len(problems):,} problems{listed}{more}")
+    more = [f"and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []
+    return lines[:_MOST_PROBLEMS] + more

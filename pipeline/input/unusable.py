@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import archives
+from tokenmill.pipeline.input.nested import hint
 from tokenmill.pipeline.input.readers import READERS, RowReader
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import listed_names
@@ -68,6 +69,7 @@ def check_usable(
         setting = f"text_fields {several!r}" if several else f"text_field {config.text_field!r}"
         setting = f"{config.where}.{setting}"
         advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
+        advice += hint(several or [config.text_field])
     elif "not_a_conversation" in rejected:
         setting = f"{config.where}.messages_field {config.messages_field!r}"
         advice = f"{setting} must name the field that holds the messages: correct it"

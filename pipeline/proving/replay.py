@@ -39,7 +39,7 @@ from tokenmill.pipeline.splits import Piece, Splits
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
-_MAY_CHANGE = ("paths", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
+_MAY_CHANGE = ("paths", "exclude", "text_field", "text_fields", "join", "id_field", "max_document_bytes", *LIMITS)
 
 
 def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:

@@ -16,7 +16,6 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
@@ -118,7 +117,7 @@ def _units(line: str, document: str) -> tuple[Piece, ...]:
     first = pieces[0]
     if len(pieces) > 1:
         return pieces
-    if FORMATS[first.format].has_rows:
+    if first.has_rows:
         n_bytes = max(1, first.n_text_bytes // max(1, first.stop - first.start))
         starts = range(first.start, first.stop) or (first.start,)
         return tuple(

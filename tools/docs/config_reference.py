@@ -66,6 +66,7 @@ def _of_chat(keys: str) -> str:
 
 EXAMPLES = {
     "input.paths": "input: {paths: [corpus/*.jsonl.gz, more/*.parquet]}",
+    "input.exclude": "input: {paths: [corpus], exclude: [corpus/broken.parquet, '*/README.txt']}",
     "input.format": "input: {format: text}",
     "input.compression": "input: {compression: none}",
     "input.encoding": "input: {format: text, encoding: cp1252}",

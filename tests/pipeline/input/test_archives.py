@@ -147,6 +147,7 @@ def test_what_is_left_out_is_told(tmp_path):
     assert f"input.paths: members of {str(tmp_path / 'a.tar')!r} that are hidden, links, or of no known" in warnings[0]
     assert "left out: 4, such as" in warnings[0]
     assert "such as 'link.txt'" in warnings[0]
+    assert "left out: 3, such" in read(tmp_path / "a.tar", exclude=["*!/link.txt"])[2][0]
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         link = zipfile.ZipInfo("link.txt")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16

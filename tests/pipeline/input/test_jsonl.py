@@ -198,6 +198,7 @@ def test_every_reason_of_a_line_has_an_example():
         "tokenizer_timeout",
         "unknown_character",
         "out_of_memory",
+        "unreadable_file",
     }
     assert {reason for _, reason in REJECTED} == set(REASONS) - of_others - CONVERSATION_REASONS.keys()
 

@@ -3,6 +3,7 @@
 
 import gzip
 import itertools
+import re
 
 import pytest
 from hypothesis import given
@@ -119,5 +120,10 @@ def test_a_worker_refuses_a_file_that_was_planned_by_a_wrong_name(tmp_path, open
     config = InputConfig(paths=[str(tmp_path / "*")], split_bytes=100)
     splits = plan_splits(config, "")
     batches = (batch for split in splits for batch in read_split(split, config))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{message}.*, or set input.on_damage: warn"):
         list(batches)
+    config = config.model_copy(update={"on_damage": "warn"})
+    found = [batch for split in plan_splits(config, "") for batch in read_split(split, config)]
+    reject, *_ = (row for batch in found if batch.rejects for row in batch.rejects.to_pylist())
+    assert (reject["reason"], reject["n_bytes"]) == ("unreadable_file", min(100, len(data)))
+    assert re.search(message, f"{reject['source']}' {reject['detail']}")

@@ -71,9 +71,19 @@ def test_texts_inside_parquet(tmp_path):
     pq.write_table(pa.table({name: columns[name] for name in ("id", "content")}), path)
     assert read(path, text_field="content.text") == ({"a": "first", "d": "last"}, ["null_text"] * 2)
     with pytest.raises(
-        ValueError, match=r"has no column 'content\.body' for input\.text_field; it has 'id', 'content'"
+        ValueError,
+        match=r"has no column 'content\.body' for input\.text_field; it has 'id', 'content', 'content\.text'$",
     ):
         read(path, text_field="content.body")
+    for written in (
+        "content[].text",
+        "content[0].text",
+        "$.content[*].text",
+        "content.0.text",
+        "content.list.element.text",
+    ):
+        with pytest.raises(ValueError, match=r"; lists of parts need no mark, write 'content\.text'$"):
+            read(path, text_field=written)
     pq.write_table(pa.table({"id": ["a"], "content": [[{"text": 5}]]}), path)
     with pytest.raises(ValueError, match=r"column 'content\.text' is int64; a text column is a string or binary"):
         read(path, text_field="content.text")

@@ -4,12 +4,14 @@
 import gzip
 import os
 import pickle
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import MAX_PIECES, plan_splits
 from tokenmill.pipeline.splits import Piece, Split
 
@@ -251,6 +253,7 @@ def test_every_problem_is_named_at_once(tmp_path):
         plan(*patterns)
     lines = str(caught.value).splitlines()
     assert lines[0] == "input.paths: 6 problems"
+    assert lines.pop().startswith("correct or rename such files, leave them out with input.exclude, or set input.on_d")
     assert sorted(line.split("' ")[0].rsplit("/", 1)[1] for line in lines[1:]) == [
         "a.doq",
         "b.csv.gz",
@@ -262,6 +265,60 @@ def test_every_problem_is_named_at_once(tmp_path):
     assert "a.doq' is of unknown format: set input.format, or end its name with one of .jsonl, " in str(caught.value)
     assert "dir' matches no file" in str(caught.value)
     assert plan(tmp_path / "a.doq", format="text")
+
+
+UNREADABLE = {
+    "footer.parquet": (b"PAR1", "is not a readable Parquet file: .*; it begins with b'PAR1'"),
+    "html.parquet": (b"<html>not found</html>", "; it begins with b'<html>not found</html>'"),
+    "empty.arrow": (b"", "is not a readable Arrow file: "),
+    "no.zip": (b"zip", "cannot be read: it is damaged, or no such archive"),
+    "no.tar.gz": (b"x" * 2000, "cannot be read: it is damaged, or no such archive"),
+    "noise.jsonl.gz": (bytes(range(128, 256)), "is no text, and not compressed, as '.gz' says; it begins with b"),
+    "columns.csv": (b"a,b\n1,2\n", "has no column 'text' for input.text_field; it has 'a', 'b'"),
+    "wide.txt": ("words".encode("utf-16"), "looks like utf-16-le, but would be read as utf-8"),
+    "pdf.txt": (b"%PDF-1.4", "is a document, not text"),
+    "README": (b"about", "is of unknown format"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_that_cannot_be_read_is_refused_left_out_or_one_reject(tmp_path, name):
+    data, problem = UNREADABLE[name]
+    path = write(tmp_path / "in" / name)
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"{name}' .*{problem}") as caught:  # of the only file, the config may be wrong
+        plan(path, on_damage="warn")
+    assert "input.exclude" not in str(caught.value)
+    write(tmp_path / "in" / "good.txt", 10)
+    every = tmp_path / "in" / "*"
+    with pytest.raises(
+        ValueError, match=f"{problem}.*\n.* leave them out with input.exclude, or set input.on_damage: "
+    ):
+        plan(every)
+    assert describe(plan(every, exclude=[f"*/{name}"])) == [[("good.txt", 0, 10)]]
+
+    config = InputConfig(paths=[str(every)], on_damage="warn")
+    warnings: list[str] = []
+    (split,) = plan_splits(config, "", warnings)
+    assert Split.from_json(split.to_json()) == split
+    assert len(warnings) == 1
+    assert re.match(f"input.paths: one reject, because on_damage is warn: '.*{name}' .*{problem}", warnings[0])
+    (batch,) = read_split(split, config)
+    assert (batch.n_records, batch.n_bytes, batch.documents.num_rows) == (2, 10 + len(data), 1)
+    (reject,) = batch.rejects.to_pylist()
+    assert re.search(problem, reject.pop("detail"))
+    place = {"source": str(path), "offset": 0, "n_bytes": len(data)}
+    assert reject == {**place, "reason": "unreadable_file", "sample": b""}
+
+
+def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
+    paths = [str(write(tmp_path / name)) for name in ("a.txt", "b [1].txt")]
+    config = InputConfig(paths=[str(tmp_path)], exclude=[paths[1], "*/c.txt"])
+    warnings: list[str] = []
+    assert describe(plan_splits(config, "", warnings)) == [[("a.txt", 0, 10)]]
+    assert warnings == ["input.exclude: '*/c.txt' leaves out no file"]
+    with pytest.raises(ValueError, match="matches no file"):
+        plan(tmp_path / "*.txt", exclude=["*"])
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):

@@ -4,6 +4,7 @@
 import io
 import itertools
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -288,12 +289,17 @@ def test_batches_of_nothing_but_rejects_are_bounded(tmp_path):
     assert all(batch.rejects.nbytes < 1 << 17 for batch in batches)
 
 
+def of_no_version(split):
+    """As on a store, which is not asked whether a file has changed."""
+    return replace(split, pieces=tuple(replace(piece, version="") for piece in split.pieces))
+
+
 def test_a_file_that_shrank_since_the_plan_is_an_error(tmp_path):
     path = write(tmp_path, b"one\ntwo\nthree\n" * 100)
     for document in ("line", "blank_line", "file"):
         config = InputConfig(paths=[str(path)], split_bytes=400, document=document)
         path.write_bytes(b"one\ntwo\nthree\n" * 100)
-        splits = plan_splits(config, "")
+        splits = [of_no_version(split) for split in plan_splits(config, "")]
         path.write_bytes(b"one\n" * 90)
         batches = itertools.chain.from_iterable(read_split(split, config) for split in splits)
         with pytest.raises(OSError, match="but had 1400 when the job was planned"):
