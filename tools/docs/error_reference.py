@@ -73,8 +73,8 @@ _ADVICE = {
     "unknown_character": "Use a model with an unknown token or `byte_fallback`.",
     "out_of_memory": "Use fewer workers, or lower `input.max_document_bytes`. A tokenizer may make 16 times as many "
     "bytes of a text, and 1,024 more; if `Tokenizer.encode` raises `TextGrowthError`, use another one.",
-    "unreadable_file": "`detail` says what is wrong. Mend or rename the file, or get it again, then `--resume`; or leave "
-    "it out with `input.exclude`.",
+    "unreadable_file": "`detail` says what is wrong. Mend or rename the file, or get it again, then `--resume`; or "
+    "leave it out with `input.exclude`.",
     "truncated_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
     "bomb": "Decompress the file yourself, if you trust it. The limit is 256 MiB and 1000 times its size.",
     "corrupt_stream": "Download the file again, then `--resume`; or accept the loss with `input.on_damage: warn`.",
