@@ -20,14 +20,14 @@ def hint(fields: Iterable[str]) -> str:
     return f"; lists of parts need no mark, write {plain}" if plain else ""
 
 
-def field_names(schema: pa.Schema) -> list[str]:
-    """Returns the names of columns; after a struct, or a list of structs, those of its fields, as a config has them."""
+def field_names(schema: pa.Schema, depth: int = 8) -> list[str]:
+    """Returns the names of columns, and of what is inside them to some depth, as a config has them."""
     names = []
     for field in schema:
         kind = field.type
         while _is_list(kind):
             kind = kind.value_type
-        inner = field_names(pa.schema(list(kind))) if pa.types.is_struct(kind) else ()
+        inner = field_names(pa.schema(list(kind)), depth - 1) if depth and pa.types.is_struct(kind) else ()
         names += [field.name, *(f"{field.name}.{name}" for name in inner)]
     return names
 

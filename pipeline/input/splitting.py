@@ -170,7 +170,10 @@ def _match_sources(
     config: InputConfig, problems: list[Exception], warnings: list[str]
 ) -> list[tuple[InputConfig, _Files]]:
     """Returns the section and the files of each source, in the order of the plan."""
-    found = [(section, _match_all(section, problems, warnings)) for section in config.by_source.values()]
+    used: set[str] = set()
+    found = [(section, _match_all(section, problems, warnings, used)) for section in config.by_source.values()]
+    excluded = dict.fromkeys(each for section, _ in found for each in section.exclude if archives.MARK not in each)
+    warnings += [f"input.exclude: {each!r} leaves out no file" for each in excluded if each not in used]
     of: dict[str, str] = {}
     folders: dict[str, str] = {}
     for section, files in found if config.sources else []:
@@ -182,23 +185,21 @@ def _match_sources(
     return found
 
 
-def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str]) -> _Files:
+def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str], used: set[str]) -> _Files:
     """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     listings: list[tuple[Listing, str]] = []
     with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-        used: set[str] = set()
         listed = zip(config.paths, pool.map(lambda given: _list_files(given, config, used), config.paths), strict=True)
         for given, (pattern, found, wrong, said) in listed:
             problems += wrong
             warnings += said
             if not found:
                 if not wrong:
-                    problems.append(ValueError(f"{given!r} matches no file"))
+                    or_excluded = f", or none that {config.where}.exclude does not leave out" if config.exclude else ""
+                    problems.append(ValueError(f"{given!r} matches no file{or_excluded}"))
                 continue
             is_literal = next(iter(found)).path == pattern
             listings.append((found, _literal_directory(pattern, is_literal)))
-    unused = [each for each in config.exclude if each not in used and archives.MARK not in each]
-    warnings += [f"{config.where}.exclude: {each!r} leaves out no file" for each in unused]
     folders: dict[str, str] = {}
     names: dict[str, tuple[str, storage.FileStat]] = {}
     files = NamedFiles([(found, partial(_relative_name, directory=directory)) for found, directory in listings])
@@ -491,7 +492,7 @@ def _head_of(member: BinaryIO) -> bytes:
 def _is_text(head: bytes, codec: str) -> bool:
     try:
         return "\0" not in codecs.getincrementaldecoder(codec)().decode(head)
-    except UnicodeDecodeError:
+    except UnicodeError:
         return False
 
 

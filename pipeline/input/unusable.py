@@ -73,6 +73,8 @@ def check_usable(
     elif "not_a_conversation" in rejected:
         setting = f"{config.where}.messages_field {config.messages_field!r}"
         advice = f"{setting} must name the field that holds the messages: correct it"
+    elif {"not_json", "not_object"} & rejected.keys():
+        lines.append("a line must be an object: `jq -c .` writes values so, and `jq -c '.[]'` the elements of an array")
     stored = f"; all rejected records are in {where}" if where else ""
     lines.append(f"{advice}, and start again with --overwrite, or with --resume if only the input was changed{stored}")
     raise ValueError("\n".join(lines))

@@ -8,6 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.unusable import check_usable
+
 RECORDS = [{"id": str(i), "body": "the mill", "url": "u"} for i in range(3)]
 
 
@@ -96,6 +99,11 @@ def test_what_is_said_of_a_hostile_input_is_short_and_escaped(make_job, tiny_voc
     assert "has no column 'text' for input.text_field; it has '\\x1b[2J\\u202e', 'nnn" in said
     assert "and 4,982 more" in said
     assert len(said) < 4000
+
+
+def test_json_that_is_not_in_lines_is_answered_by_what_makes_lines_of_it():
+    with pytest.raises(ValueError, match=r"`jq -c \.` writes values so, and `jq -c '\.\[\]'` the elements of an array"):
+        check_usable(3, {"not_json": 2, "not_object": 1}, [], InputConfig(paths=["a.jsonl"]), "")
 
 
 def test_one_usable_record_is_enough(make_job, tiny_vocab_file, tmp_path):

@@ -44,7 +44,8 @@ _EXIT_CODES = {
 }
 
 _ADVICE = {
-    "not_json": "Look at `sample` and `detail` of the reject. Often a line is cut off, or the file is not JSON lines.",
+    "not_json": "Look at `sample` and `detail` of the reject. Often a line is cut off, or a value spans lines, which "
+    "`jq -c .` writes on one.",
     "not_object": 'Wrap the value: `{"text": ...}`.',
     "too_deep": "No remedy; such a record is hardly text.",
     "missing_field": "Set `input.text_field`, then `tokenmill replay`.",

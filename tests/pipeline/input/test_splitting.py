@@ -317,8 +317,12 @@ def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
     warnings: list[str] = []
     assert describe(plan_splits(config, "", warnings)) == [[("a.txt", 0, 10)]]
     assert warnings == ["input.exclude: '*/c.txt' leaves out no file"]
-    with pytest.raises(ValueError, match="matches no file"):
+    with pytest.raises(ValueError, match=r"matches no file, or none that input\.exclude does not"):
         plan(tmp_path / "*.txt", exclude=["*"])
+    other = str(write(tmp_path / "c.txt"))
+    sources = {"x": {"paths": [str(tmp_path / "[ab]*.txt")]}, "y": {"paths": [other]}}
+    assert len(plan_splits(InputConfig(exclude=paths[1:], sources=sources), "", warnings := [])) == 2
+    assert warnings == []
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):
