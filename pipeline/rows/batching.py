@@ -394,7 +394,12 @@ def expand_checked(step: FallibleTransform, pcoll: Any, expand: Callable[[Any], 
             exc_class=errors.exc_class, on_failure_callback=errors.on_failure_callback
         )
         good, letters = good | f"Check {each.column}" >> check
-        failed.append(letters | f"Failed {each.column}" >> beam.Map(Failed))
+        failed.append(letters | f"Failed {each.column}" >> beam.Map(_as_failed))
     made = expand(good)
     element_type: Any = typehints.Any if elements_of.are_batches(pcoll.element_type) else pcoll.element_type
     return errors.deal(pcoll, (made, *failed) | "Both" >> beam.Flatten(), made.element_type, element_type)
+
+
+def _as_failed(letter: Any) -> Failed:
+    """Returns a letter on its way. `Failed` itself would tell Beam a type that its runtime checks find nowhere."""
+    return Failed(letter)

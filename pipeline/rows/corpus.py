@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files to rows."""
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, failed_element
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.transforms import arrow_coder
 
@@ -34,10 +34,9 @@ _OF_SPLIT = beam.DoFn.RestrictionParam()
 
 _OF_JOBS = ("keep_fields", *LIMITS)
 _DOCUMENT = RowTypeConstraint.from_fields([("doc_id", str), ("text", str)])
-_REJECT = RowTypeConstraint.from_fields([("element", str), ("msg", str), ("stack", str)])
 
 
-class ReadCorpus(beam.PTransform):
+class ReadCorpus(FallibleTransform):
     """Reads the documents of files of any format that jobs read, compressed or not, as the jobs do.
 
         documents = pipeline | ReadCorpus("corpus/*.jsonl.gz")  # Row(doc_id, text)
@@ -47,6 +46,9 @@ class ReadCorpus(beam.PTransform):
     runner is told how much each is and how far it has come, and may rebalance it: in files, in row groups of Parquet,
     or in units of 32 MiB of uncompressed text. Memory: one batch per worker. The files are reported as lineage.
     Counters: bytes-in, documents-out, documents-rejected.
+
+    With exception handling, the letter of a record says in `element` where it is, and in `msg` why it is rejected and
+    how it begins; `stack` is empty.
     """
 
     def __init__(self, paths: str | list[str], *, as_batches: bool = False, **options: Any) -> None:
@@ -65,16 +67,6 @@ class ReadCorpus(beam.PTransform):
         if of_jobs := [name for name in _OF_JOBS if name in options]:
             raise ValueError(f"ReadCorpus: {', '.join(of_jobs)}: for jobs only, here without effect; remove it")
         self._as_batches = as_batches
-        self._tags: tuple[str, str] | None = None
-
-    def with_exception_handling(self, main_tag: str = "good", dead_letter_tag: str = "bad") -> "ReadCorpus":
-        """Returns this step with a second output for records that cannot be used: `beam.Row(element, msg, stack)`.
-
-        `element` says where the record is, `msg` why it is rejected and how it begins; `stack` is empty.
-        """
-        handling = copy.copy(self)
-        handling._tags = main_tag, dead_letter_tag
-        return handling
 
     def display_data(self) -> dict[str, Any]:
         """Returns what is read."""
@@ -92,13 +84,11 @@ class ReadCorpus(beam.PTransform):
         # Rows are made by another step, as Beam looks at each output of a splittable one, for 1.4 µs.
         read = splits | "Read" >> beam.ParDo(_ReadFn(self._input)).with_output_types(typehints.Any)
         made = pa.RecordBatch if self._as_batches else _DOCUMENT
-        if self._tags is None:
-            deal = beam.ParDo(_DealFn(None, as_batches=self._as_batches))
+        deal = beam.ParDo(_DealFn(self._errors, as_batches=self._as_batches))
+        if self._errors is None:
             return read | "Deal" >> deal.with_output_types(made)
-        deal = beam.ParDo(_DealFn(self._tags[1], as_batches=self._as_batches))
-        outputs = read | "Deal" >> deal.with_outputs(self._tags[1], main=self._tags[0])
-        outputs[self._tags[0]].element_type, outputs[self._tags[1]].element_type = made, _REJECT
-        return outputs
+        outputs = read | "Deal" >> deal.with_output_types(typehints.Any)
+        return self._errors.deal(outputs, outputs, made, str)
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:
@@ -167,8 +157,8 @@ class _ReadFn(beam.DoFn, RestrictionProvider):
 class _DealFn(beam.DoFn):
     """Makes documents and rejects of what was read."""
 
-    def __init__(self, bad: str | None, *, as_batches: bool) -> None:
-        self._bad = bad
+    def __init__(self, errors: ErrorHandling | None, *, as_batches: bool) -> None:
+        self._errors = errors
         self._as_batches = as_batches
         self._bytes = Metrics.counter(ReadCorpus, "bytes-in")
         self._documents = Metrics.counter(ReadCorpus, "documents-out")
@@ -186,16 +176,13 @@ class _DealFn(beam.DoFn):
         if element.rejects is not None and element.rejects.num_rows:
             yield from self._reject(element.rejects)
 
-    def _reject(self, rejects: pa.RecordBatch) -> Iterator[beam.pvalue.TaggedOutput]:
+    def _reject(self, rejects: pa.RecordBatch) -> Iterator[Failed]:
         for row in rejects.to_pylist():
             where = f"{row['source']}, offset {row['offset']}"
             msg = f"{row['reason']}: {row['detail']}; it begins {row['sample'][:80]!r}"
-            if self._bad is None:
-                raise ValueError(
-                    f"ReadCorpus: {where}: {msg}. with_exception_handling() gives such records an output of their own"
-                )
+            failed_element(self._errors, "ReadCorpus", where, ValueError(f"{where}: {msg}"))
             self._rejected.inc()
-            yield beam.pvalue.TaggedOutput(self._bad, Row(element=where, msg=msg, stack=""))
+            yield Failed(Row(element=where, msg=msg, stack=""))
 
 
 def _is_short(run: Sequence[Piece]) -> bool:

@@ -3,13 +3,17 @@
 
 import copy
 import dataclasses
+import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.coders import FastPrimitivesCoder
+from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import Row, TaggedOutput
+from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 _STACK_FRAMES = 3
@@ -53,6 +57,10 @@ class ErrorHandling:
           made: the type of the results.
           element_type: that of the input elements that fail.
         """
+        # What Beam pickles need not be what its type says, and an element that fails often is not: a NamedTuple with
+        # None for a string. A coder for rows would end the pipeline at its letter.
+        if isinstance(registry.get_coder(element_type), FastPrimitivesCoder):
+            element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
         deal = beam.ParDo(_DealFn(self.dead_letter_tag))
         dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
@@ -95,6 +103,7 @@ class FallibleTransform(beam.PTransform):
         timeout: float | None = None,
         error_handler: Any = None,
         on_failure_callback: Callable[[Exception, Any], None] | None = None,
+        allow_unsafe_userstate_in_process: bool = False,
     ) -> Any:
         """Returns this step with two outputs, as Beam's method of this name does for a DoFn.
 
@@ -102,24 +111,25 @@ class FallibleTransform(beam.PTransform):
           main_tag: names the first output.
           dead_letter_tag: names the second: `beam.Row(element, msg, stack)` for each element that cannot be used.
           exc_class: the exceptions that are caught; others end the pipeline.
-          partial: without an effect: an element that fails has no results.
+          partial, allow_unsafe_userstate_in_process: without an effect: an element that fails has no results, and a
+            step no state.
           use_subprocess, timeout: not possible, for a step computes many elements at a time.
           threshold: the pipeline fails if more than this share of the elements fail, in a window.
           threshold_windowing: the windows for that; None: those of the input.
           error_handler: takes the second output; then the step returns the first one alone.
-          on_failure_callback: called with the exception and the element, on the worker.
+          on_failure_callback: called with the exception and the element, on the worker; what it raises is logged.
 
         Raises:
           ValueError: if an argument is not possible.
         """
-        if use_subprocess or timeout is not None:
+        if use_subprocess or timeout:
             raise ValueError(
                 f"{type(self).__name__}: use_subprocess and timeout are for steps that take one element at a time; "
                 "this one computes many together"
             )
         if not 0 <= threshold <= 1:
             raise ValueError(f"{type(self).__name__}: threshold must be in 0..1, got {threshold!r}")
-        del partial
+        del partial, allow_unsafe_userstate_in_process
         handling = copy.copy(self)
         handling._errors = ErrorHandling(
             main_tag, dead_letter_tag, exc_class, threshold, threshold_windowing, error_handler, on_failure_callback
@@ -128,7 +138,7 @@ class FallibleTransform(beam.PTransform):
 
     def with_error_handler(self, error_handler: Any, **options: Any) -> Any:
         """Returns this step with its second output given to a handler, as Beam's method of this name does."""
-        return self.with_exception_handling(error_handler=error_handler, **options)
+        return self if error_handler is None else self.with_exception_handling(error_handler=error_handler, **options)
 
 
 def failed_element(errors: ErrorHandling | None, step: str, element: Any, error: Exception) -> Failed:
@@ -141,7 +151,10 @@ def failed_element(errors: ErrorHandling | None, step: str, element: Any, error:
             "with_exception_handling() gives such elements an output of their own"
         ) from error
     if errors.on_failure_callback is not None:
-        errors.on_failure_callback(error, element)
+        try:
+            errors.on_failure_callback(error, element)
+        except Exception:  # as Beam's own steps do
+            logging.getLogger(__name__).warning("%s: on_failure_callback failed", step, exc_info=True)
     stack = "".join(
         traceback.format_exception(type(error), error, error.__traceback__, limit=-_STACK_FRAMES, chain=False)
     )

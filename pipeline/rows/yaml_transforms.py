@@ -23,17 +23,13 @@ from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary, Voca
 
 def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = None) -> Callable[..., beam.PTransform]:
     """Returns the function that makes a step from a `config`; `finish`, if given, turns the step's output into rows."""
-    handles_errors = hasattr(step, "with_exception_handling")
 
     def make(*, error_handling: Mapping[str, Any] | None = None, **config: Any) -> beam.PTransform:
         made: Any = step(**config)
         if error_handling is not None:
-            if not handles_errors or set(error_handling) != {"output"}:
-                allowed = "{output: NAME}" if handles_errors else "nothing; it has no errors of single rows"
-                raise ValueError(f"{step.__name__}: error_handling {dict(error_handling)}: allowed is {allowed}")
-            bad = error_handling["output"]
+            options = {"dead_letter_tag" if key == "output" else key: value for key, value in error_handling.items()}
             return _Finished(
-                made.with_exception_handling(main_tag="good", dead_letter_tag=bad), lambda got: _named(got, bad)
+                made.with_exception_handling(**options), lambda got: _named(got, options["dead_letter_tag"], finish)
             )
         return made if finish is None else _Finished(made, finish)
 
@@ -57,8 +53,8 @@ class _Finished(beam.PTransform):
         return self._finish(pcoll | self._step)
 
 
-def _named(outputs: Any, bad: str) -> dict[str, Any]:
-    return {"good": outputs.good, bad: getattr(outputs, bad)}
+def _named(outputs: Any, bad: str, finish: Callable[[Any], Any] | None) -> dict[str, Any]:
+    return {"good": outputs.good if finish is None else finish(outputs.good), bad: outputs[bad]}
 
 
 def _vocabulary_rows(texts: Any) -> Any:

@@ -389,8 +389,11 @@ def test_read_corpus(inline, tiny_corpus, tokenizer):
 
 def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_corpus):
     (tiny_corpus / "b.jsonl").write_text("not json\n")
+    paths = str(tiny_corpus / "*.jsonl")
     with pytest.raises(Exception, match=r"ReadCorpus: .*b\.jsonl, offset 0: not_json"):
-        run_inline(lambda pipeline: pipeline | ReadCorpus(str(tiny_corpus / "*.jsonl")))
+        run_inline(lambda pipeline: pipeline | ReadCorpus(paths))
+    with pytest.raises(Exception, match=r"1 of 5 elements fail, more than the threshold of 0\.1 allows"):
+        run_inline(lambda pipeline: pipeline | ReadCorpus(paths).with_exception_handling(threshold=0.1))
 
 
 def test_counters_and_display_data(tokenizer):

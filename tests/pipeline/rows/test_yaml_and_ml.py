@@ -36,6 +36,11 @@ pipeline:
     - {{type: WriteToParquet, input: Tokenize, config: {{path: {tmp_path}/good}}}}
     - {{type: WriteToJson, input: ReadCorpus.bad, config: {{path: {tmp_path}/bad}}}}
     - {{type: WriteToJson, input: Tokenize.bad, config: {{path: {tmp_path}/worse}}}}
+    - type: VocabularyStatistics
+      input: Tokenize
+      config: {{tokenizer: {tiny_vocab_file}, error_handling: {{output: bad, threshold: 0.5}}}}
+    - {{type: WriteToJson, name: Told, input: VocabularyStatistics, config: {{path: {tmp_path}/told}}}}
+    - {{type: WriteToJson, name: None, input: VocabularyStatistics.bad, config: {{path: {tmp_path}/none}}}}
 """
     with run_once() as pipeline:
         yaml_transform.expand_pipeline(pipeline, text)
@@ -45,6 +50,8 @@ pipeline:
     assert all(row["input_ids"] == tokenizer.encode(row["text"], add_special_tokens=False).ids for row in rows)
     bad = [json.loads(line) for path in tmp_path.glob("bad*") for line in path.read_text().splitlines()]
     assert [row["msg"].partition(":")[0] for row in bad] == ["null_text"]
+    (told,) = (json.loads(line) for path in tmp_path.glob("told*") for line in path.read_text().splitlines())
+    assert json.loads(told["statistics_json"])["documents"] == 7
 
 
 @pytest.mark.parametrize("step", ["Tokenize", "TrainVocabulary"])
