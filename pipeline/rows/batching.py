@@ -162,20 +162,18 @@ class _ComputeFn(beam.DoFn):
         self._n_failed.inc()
         return failed
 
-
-class _BatchFn(_ComputeFn):
-    """For PCollections of Arrow batches. Where nothing tells which rows fail, a batch is halved to find them."""
-
-    def setup(self) -> None:
-        super().setup()
+    def _batch(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
+        """Yields the outputs of an Arrow batch. Where nothing tells which rows fail, it is halved to find them."""
         arrow_coder.register()
+        self._n_in.inc(batch.num_rows)
+        try:
+            elements_of.check_batch(batch)
+        except ValueError as error:  # looking at a row of it could end the process
+            yield self._failed(f"an Arrow batch of {batch.num_rows} rows", error)
+            return
+        yield from self._batch_outputs(batch, function)
 
-    def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
-        self._n_in.inc(element.num_rows)
-        elements_of.check_batch(element)
-        yield from self._outputs(element, self._prepare(given))
-
-    def _outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
+    def _batch_outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
         try:
             column = elements_of.batch_column(batch, self._column, self._columns.reads)
             if column.null_count:
@@ -186,7 +184,7 @@ class _BatchFn(_ComputeFn):
             yield from self._without_failed(batch, error, function)
             return
         if computed.rows is not None:
-            batch = batch.take(pa.array(computed.rows))
+            batch = elements_of.take_rows(batch, computed.rows)
         yield elements_of.with_columns(batch, computed.columns)
 
     def _without_failed(
@@ -202,12 +200,19 @@ class _BatchFn(_ComputeFn):
             yield self._failed(elements_of.only_row(batch.slice(i, 1)), each)
         if failed:
             others = np.delete(np.arange(batch.num_rows), [*failed])
-            parts = [batch.take(pa.array(others))] if others.size else []
+            parts = [elements_of.take_rows(batch, others)] if others.size else []
         else:
             half = batch.num_rows // 2
             parts = [batch.slice(0, half), batch.slice(half)] if half else []
         for part in parts:
-            yield from self._outputs(part, function)
+            yield from self._batch_outputs(part, function)
+
+
+class _BatchFn(_ComputeFn):
+    """For PCollections of Arrow batches."""
+
+    def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
+        return self._batch(element, self._prepare(given))
 
 
 class _Gathered:
@@ -223,7 +228,7 @@ class _Gathered:
 
 
 class _GatherFn(_ComputeFn):
-    """For PCollections of rows."""
+    """For PCollections of rows; of Arrow batches among them, each goes by itself."""
 
     def start_bundle(self) -> None:
         self._clear()
@@ -245,6 +250,8 @@ class _GatherFn(_ComputeFn):
         return self._gather(element, None, timestamp, window, pane)
 
     def _gather(self, element: Any, given: Any, timestamp: Any, window: Any, pane: Any) -> Iterator[Any] | None:
+        if type(element) is pa.RecordBatch:
+            return self._batch(element, self._prepare(given))
         gathered = self._gathered
         if gathered is None or given is not self._given:
             function, self._given = self._prepare(given), given

@@ -17,11 +17,13 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.tokenizer import check_array
 
+_AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+
 
 def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
     """Returns a function that gets `field` of elements of a type; of a string it returns the string."""
     if issubclass(kind, str):
-        return str
+        return str.__str__  # an enum of strings has a `__str__` that gives its name
     return operator.itemgetter(field) if issubclass(kind, dict) else operator.attrgetter(field)
 
 
@@ -58,7 +60,11 @@ def usable(
             get = getters.get(kind)
             if get is None:
                 get = getters[kind] = getter_of(kind, field)
-            value = get(element)
+            try:
+                value = get(element)
+            except (AttributeError, KeyError) as error:
+                kinds_told = "elements are strings, dicts, rows or Arrow batches"
+                raise type(error)(f"{kind.__name__} has no field {field!r}; {kinds_told}") from None
             if value is None:
                 raise ValueError(f"the field {field!r} is null")
             if is_text and not isinstance(value, str):
@@ -79,7 +85,12 @@ def usable(
 
 
 def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
-    return values if type_ is None else pa.array(values, type_)
+    if type_ is None:
+        return values
+    if not pa.types.is_large_list(type_):
+        return pa.array(values, type_)
+    # Told the type, Arrow (25) would cut fractions off, and take bytes for lists of numbers.
+    return pa.array(values).cast(type_)
 
 
 def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:
@@ -93,13 +104,12 @@ def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:
 
 def unusable_rows(batch: pa.RecordBatch, field: str) -> dict[int, Exception]:
     """Returns, by row, why rows of a checked batch cannot be used: nulls in `field`, and text that is not UTF-8."""
-    column = batch.column(field) if field in batch.schema.names else pa.nulls(0)
+    column = _decoded(batch.column(field)) if field in batch.schema.names else pa.nulls(0)
     found: dict[int, Exception] = {}
     for i in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
         found[i] = ValueError(f"the field {field!r} is null")
-    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
-    if column.type in as_bytes:
-        for i, data in enumerate(column.view(as_bytes[column.type]).to_pylist()):
+    if column.type in _AS_BYTES:
+        for i, data in enumerate(column.view(_AS_BYTES[column.type]).to_pylist()):
             try:
                 _ = data is not None and data.decode()
             except UnicodeDecodeError as error:
@@ -114,16 +124,24 @@ def batch_column(batch: pa.RecordBatch, field: str, type_: pa.DataType | None) -
     Raises:
       TypeError: if text is wanted and the column holds none.
     """
-    column = batch.column(field)
-    if type_ is not None and not pa.types.is_string(type_):
-        return column.cast(type_)
-    column = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    column = _decoded(batch.column(field))
     if type_ is None:
         return column
+    if not pa.types.is_string(type_):
+        if hasattr(column, "value_lengths"):
+            # `cast` of Arrow (25) looks at values before and behind a slice, and makes lists of other rows of views.
+            ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(), dtype=np.int64)
+            offsets = pa.array(np.concatenate(([0], ends)))
+            column = pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=column.is_null())
+        return column.cast(type_)
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
     if not any(test(column.type) for test in tests):
         raise TypeError(f"the field {field!r} must be a string, got {column.type}; cast it")
     return column
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
@@ -134,6 +152,10 @@ def check_batch(batch: pa.RecordBatch) -> None:
     """
     batch.validate()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if isinstance(column, pa.DictionaryArray) and column.type.value_type in _AS_BYTES:
+            # As for columns of text, it is known of each row whether it is UTF-8, not of all.
+            values = column.dictionary.view(_AS_BYTES[column.type.value_type])
+            column = pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
         try:
             check_array(column)
         except ValueError as error:
@@ -142,21 +164,35 @@ def check_batch(batch: pa.RecordBatch) -> None:
 
 def with_columns(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Returns a batch with columns added or replaced; its other fields, and all metadata, stay as they are."""
-    fields = {field.name: field for field in batch.schema}
     for name, column in columns.items():
-        fields[name] = fields[name].with_type(column.type) if name in fields else pa.field(name, column.type)
-    given = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **columns}
-    return pa.record_batch(list(given.values()), schema=pa.schema(list(fields.values()), batch.schema.metadata))
+        i = batch.schema.get_field_index(name)
+        if i < 0:
+            batch = batch.append_column(name, column)
+        else:
+            batch = batch.set_column(i, batch.schema.field(i).with_type(column.type), column)
+    return batch
+
+
+def take_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    """Returns rows of a batch, int64[n], in any order and number."""
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:  # Arrow (25) has no `take` for views of strings
+        return pa.concat_batches([batch.slice(0, 0), *(batch.slice(i, 1) for i in rows.tolist())])
 
 
 def only_row(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Returns the row of a batch of one; strings that are not UTF-8 as bytes."""
+    """Returns the row of a batch of one; strings that are not UTF-8 as bytes.
+
+    What Python cannot hold, such as a time after the year 9999, stays in a batch of its own.
+    """
     row = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+    for name, column in zip(batch.schema.names, map(_decoded, batch.columns), strict=True):
         try:
             row[name] = column[0].as_py()
-        except UnicodeDecodeError:
-            row[name] = column[0].as_buffer().to_pybytes()
+        except Exception:
+            is_text = column.type in _AS_BYTES
+            row[name] = column[0].as_buffer().to_pybytes() if is_text else pa.record_batch({name: column})
     return row
 
 
@@ -184,8 +220,10 @@ def extend(elements: Sequence[Any], field: str, columns: Mapping[str, Sequence[A
             read = readers[kind] = reader_of(kind, field)
         try:
             old = read(element)
-        except AttributeError as error:
-            yield error.with_traceback(None)
+        except AttributeError:
+            yield AttributeError(
+                f"{kind.__name__} is no dict, beam.Row, NamedTuple or dataclass, whose fields are known"
+            )
             continue
         if not new.isdisjoint(old):
             yield _taken(old, new)

@@ -81,7 +81,7 @@ class CountWords(FallibleTransform):
 
     def _expand(self, pcoll: Any) -> Any:
         are_batches = elements_of.are_batches(pcoll.element_type)
-        fn = _CountWordsFn(self._given, self._column, self._n_partitions, are_batches=are_batches)
+        fn = _CountWordsFn(self._given, self._column, self._n_partitions)
         counts = (
             pcoll
             | "CountBundle" >> beam.ParDo(fn, self._given.side_input).with_output_types(Tuple[int, pa.RecordBatch])
@@ -92,11 +92,10 @@ class CountWords(FallibleTransform):
 
 
 class _CountWordsFn(beam.DoFn):
-    def __init__(self, given: GivenTokenizer, column: str, n_partitions: int, *, are_batches: bool) -> None:
+    def __init__(self, given: GivenTokenizer, column: str, n_partitions: int) -> None:
         self._given = given
         self._column = column
         self._n_partitions = n_partitions
-        self._are_batches = are_batches
         self._n_in = Metrics.counter(CountWords, "elements-in")
 
     def start_bundle(self) -> None:
@@ -109,7 +108,7 @@ class _CountWordsFn(beam.DoFn):
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         if window not in self._counters:
             self._counters[window] = self._given.tokenizer(given).new_word_counter()
-        if self._are_batches:
+        if isinstance(element, pa.RecordBatch):
             elements_of.check_batch(element)
             texts = elements_of.batch_column(element, self._column, pa.string())
             if texts.null_count:

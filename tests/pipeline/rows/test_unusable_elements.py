@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed and unusable elements, windows and panes: each gives what a loop of `Tokenizer.encode` gives, where it was."""
 
+import enum
 import pickle
 import typing
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.testing import test_stream as streams
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from tests.strategies import FEWER
 from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
 from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -51,8 +54,16 @@ def in_process(transform, elements):
     return [(each.value, each.timestamp, each.windows[0], each.pane_info) for each in found]
 
 
+class Named(enum.StrEnum):
+    MILL = "a mill"
+
+    def __str__(self):
+        return "its name"
+
+
 GOOD = {
     "str": lambda text: text,
+    "enum": lambda text: Named.MILL if len(text) % 2 else text,
     "dict": lambda text: {"text": text},
     "Row": lambda text: beam.Row(id=1, text=text),
 }
@@ -106,6 +117,12 @@ def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
     assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
 
 
+def _ids_of_element(element):
+    if isinstance(element, pa.RecordBatch):
+        return element.column("input_ids").to_pylist()
+    return [list(element["input_ids"] if isinstance(element, dict) else element.input_ids)]
+
+
 @pytest.mark.parametrize("mode", ["inline", "threads"])
 def test_elements_of_several_types_in_one_pipeline(mode, tokenizer):
     with open_runner(choose_runner((), mode=mode, workers=1 if mode == "inline" else 2)) as (runner, options):
@@ -113,13 +130,12 @@ def test_elements_of_several_types_in_one_pipeline(mode, tokenizer):
         strings = pipeline | "Strings" >> beam.Create(["a text"])
         rows = pipeline | "Rows" >> beam.Create([beam.Row(id=1, text="a text")])
         dicts = pipeline | "Dicts" >> beam.Create([{"id": 2, "text": "a text"}])
-        ids = (
-            (strings, rows, dicts)
-            | beam.Flatten()
-            | Tokenize(tokenizer)
-            | beam.Map(lambda row: list(row["input_ids"] if isinstance(row, dict) else row.input_ids))
-        )
-        assert_that(ids, equal_to([ids_of(tokenizer, "a text")] * 3))
+        batches = pipeline | "Batches" >> beam.Create([pa.record_batch({"text": ["a text"] * 2})])
+        every = (strings, rows, dicts, batches) | beam.Flatten()
+        ids = every | Tokenize(tokenizer) | beam.FlatMap(_ids_of_element)
+        assert_that(ids, equal_to([ids_of(tokenizer, "a text")] * 5))
+        words = every | CountWords(tokenizer) | beam.Map(lambda row: (row.word, row.count))
+        assert_that(words, equal_to([(b"a", 5), (b"text", 5)]), label="Words")
         pipeline.run()
 
 
@@ -252,15 +268,52 @@ def test_a_bad_row_is_computed_once_and_its_letter_is_short(wrong, tokenizer, mo
     assert all(len(letter.stack) + len(letter.msg) < 500 for letter in letters)
 
 
-def test_bad_rows_of_a_batch_are_computed_once(tokenizer, monkeypatch):
-    texts = pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string())
+def views(texts):
+    return texts.view(pa.binary()).cast(pa.binary_view()).view(pa.string_view())
+
+
+@pytest.mark.parametrize("kind", [pa.array, pa.Array.dictionary_encode, views])
+def test_bad_rows_of_a_batch_are_computed_once(kind, tokenizer, monkeypatch):
+    texts = kind(pa.array([None, b"caf\xe9", b"a mill"] * 100).view(pa.string()))
     step = Tokenize(tokenizer).with_exception_handling()
     fn = batching._BatchFn(step._columns, "text", type(step), step._errors)
     function, calls = fn._prepare(None), []
     monkeypatch.setattr(fn, "_prepare", lambda _: lambda column: calls.append(len(column)) or function(column))
-    found = list(fn.process(pa.record_batch({"text": texts})))
+    far = pa.array([2**62] * len(texts), pa.timestamp("s"))
+    found = list(fn.process(pa.record_batch([texts, far, far], names=["text", "time", "time"])))
+    assert pickle.loads(pickle.dumps(found[0].letter)).element["time"].num_rows == 1
     assert [each.num_rows for each in found if isinstance(each, pa.RecordBatch)] == [100]
     assert (sum(isinstance(each, batching.Failed) for each in found), calls) == (200, [100])
+
+
+def test_a_batch_that_is_not_valid_has_a_letter(tokenizer):
+    numbers = pa.py_buffer(np.array([0, 1_000_000, 5], np.int32))
+    damaged = pa.Array.from_buffers(pa.string(), 2, [None, numbers, pa.py_buffer(b"hello")])
+    step = Tokenize(tokenizer).with_exception_handling()
+    fn = batching._BatchFn(step._columns, "text", type(step), step._errors)
+    (failed,) = fn.process(pa.record_batch({"text": damaged}))
+    assert failed.letter.element == "an Arrow batch of 2 rows"
+    assert "column 'text': not a valid Arrow array" in failed.letter.msg
+
+
+IDS = pa.large_list(pa.field("element", pa.int32(), nullable=False))
+LISTS = st.lists(st.none() | st.lists(st.integers(0, 9), min_size=2, max_size=2), max_size=6)
+
+
+@given(LISTS, st.sampled_from([pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda of: pa.list_(of, 2)]))
+def test_lists_of_any_type_are_read_without_their_neighbours(rows, kind):
+    """Arrow 25 casts views to lists of other rows, and a slice with the values around it."""
+    column = pa.array([[1, 2**40], *rows, [2**40, 2]], kind(pa.int64())).slice(1, len(rows))
+    found = elements_of.batch_column(pa.record_batch({"ids": column}), "ids", IDS)
+    assert found.to_pylist() == rows
+
+
+@pytest.mark.parametrize("wrong", [[5.5], [5, 6.5], np.array([5.5]), b"ab", "ab", [[5]], [2**40]])
+def test_what_is_no_list_of_integers_is_no_list_of_ids(wrong):
+    good = [[5], np.array([6], np.int32), (7,), np.array([]), np.array([8], np.uint64), [9.0]]
+    column, indices, failed = elements_of.usable([{"ids": each} for each in [*good, wrong]], "ids", IDS)
+    assert column.to_pylist() == [[5], [6], [7], [], [8], [9]]
+    assert ([*indices], [i for i, _ in failed]) == ([0, 1, 2, 3, 4, 5], [6])
 
 
 @pytest.mark.parametrize("what", ["padding", "ids"])
