@@ -346,6 +346,22 @@ class _GatherBesideFn(_GatherFn):
         return self._gather(element, given, timestamp, window, pane)
 
 
+def column_of(step: str, elements: Sequence[Any], field: str, type_: pa.DataType) -> pa.Array:
+    """Returns a field of elements as a column; raises ValueError, showing the element, if one cannot be used."""
+    column, _, failed = elements_of.usable(elements, field, type_)
+    for i, error in failed:
+        failed_element(None, step, elements[i], error)
+    return column
+
+
+def size_of(element: Any, field: str) -> int:
+    """Returns how many characters or ids a field of an element has; 0 where that is not known."""
+    try:
+        return len(elements_of.getter_of(type(element), field)(element))
+    except (AttributeError, KeyError, TypeError):  # `usable` finds it again
+        return 0
+
+
 @dataclasses.dataclass(frozen=True)
 class _Check:
     """Computes no columns: elements pass as they are, if their field can be read and the check does not raise."""

@@ -87,10 +87,8 @@ def usable(
 def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
     if type_ is None:
         return values
-    if not pa.types.is_large_list(type_):
-        return pa.array(values, type_)
-    # Told the type, Arrow (25) would cut fractions off, and take bytes for lists of numbers.
-    return pa.array(values).cast(type_)
+    # Told the type, Arrow (25) would cut fractions in lists off, and take bytes for lists of numbers.
+    return pa.array(values, type_) if pa.types.is_string(type_) else pa.array(values).cast(type_)
 
 
 def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:

@@ -5,12 +5,13 @@ import dataclasses
 import functools
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Literal, cast
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
@@ -27,11 +28,19 @@ from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, Check, expand_checked
+from tokenmill.pipeline.rows.batching import (
+    BATCH_CHARACTERS,
+    BATCH_ELEMENTS,
+    Check,
+    column_of,
+    expand_checked,
+    size_of,
+)
 from tokenmill.pipeline.rows.errors import FallibleTransform, RowsError
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.transforms.once import call_once
 
 _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
@@ -124,7 +133,9 @@ class WriteShards(FallibleTransform):
         keyed = pcoll | "Deal" >> deal.with_output_types(Tuple[int, pa.RecordBatch])
         # Not before all rows are there: if they cannot be made, the shards of an earlier run stay whole.
         n_dealt = keyed | "CountDealt" >> beam.CombineGlobally(CountCombineFn())
-        is_clear = n_dealt | "RemoveEarlier" >> beam.Map(_remove_earlier, self._output, self._n_shards)
+        found = n_dealt | "FindEarlier" >> beam.Map(_find_earlier, self._output, self._n_shards)
+        found = beam.pvalue.AsSingleton(found)
+        is_clear = call_once(pcoll.pipeline, "RemoveEarlier", _remove_earlier, found, self._output)
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
         write = beam.ParDo(fn, self._given.side_input, beam.pvalue.AsSingleton(is_clear))
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
@@ -153,10 +164,21 @@ def _earlier_files(output: OutputConfig, n_shards: int) -> list[str]:
     return found
 
 
-def _remove_earlier(_: int, output: OutputConfig, n_shards: int) -> bool:
-    """Removes the shards of an earlier run, and what it has half written, so that none is taken for one of this run."""
-    for name in _earlier_files(output, n_shards):
-        storage.delete(storage.join(output.path, name))
+def _find_earlier(_: int, output: OutputConfig, n_shards: int) -> list[tuple[str, float | None]]:
+    """Returns the shards of an earlier run, and what it has half written, and when each was written."""
+    names = _earlier_files(output, n_shards)
+    return [(name, storage.changed_at(storage.join(output.path, name))) for name in names]
+
+
+def _remove_earlier(found: Sequence[tuple[str, float | None]], output: OutputConfig) -> bool:
+    """Removes files of an earlier run, so that none is taken for one of this run.
+
+    A runner may do this twice, and the second time when shards are written already: these have other times.
+    """
+    for name, changed_at in found:
+        path = storage.join(output.path, name)
+        if storage.exists(path) and storage.changed_at(path) == changed_at:
+            storage.delete(path)
     return True
 
 
@@ -177,7 +199,7 @@ def _check_doc_ids(field: str, _: Any, ids: Any) -> None:
 
 
 def _doc_id(field: str | None, given: Any) -> str:
-    if not isinstance(given, str | int) or isinstance(given, bool):
+    if not isinstance(given, str | int | np.integer) or isinstance(given, bool):
         raise TypeError(f"WriteShards: the field {field!r} must be a string or an integer, got {given!r:.80}")
     return str(given)
 
@@ -195,7 +217,7 @@ class _DealFn(beam.DoFn):
         self._n_shards = n_shards
 
     def start_bundle(self) -> None:
-        self._rows: list[list[Any]] = []
+        self._elements: list[Any] = []
         self._n_ids = 0
 
     def process(self, element: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -203,16 +225,12 @@ class _DealFn(beam.DoFn):
             elements_of.check_batch(element)
             self._require(element.schema.names)
             given = [element.column(name) if name in element.schema.names else None for name in self._names]
+            given[1] = elements_of.batch_column(element, self._names[1], IDS)
             yield from self._deal(element.num_rows, *given)
             return
-        fields = elements_of.reader_of(type(element), self._names[1])(element)
-        self._require(fields)
-        self._rows.append([fields.get(name) if name is not None else None for name in self._names])
-        ids = self._rows[-1][1]
-        if ids is None:
-            raise ValueError(f"WriteShards: the field {self._names[1]!r} is null")
-        self._n_ids += len(ids)
-        if self._n_ids >= BATCH_CHARACTERS:
+        self._elements.append(element)
+        self._n_ids += size_of(element, self._names[1])
+        if self._n_ids >= BATCH_CHARACTERS or len(self._elements) >= BATCH_ELEMENTS:
             yield from self._flush()
 
     def _require(self, found: Collection[str]) -> None:
@@ -227,18 +245,16 @@ class _DealFn(beam.DoFn):
             yield WindowedValue(keyed, window.max_timestamp(), (window,))
 
     def _flush(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        rows, self._rows, self._n_ids = self._rows, [], 0
-        if not rows:
+        elements, self._elements, self._n_ids = self._elements, [], 0
+        if not elements:
             return
-        doc_ids, ids, *counts = ([row[i] for row in rows] for i in range(len(self._names)))
-        given = [None if all(n is None for n in each) else pa.array(each) for each in counts]
-        name = self._names[0]
-        yield from self._deal(
-            len(rows),
-            pa.array([_doc_id(name, each) for each in doc_ids], pa.string()) if name is not None else None,
-            pa.array(ids, schemas.TOKENS.field("input_ids").type),
-            *given,
-        )
+        name, ids_name, *counts = self._names
+        ids = column_of("WriteShards", elements, ids_name, IDS)
+        rows = [elements_of.reader_of(type(each), ids_name)(each) for each in elements]
+        for row in rows:
+            self._require(row)
+        doc_ids = pa.array([_doc_id(name, row[name]) for row in rows], pa.string()) if name is not None else None
+        yield from self._deal(len(rows), doc_ids, ids, *(pa.array([row.get(each) for row in rows]) for each in counts))
 
     def _deal(
         self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
@@ -247,16 +263,19 @@ class _DealFn(beam.DoFn):
             doc_ids = doc_ids.dictionary_decode()
         if doc_ids is not None and pa.types.is_integer(doc_ids.type):
             doc_ids = doc_ids.cast(pa.string())
-        for name, column in zip(self._names, (doc_ids, ids, n_tokens, n_oov), strict=True):
+        for name, column in zip(self._names, (doc_ids, ids), strict=False):
             if column is not None and column.null_count:
                 raise ValueError(f"WriteShards: the field {name!r} is null in {column.null_count} of {n} rows")
+        if ids.values.null_count:
+            raise ValueError(f"WriteShards: an id in the field {self._names[1]!r} is null")
         columns = {
             "doc_id": pa.array([""] * n, pa.string()) if doc_ids is None else _text(doc_ids, self._names[0]),
-            "input_ids": ids.cast(schemas.TOKENS.field("input_ids").type),
+            "input_ids": ids,
         }
         offsets, values = columns["input_ids"].offsets.to_numpy(), columns["input_ids"].values.to_numpy()
-        columns["n_tokens"] = (n_tokens if n_tokens is not None else pa.array(np.diff(offsets))).cast(pa.int32())
-        columns["n_oov"] = n_oov.cast(pa.int32()) if n_oov is not None else pa.array(np.full(n, _NOT_COUNTED, np.int32))
+        n_tokens, n_oov = ((pa.nulls(n) if each is None else each).cast(pa.int32()) for each in (n_tokens, n_oov))
+        columns["n_tokens"] = pc.coalesce(n_tokens, pa.array(np.diff(offsets), pa.int32()))
+        columns["n_oov"] = n_oov.fill_null(_NOT_COUNTED)
         starts, data = children(columns["doc_id"])
         keys = hash_rows(values, offsets) ^ (hash_rows(data.to_numpy(), starts) << np.uint64(1))
         batch = pa.record_batch([*columns.values(), pa.array(keys)], schema=_KEYED)

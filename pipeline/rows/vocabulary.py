@@ -19,7 +19,14 @@ from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import BATCH_CHARACTERS, Check, expand_checked
+from tokenmill.pipeline.rows.batching import (
+    BATCH_CHARACTERS,
+    BATCH_ELEMENTS,
+    Check,
+    column_of,
+    expand_checked,
+    size_of,
+)
 from tokenmill.pipeline.rows.combining import FANOUT, AddWordCounts, CountIds
 from tokenmill.pipeline.rows.errors import FallibleTransform
 from tokenmill.pipeline.rows.tokenize import IDS
@@ -37,8 +44,8 @@ class CountWords(FallibleTransform):
     Input: rows with a text, or batches; each window is counted separately. Output: for rows `beam.Row(word, count)`,
     where `word` is UTF-8 bytes; for batches up to `n_partitions` batches of `schemas.WORD_COUNTS`, which have no word
     in common, each ordered by word. Memory: on each worker the distinct words of a bundle, at most
-    `count.MAX_COUNTER_BYTES`, and those of one partition on the worker that merges it. The shuffle carries each
-    distinct word once per bundle. Counters: elements-in, words-out.
+    `count.MAX_COUNTER_BYTES` for all windows, and those of one partition on the worker that merges it. The shuffle
+    carries each distinct word once per bundle and window. Counters: elements-in, words-out.
     """
 
     def __init__(
@@ -100,12 +107,10 @@ class _CountWordsFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._counters: dict[Any, WordCounter] = {}
-        self._texts: dict[Any, list[str]] = {}
-        self._n_characters = 0
+        self._elements: dict[Any, list[Any]] = {}
+        self._n_gathered = self._n_characters = 0
 
-    def process(
-        self, element: Any, given: str | None, window: Any = beam.DoFn.WindowParam
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def process(self, element: Any, given: str | None, window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
         if window not in self._counters:
             self._counters[window] = self._given.tokenizer(given).new_word_counter()
         if isinstance(element, pa.RecordBatch):
@@ -116,16 +121,14 @@ class _CountWordsFn(beam.DoFn):
             self._counters[window].update(texts)
             self._n_in.inc(element.num_rows)
         else:
-            text = elements_of.getter_of(type(element), self._column)(element)
-            if not isinstance(text, str):
-                raise ValueError(f"CountWords: the field {self._column!r} must be a string, got {text!r:.200}")
-            self._texts.setdefault(window, []).append(text)
-            self._n_characters += len(text)
+            self._elements.setdefault(window, []).append(element)
+            self._n_gathered += 1
+            self._n_characters += size_of(element, self._column)
             self._n_in.inc()
-            if self._n_characters >= BATCH_CHARACTERS:
+            if self._n_characters >= BATCH_CHARACTERS or self._n_gathered >= BATCH_ELEMENTS:
                 self._update()
-        if self._counters[window].n_bytes > count.MAX_COUNTER_BYTES:
-            yield from self._take(window)
+        if self._counters[window].n_bytes * len(self._counters) > count.MAX_COUNTER_BYTES:
+            yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         self._update()
@@ -134,12 +137,11 @@ class _CountWordsFn(beam.DoFn):
                 yield WindowedValue(keyed, window.max_timestamp(), (window,))
 
     def _update(self) -> None:
-        for window, texts in self._texts.items():
-            self._counters[window].update(pa.array(texts, pa.string()))
-        self._texts, self._n_characters = {}, 0
+        for window, elements in self._elements.items():
+            self._counters[window].update(column_of("CountWords", elements, self._column, pa.string()))
+        self._elements, self._n_gathered, self._n_characters = {}, 0, 0
 
     def _take(self, window: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        self._update()
         counts = self._counters.pop(window).to_table(ordered=False)
         for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
             if batch.num_rows:
@@ -189,7 +191,8 @@ class TrainVocabulary(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         pcoll = elements_of.declared(self, pcoll)
-        return expand_checked(self, pcoll, self._expand, Check("word", pa.large_binary()))
+        checks = Check("word", pa.large_binary()), Check("count", pa.int64())
+        return expand_checked(self, pcoll, self._expand, *checks)
 
     def display_data(self) -> dict[str, Any]:
         """Returns how the vocabulary is trained: `tokenizer.train` of a config."""
@@ -208,8 +211,8 @@ class TrainVocabulary(FallibleTransform):
 
 
 def _as_batch(rows: list[Any]) -> pa.RecordBatch:
-    words, counts = [row.word for row in rows], [row.count for row in rows]
-    return pa.record_batch([pa.array(words, pa.large_binary()), pa.array(counts)], schema=schemas.WORD_COUNTS)
+    columns = [column_of("TrainVocabulary", rows, field.name, field.type) for field in schemas.WORD_COUNTS]
+    return pa.record_batch(columns, schema=schemas.WORD_COUNTS)
 
 
 def _train(counts: pa.RecordBatch, options: TokenizerConfig) -> str:
@@ -268,7 +271,7 @@ class _IdsFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._given_value: str | None = None
-        self._ids: list[Any] = []
+        self._elements: list[Any] = []
         self._n_ids = 0
 
     def process(self, element: Any, given: str | None) -> Iterator[pa.Array]:
@@ -277,20 +280,19 @@ class _IdsFn(beam.DoFn):
             elements_of.check_batch(element)
             yield self._checked(elements_of.batch_column(element, self._column, IDS))
             return
-        ids = elements_of.getter_of(type(element), self._column)(element)
-        self._ids.append(ids)
-        self._n_ids += len(ids)
-        if self._n_ids >= BATCH_CHARACTERS:
+        self._elements.append(element)
+        self._n_ids += size_of(element, self._column)
+        if self._n_ids >= BATCH_CHARACTERS or len(self._elements) >= BATCH_ELEMENTS:
             yield self._take()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._ids:
+        if self._elements:
             window = beam.transforms.window.GlobalWindow()
             yield WindowedValue(self._take(), window.max_timestamp(), (window,))
 
     def _take(self) -> pa.Array:
-        ids, self._ids, self._n_ids = pa.array(self._ids, IDS), [], 0
-        return self._checked(ids)
+        elements, self._elements, self._n_ids = self._elements, [], 0
+        return self._checked(column_of("VocabularyStatistics", elements, self._column, IDS))
 
     def _checked(self, column: pa.Array) -> pa.Array:
         if column.null_count:

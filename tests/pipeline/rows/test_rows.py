@@ -32,7 +32,7 @@ from tokenmill import (
     VocabularyStatistics,
     WriteShards,
 )
-from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.rows import batching, shards
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.shards import _check_doc_ids
@@ -470,6 +470,21 @@ def test_ids_of_documents_in_batches_are_strings_or_integers(ids, tokenizer, tmp
         run_inline(build)
 
 
+def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
+    """Whatever rows they are in a bundle with: some have counts, some do not."""
+    rows = [
+        {"id": np.int64(1), "input_ids": [6, 1], "n_tokens": 2, "n_oov": 0},
+        {"id": "2", "input_ids": [6, 1], "n_tokens": None},
+        pa.record_batch({"id": [3], "input_ids": pa.array([[1]], pa.list_view(pa.int64())), "n_oov": pa.nulls(1)}),
+    ]
+    step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+    _ = inline | beam.Create(rows).with_output_types(typing.Any) | step
+    inline.run()
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    found = sorted((row["doc_id"], row["input_ids"], row["n_tokens"], row["n_oov"]) for row in table.to_pylist())
+    assert found == [("1", [6, 1], 2, 0), ("2", [6, 1], 2, 1), ("3", [1], 1, 1)]
+
+
 def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
     def build(elements, kind):
         return lambda pipeline: (
@@ -534,6 +549,12 @@ def test_shards_of_an_earlier_run_are_never_among_those_of_this_one(tokenizer, t
     assert not half.exists()
     assert all(left[name] != data for name, data in earlier.items() if name in left)
     write([{"input_ids": [i]} for i in range(9)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    # A runner may remove them again when shards of this run are there.
+    step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
+    found = shards._find_earlier(9, step._output, 4)
+    write([{"input_ids": [i]} for i in range(9)])
+    assert shards._remove_earlier(found, step._output)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
     half.with_name(half.name.replace("of-00004", "of-00007")).write_bytes(b"half")
     with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00001-of-00007\.parquet'"):

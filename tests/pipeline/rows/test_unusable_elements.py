@@ -13,15 +13,17 @@ from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import error_handling
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows, TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tokenmill
 from tests.strategies import FEWER
 from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
-from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.counting import count
+from tokenmill.pipeline.rows import batching, vocabulary
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
@@ -430,6 +432,28 @@ def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
         Tokenize(tokenizer).with_exception_handling(threshold=2)
 
 
+@pytest.mark.parametrize("step", ["CountWords", "VocabularyStatistics", "WriteShards"])
+def test_steps_that_count_show_the_element_that_they_cannot_use(step, tokenizer, tmp_path):
+    made = WriteShards(str(tmp_path), tokenizer) if step == "WriteShards" else getattr(tokenmill, step)(tokenizer)
+    for wrong in (None, {"text": 5, "input_ids": [5.5], "id": 1}):
+        with pytest.raises(Exception, match=rf"{step}: .*; the element is {'None' if wrong is None else '.*5.5'}"):
+            run_inline(lambda p, e=wrong: p | beam.Create([e]).with_output_types(typehints.Any) | made)
+
+
+def test_counters_of_many_windows_are_bounded_together(tokenizer, monkeypatch):
+    """A counter takes 2 MB however few words it has, and sessions are as many windows as there are times at first."""
+    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 20 << 20)
+    fn, found, most = vocabulary._CountWordsFn(CountWords(tokenizer)._given, "text", 4), [], 0
+    fn.start_bundle()
+    for i in range(60):
+        found += fn.process("a mill", None, IntervalWindow(i, i + 5))
+        most = max(most, len(fn._counters))
+    found += fn.finish_bundle()
+    assert 8 <= most <= 20
+    words = sorted((each.windows[0].start, *row.values()) for each in found for row in each.value[1].to_pylist())
+    assert words == [(i, word, 1) for i in range(60) for word in (b"a", b"mill")]
+
+
 def test_steps_that_count_have_a_second_output_too(tokenizer, tmp_path):
     def build(pipeline):
         texts = pipeline | "Texts" >> beam.Create(["a mill", None, "a"]).with_output_types(typehints.Any)
@@ -437,12 +461,12 @@ def test_steps_that_count_have_a_second_output_too(tokenizer, tmp_path):
         words = good | "Words" >> beam.Map(lambda row: (row.word, row.count))
         assert_that(words, equal_to([(b"a", 2), (b"mill", 1)]), label="Counted")
         assert_that(bad | "No text" >> beam.Map(lambda row: row.element), equal_to([None]), label="Not counted")
-        counts = [beam.Row(word=b"mill", count=2), beam.Row(word=None, count=1)]
+        counts = [{"word": b"mill", "count": 2}, beam.Row(word=None, count=1), beam.Row(word=b"a", count=None)]
         counts = pipeline | "Counts" >> beam.Create(counts).with_output_types(typehints.Any)
         trained, bad = counts | TrainVocabulary(vocab_size=40, min_frequency=1).with_exception_handling()
         n_trained = trained | "Size" >> beam.Map(lambda text: Tokenizer.from_str(text).n_ids > 4)
         assert_that(n_trained, equal_to([True]), label="Trained")
-        assert_that(bad | "No word" >> beam.Map(lambda row: row.element.count), equal_to([1]), label="Not trained on")
+        assert_that(bad | "No word" >> beam.Map(lambda row: row.element.count), equal_to([1, None]), label="No words")
         batch = pa.record_batch({"input_ids": pa.array([[6], None, [10**6], [7, 6]], pa.list_(pa.int32()))})
         ids = pipeline | "Ids" >> beam.Create([batch]).with_output_types(pa.RecordBatch)
         for name, step in (
