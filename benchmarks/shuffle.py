@@ -4,9 +4,12 @@
 There are as many files as one merge of a large job reads from, each with a run of made-up documents of 1,000 bytes and
 250 tokens, which is cut into four ranges. Sorting, two ranges of a pass, and one merged for shards are timed with the
 code of every job, and taken as often as `plan_passes` says. Tokenizing is measured beside it: real text to Parquet.
+
+With `--latency-ms`, runs are merged from a store, too, which answers each request after so long and then at once.
 """
 
 import argparse
+import io
 import sys
 import tempfile
 import time
@@ -16,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.io.localfilesystem import LocalFileSystem
 
 from benchmarks import corpora, report, tokenizers
 from tokenmill.pipeline import schemas
@@ -39,12 +43,50 @@ _SAMPLE_BYTES = 64_000_000
 _SCHEMA = schemas.placed(schemas.TOKENS)
 
 
+class SlowFileSystem(LocalFileSystem):  # type: ignore[misc]  # Beam has no types
+    """`slow:///path`: a local file as an object of a store that Beam reads through a buffer of 16 MiB."""
+
+    latency = 0.0
+    """Seconds of each request."""
+    n_requests = n_bytes = 0
+
+    @classmethod
+    def scheme(cls) -> str:
+        """Returns the scheme by which Beam finds this filesystem."""
+        return "slow"
+
+    def open(self, path: str, *_: Any, **__: Any) -> Any:
+        """Opens a file to read."""
+        _request(0)
+        return io.BufferedReader(_Object(path.removeprefix("slow://")), 16 << 20)
+
+
+class _Object(io.FileIO):
+    def readinto(self, buffer: Any, /) -> int | None:
+        n = super().readinto(buffer)
+        _request(n or 0)
+        return n
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        _request(len(data or b""))
+        return data or b""
+
+
+def _request(n_bytes: int) -> None:
+    SlowFileSystem.n_requests += 1
+    SlowFileSystem.n_bytes += n_bytes
+    time.sleep(SlowFileSystem.latency)
+
+
 def main(arguments: list[str]) -> int:
     """Measures; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./run.sh bench shuffle", description=__doc__, allow_abbrev=False)
     parser.add_argument("--run-mb", type=int, nargs="+", default=[32], help="output.shuffle.run_bytes in MiB")
+    parser.add_argument("--latency-ms", type=float, help="merge from a store, too, which takes so long to answer")
     parser.add_argument("--folder", help="where runs are written, 8 times --run-mb (default: the temporary folder)")
     options = parser.parse_args(arguments)
+    SlowFileSystem.latency = (options.latency_ms or 0) / 1000
     print(report.describe(report.machine() | report.versions("tokenmill")))
     with tempfile.TemporaryDirectory(prefix="tokenmill-shuffle-", dir=options.folder) as folder:
         texts = corpora.load()
@@ -77,14 +119,24 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
     needed = [[file for each in files for key, file in deal(each, ranges) if key[1] == i] for i in range(_RANGES)]
     passed = _per_gb(lambda: [merge_runs(needed[i], 0, (i, _RANGES), folder, run_bytes, _SCHEMA) for i in (0, 1)])
 
-    def merge() -> list[int]:
-        with RunFiles() as handles:
-            paths = [f"{folder}/{runs_name(file.split_id)}" for file in needed[2]]
+    def merge(where: str = folder) -> list[int]:
+        with RunFiles(where) as handles:
+            paths = [f"{where}/{runs_name(file.split_id)}" for file in needed[2]]
             runs = open_runs(handles, paths, needed[2], _SCHEMA)
             parts = merge_range(runs, *shard_range(2, _RANGES), piece_bytes=run_bytes // 4)
             return [sum_rows(keys, rows, None).n_documents for keys, rows in parts]
 
     merged = _per_gb(merge)
+    if SlowFileSystem.latency:
+        SlowFileSystem.n_requests = SlowFileSystem.n_bytes = 0
+        started = time.perf_counter()
+        n = sum(merge(f"slow://{folder}"))
+        print(
+            f"merging {n * _TEXT_BYTES / 1e6:.0f} MB of text from {fan_in} runs in a store: "
+            f"{time.perf_counter() - started:.1f} s, {SlowFileSystem.n_requests} requests, "
+            f"{SlowFileSystem.n_bytes / 1e6:.0f} MB read",
+            flush=True,
+        )
     n_sorted = sum(run.n_rows for file in sort[1] for run in file.runs)
     n_passed = sum(run.n_rows for file in passed[1] for run in file.runs)
     return sort[0] / n_sorted, passed[0] / n_passed, merged[0] / sum(merged[1])

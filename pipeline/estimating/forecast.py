@@ -24,6 +24,7 @@ from tokenmill.pipeline.input.reading import BATCH_BYTES
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.packing.sequences import packing_summary
 from tokenmill.pipeline.running.runners import available_cores
+from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.tokenizer import Tokenizer
@@ -131,12 +132,15 @@ def forecast(plan: JobPlan) -> Forecast:
     sizes = [split.n_bytes for split in plan.splits]
     seconds = sum(paces) * plan.n_bytes + len(paces) * _decompressing(plan, samples)
     divided = scale.divide(trial.SECONDS, sizes)
+    shuffle, n_passes = plan.config.output.shuffle, 0
+    if plan.tokenizes and shuffle is not None:
+        n_passes = len(plan_passes(len(sizes), plan.splits.n_work, shuffle.run_bytes))
     return Forecast(
         plan=plan,
         sample_bytes=found.get("n_bytes", 0),
         is_whole=is_whole,
         factor=scale.factor,
-        notes=tuple(_notes(samples, is_guess)),
+        notes=tuple(_notes(samples, is_guess, n_passes)),
         totals=_estimates(found, scale, is_guess),
         padding=_padding(plan.config, found) if tokenizing is not None else None,
         unknown=unknown,
@@ -145,7 +149,8 @@ def forecast(plan: JobPlan) -> Forecast:
         work=Work(
             split_bytes=tuple(sizes),
             split_seconds=tuple((divided * seconds / max(1e-9, float(divided.sum()))).tolist()),
-            merge_seconds=sum(each.merge_seconds for each in trials) * scale.factor,
+            merge_seconds=sum(each.merge_seconds * (1 + (n_passes if each is tokenizing else 0)) for each in trials)
+            * scale.factor,
             train_seconds=train_seconds,
             contention=contention,
             worker_bytes=max((each.memory for each in trials), default=0),
@@ -326,8 +331,13 @@ def _estimates(totals: Mapping[str, Any], scale: Scale, is_guess: bool) -> dict[
     return found
 
 
-def _notes(samples: Sequence[Sample], is_guess: bool) -> list[str]:
+def _notes(samples: Sequence[Sample], is_guess: bool, n_passes: int) -> list[str]:
     notes = []
+    if n_passes:
+        notes.append(
+            f"passes of the shuffle before its shards are merged: {n_passes}; each is estimated to take as long as "
+            "merging shards, and each needs the disk for all documents once more, in _runs/, until the job ends"
+        )
     portions = [portion for sample in samples for portion in sample.portions]
     if any(portion.quota is not None for portion in portions):
         notes.append(

@@ -49,16 +49,18 @@ def merge_range(
       piece_bytes: bytes of a batch, unless one row has more; twice as many are held.
       bucket_rows: about how many rows have their keys sorted at once.
     """
-    starts = np.array([run.find(low) for run in runs], np.int64)
-    ends = np.array([run.find(high) for run in runs], np.int64)
+    starts, ends = _find(runs, low), _find(runs, high)
     n_buckets = max(1, -(-int((ends - starts).sum()) // bucket_rows))
     for bucket in range(1, n_buckets + 1):
         stops = ends
         if bucket < n_buckets:
-            key = low + (high - low) * bucket // n_buckets
-            stops = np.array([run.find(key) for run in runs], np.int64)
+            stops = _find(runs, low + (high - low) * bucket // n_buckets)
         yield from _merge_bucket(runs, starts, stops, piece_bytes)
         starts = stops
+
+
+def _find(runs: Sequence[RunReader], key: int) -> np.ndarray:
+    return np.array(runs[0].files.each(lambda run: run.find(key), runs) if runs else [], np.int64)
 
 
 def _merge_bucket(
@@ -68,8 +70,9 @@ def _merge_bucket(
     if not used.size:
         return
     spans = [(runs[i], int(starts[i]), int(stops[i])) for i in used.tolist()]
-    keys = np.concatenate([run.keys(start, stop) for run, start, stop in spans])
-    sizes = np.concatenate([run.sizes(start, stop) for run, start, stop in spans])
+    each = runs[0].files.each
+    keys = np.concatenate(each(lambda span: span[0].keys(*span[1:]), spans))
+    sizes = np.concatenate(each(lambda span: span[0].sizes(*span[1:]), spans))
     counts = (stops - starts)[used]
     run_of = np.repeat(np.arange(used.size), counts)
     order = np.argsort(keys, kind="stable")
@@ -79,7 +82,8 @@ def _merge_bucket(
     for first, last in stretches(sizes[order], piece_bytes, MAX_PIECE_ROWS):
         chosen = order[first:last]
         n_of = np.bincount(run_of[chosen], minlength=used.size)
-        parts = [spans[i][0].rows(int(at[i]), int(at[i] + n_of[i])) for i in np.flatnonzero(n_of)]
+        needed = [(spans[i][0], int(at[i]), int(at[i] + n_of[i])) for i in np.flatnonzero(n_of)]
+        parts = each(lambda span: span[0].rows(*span[1:]), needed)
         # Rows keep the order of their run, so those of this piece are neighbours in it.
         shifts = np.cumsum(n_of) - n_of - before
         yield keys[chosen], _take(parts, chosen + shifts[run_of[chosen]])

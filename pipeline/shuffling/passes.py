@@ -92,7 +92,7 @@ def merge_runs(
     path = storage.join(output, RUNS, f"{name}.json")
     if (found := _load_merged(output, path)) is not None:
         return found
-    with Staging(output, name) as staging, RunFiles() as files:
+    with Staging(output, name) as staging, RunFiles(output) as files:
         writer = RunsWriter(staging.create(runs_name(name)), run_bytes)
         runs = open_runs(files, [storage.join(output, runs_name(split.split_id)) for split in splits], splits, schema)
         for keys, rows in merge_range(runs, *shard_range(*part), piece_bytes=run_bytes):

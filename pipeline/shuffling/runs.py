@@ -5,10 +5,13 @@ A run holds the documents of a stretch of the split, ordered by key; documents w
 which they were read. Any range of its rows can be read (`columns`), so a merge reads only what it needs of each run.
 """
 
+import io
 import math
+import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import BinaryIO, Self
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +31,18 @@ _HEAD = pa.schema(
     ]
 )
 _OPEN_FILES = 64
+
+_OPEN_OBJECTS = 1024
+"""Objects of a store, which need no descriptors, but a request to be opened."""
+
+_BUFFER_BYTES = 1 << 16
+"""So much of an object is read at least."""
+
+_READS_AT_ONCE = 32
+"""Reads from a store at the same time; each may take some 100 ms, of which it costs a processor one."""
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 
 
 class RunsWriter:
@@ -87,18 +102,29 @@ class RunsWriter:
 
 
 class RunFiles:
-    """The files of runs of one folder. Keeps files open between reads, but no more than any system allows."""
+    """The files of runs of one folder. Keeps files open between reads, but no more than any system allows.
 
-    def __init__(self) -> None:
+    For a folder in a store, which takes long to answer, many reads are made at once.
+    """
+
+    def __init__(self, folder: str = "") -> None:
         self._handles: OrderedDict[str, BinaryIO] = OrderedDict()
+        self._closing = threading.Lock()
+        self._pool = ThreadPoolExecutor(_READS_AT_ONCE) if storage.is_remote(folder) else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
         for handle in self._handles.values():
             handle.close()
         self._handles.clear()
+
+    def each(self, read: Callable[[_Item], _Found], items: Iterable[_Item]) -> list[_Found]:
+        """Returns what `read`, which calls `read` of this object, returns for each item."""
+        return list((map if self._pool is None else self._pool.map)(read, items))
 
     def read(self, path: str, position: int, n_bytes: int) -> bytes:
         """Returns bytes of a file, fewer at its end.
@@ -106,12 +132,23 @@ class RunFiles:
         Raises:
           OSError: if it cannot be read.
         """
-        handle = self._handles.pop(path, None) or storage.open_read(path)
-        self._handles[path] = handle
-        if len(self._handles) > _OPEN_FILES:
-            self._handles.popitem(last=False)[1].close()
+        handle = self._handles.pop(path, None) or self._open(path)
         handle.seek(position)
-        return handle.read(n_bytes)
+        data = handle.read(n_bytes)
+        with self._closing:
+            replaced, self._handles[path] = self._handles.pop(path, None), handle
+            n_open = _OPEN_FILES if self._pool is None else _OPEN_OBJECTS
+            for each in (replaced, self._handles.popitem(last=False)[1] if len(self._handles) > n_open else None):
+                if each is not None:
+                    each.close()
+        return data
+
+    def _open(self, path: str) -> BinaryIO:
+        handle = storage.open_read(path)
+        if self._pool is not None and isinstance(handle, io.BufferedReader):
+            # Beam (2.77) reads objects of S3 through a buffer of 16 MiB, where a merge needs some kB of each column.
+            return io.BufferedReader(handle.detach(), _BUFFER_BYTES)
+        return handle
 
 
 class RunReader:
@@ -128,7 +165,7 @@ class RunReader:
         """
         self.n_rows = run.n_rows
         self._first, self._last = run.first, run.last
-        self._files = files
+        self.files = files
         self._path = path
         self._positions = run.positions
         self._schema = schema
@@ -166,7 +203,7 @@ class RunReader:
         return read_columns(self._read, self._positions[2:], self._schema, start, stop)
 
     def _read(self, position: int, n_bytes: int) -> bytes:
-        return self._files.read(self._path, position, n_bytes)
+        return self.files.read(self._path, position, n_bytes)
 
 
 def open_runs(files: RunFiles, paths: Sequence[str], splits: Sequence[SplitRuns], schema: pa.Schema) -> list[RunReader]:

@@ -114,7 +114,7 @@ def merge_shard(
     if (committed := load_committed(planned, runs, output, info.digest)) is not None:
         return committed
     sums = Sums()
-    with Staging(output.path, planned.id) as staging, RunFiles() as files:
+    with Staging(output.path, planned.id) as staging, RunFiles(output.path) as files:
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
         shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, windows, schema)
         keys_file = staging.create(keys_name(planned.id))

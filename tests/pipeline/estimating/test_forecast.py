@@ -2,6 +2,7 @@
 """Forecasts: exact where all of the input was read, and within their bounds where it was not."""
 
 import copy
+import dataclasses
 import gzip
 import json
 import random
@@ -17,6 +18,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import advice, comparison, forecast, places, report, trial
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.shuffling import passes
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
@@ -162,6 +164,24 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
         assert found.totals[name].holds(actual[name]), (name, found.totals[name], actual[name])
     assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
+
+
+def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, monkeypatch):
+    write(tmp_path, "jsonl")
+    planned = plan(tmp_path, tiny_vocab_file, "jsonl", output={"shuffle": {"shards": 3}})
+    assert forecast.forecast(planned).notes == ()
+    monkeypatch.setattr(passes, "FAN_IN", 2)
+    merging = trial.tokenize
+
+    def tokenize(*args):
+        return dataclasses.replace(merging(*args), merge_seconds=1.0)
+
+    monkeypatch.setattr(trial, "tokenize", tokenize)
+    found = forecast.forecast(planned)
+    n = len(passes.plan_passes(len(planned.splits), planned.splits.n_work, planned.config.output.shuffle.run_bytes))
+    assert n
+    assert found.work.merge_seconds == 1 + n
+    assert f"passes of the shuffle before its shards are merged: {n};" in found.notes[0]
 
 
 def test_a_busy_machine_makes_no_sample_smaller(tmp_path, tiny_vocab_file, small_sample, monkeypatch):

@@ -2,8 +2,10 @@
 """Columns that are read in part, sorted runs, their merge by ranges, and sums that no order changes."""
 
 import contextlib
+import io
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import shuffling as reference
-from tokenmill.pipeline import columns, schemas
+from tokenmill.pipeline import columns, schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.shuffling import runs as runs_of
 from tokenmill.pipeline.shuffling.arranging import arrange
 from tokenmill.pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
 from tokenmill.pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
@@ -66,10 +69,10 @@ def keys_of(rows):
 
 
 @contextlib.contextmanager
-def written(folder, splits, run_bytes=1 << 20, schema=WIDE):
-    """Yields the runs of splits, each a list of batches of rows, and what is known of them."""
+def written(folder, splits, run_bytes=1 << 20, schema=WIDE, where=""):
+    """Yields the runs of splits, each a list of batches of rows, as of a folder `where`, and what is known of them."""
     described, paths = [], []
-    with Staging(str(folder), "test") as staging, RunFiles() as files:
+    with Staging(str(folder), "test") as staging, RunFiles(where) as files:
         for index, batches in enumerate(splits):
             file = staging.create(f"{index}.run")
             writer, sums = RunsWriter(file, run_bytes), Sums()
@@ -128,6 +131,7 @@ class Missing:  # as where only locks/runtime.lock is installed
 
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
+from tokenmill.pipeline.shuffling import runs as runs_of
 from tokenmill.pipeline.shuffling.arranging import arrange
 from tokenmill.pipeline.columns import read_columns, write_columns
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
@@ -159,13 +163,20 @@ def test_a_file_that_is_cut_off_or_holds_something_else_is_an_error(tmp_path):
         columns.write_columns(None, [pa.array([1, None])], pa.schema([pa.field("n", pa.int64(), nullable=False)]))
 
 
-@given(st.lists(st.lists(ROWS, max_size=3), max_size=4), KEYS, KEYS, st.integers(1, 5), st.sampled_from([1, 60, 9999]))
+@given(
+    st.lists(st.lists(ROWS, max_size=3), max_size=4),
+    KEYS,
+    KEYS,
+    st.integers(1, 5),
+    st.sampled_from([1, 60, 9999]),
+    st.sampled_from(["", "store://runs"]),
+)
 def test_runs_are_merged_as_the_reference_implementation_merges_them(
-    tmp_path_factory, splits, low, high, bucket_rows, piece_bytes
+    tmp_path_factory, splits, low, high, bucket_rows, piece_bytes, where
 ):
     low, high = min(low, high), max(low, high) + 1
     # A run as soon as there is anything to write: a run for each batch.
-    with written(tmp_path_factory.getbasetemp(), splits, run_bytes=1) as (runs, described):
+    with written(tmp_path_factory.getbasetemp(), splits, run_bytes=1, where=where) as (runs, described):
         expected = reference.merge(
             [[(row[0], row) for row in sorted(rows, key=lambda row: row[0])] for batches in splits for rows in batches],
             low,
@@ -180,6 +191,31 @@ def test_runs_are_merged_as_the_reference_implementation_merges_them(
     assert sum((split.sums for split in described), Sums()).n_documents == sum(
         len(rows) for batches in splits for rows in batches
     )
+
+
+def test_reads_from_a_store_are_small_and_at_once(tmp_path, monkeypatch):
+    """Beam reads objects through a buffer of 16 MiB, of which a merge needs some kB for each column."""
+    (tmp_path / "f").write_bytes(bytes(range(250)) * 10_000)
+    read, waiting = [], threading.Barrier(4)
+
+    class Object(io.FileIO):
+        def readinto(self, buffer):
+            read.append(len(buffer))
+            return super().readinto(buffer)
+
+    monkeypatch.setattr(runs_of, "_OPEN_OBJECTS", 2)
+    monkeypatch.setattr(storage, "open_read", lambda path: io.BufferedReader(Object(tmp_path / "f"), 1 << 24))
+
+    def first(i):
+        waiting.wait(20)
+        return files.read(f"{i % 3}", i * 250, 2)
+
+    with RunFiles("store://runs") as files:
+        assert files.each(first, range(4)) == [b"\0\1"] * 4
+        assert len(files._handles) <= 2
+        handles = [*files._handles.values()]
+    assert sum(read) == 4 * runs_of._BUFFER_BYTES
+    assert all(handle.closed for handle in handles)
 
 
 def test_every_key_is_in_one_shard():
