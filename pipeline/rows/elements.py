@@ -74,10 +74,10 @@ def usable(
             continue
         values.append(value)
         good.append(i)
-    try:
+    with contextlib.suppress(pa.ArrowException, UnicodeError, ValueError, TypeError, OverflowError):
         return _column_of(values, type_), good, failed
-    except (pa.ArrowException, UnicodeError, ValueError, TypeError, OverflowError):
-        fitting = [_error_of(value, type_) for value in values]
+    # Not where that error is caught: it would be the context of each of these, which take long to format then.
+    fitting = [_error_of(value, type_) for value in values]
     failed += [(i, error) for i, error in zip(good, fitting, strict=True) if error is not None]
     good = [i for i, error in zip(good, fitting, strict=True) if error is None]
     kept = [value for value, error in zip(values, fitting, strict=True) if error is None]
@@ -94,7 +94,10 @@ def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
 def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:
     """Returns why a value cannot be in a column, None if it can."""
     try:
-        _column_of([value], type_)
+        if type_ is not None and pa.types.is_string(type_):  # a column of one value takes ten times as long
+            value.encode()
+        else:
+            _column_of([value], type_)
     except Exception as error:
         return error.with_traceback(None)
     return None

@@ -316,6 +316,7 @@ def test_what_is_no_list_of_integers_is_no_list_of_ids(wrong):
     column, indices, failed = elements_of.usable([{"ids": each} for each in [*good, wrong]], "ids", IDS)
     assert column.to_pylist() == [[5], [6], [7], [], [8], [9]]
     assert ([*indices], [i for i, _ in failed]) == ([0, 1, 2, 3, 4, 5], [6])
+    assert failed[0][1].__context__ is None  # which would take longer to format than a row to compute
 
 
 @pytest.mark.parametrize("what", ["padding", "ids"])
