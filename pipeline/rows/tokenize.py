@@ -3,6 +3,7 @@
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -95,7 +96,8 @@ class Tokenize(RowTransform):
                 raise ValueError(
                     "Tokenize: messages go with neither add_special_tokens nor overflow: a template is whole"
                 )
-            section = section_of(chat or {}, tokenizer if isinstance(tokenizer, str) else None)
+            path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
+            section = section_of(chat or {}, path)
             super().__init__(_TokenizeChat(given, section, output, with_counts, as_numpy), messages, given.side_input)
             return
         if chat is not None:

@@ -3,12 +3,13 @@
 
 import dataclasses
 import functools
+import os
 import zlib
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.rows.errors import RowsError
@@ -16,12 +17,12 @@ from tokenmill.pipeline.training.tokenizers import shape_rows
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
 from tokenmill.tokenizer import Tokenizer, WordPiece
 
-TokenizerSource = str | Tokenizer | PCollection[str] | AsSideInput
+TokenizerSource = str | os.PathLike[str] | Tokenizer | PCollection[str] | AsSingleton
 """Where a tokenizer comes from.
 
-- A string: the path of a file or folder, on any filesystem that Beam supports. It is read where the pipeline is built.
+- A path of a file or folder, on any filesystem that Beam supports. It is read where the pipeline is built.
 - A `Tokenizer`.
-- A PCollection of one `tokenizer.json` as text, for example the output of `TrainVocabulary`, or a side input with one,
+- A PCollection of one `tokenizer.json` as text, for example the output of `TrainVocabulary`, or `AsSingleton` of one,
   which may change from window to window.
 """
 
@@ -37,6 +38,7 @@ class GivenTokenizer:
 
         Raises:
           OSError: if the file cannot be read.
+          TypeError: if `source` is none of what a tokenizer comes from.
           ValueError: if it is not a tokenizer, or cannot do what `options` ask for.
         """
         self._options = options.model_dump_json()
@@ -45,12 +47,14 @@ class GivenTokenizer:
         """The side input to give to `beam.ParDo`; None where the tokenizer is in the graph."""
         if isinstance(source, Tokenizer):
             self._text = source.to_str()
-        elif isinstance(source, str):
-            self._text = _read(source).to_str()
-        elif isinstance(source, PCollection):
-            self.side_input = AsSingleton(source)
+        elif isinstance(source, str | os.PathLike):
+            self._text = _read(os.fspath(source)).to_str()
+        elif isinstance(source, PCollection | AsSingleton):
+            self.side_input = AsSingleton(source) if isinstance(source, PCollection) else source
         else:
-            self.side_input = source
+            raise TypeError(
+                f"a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton, got {source!r:.99}"
+            )
         if self._text is not None:
             shaped(self._text, self._options)  # raises here what workers would raise later
 

@@ -231,6 +231,9 @@ def test_an_empty_side_input_is_named(tokenizer):
 
     with pytest.raises(Exception, match=r"the side input with the tokenizer holds no tokenizer\.json as text"):
         run_inline(build)
+    several = beam.pvalue.AsList(beam.Pipeline() | beam.Create(["a"]))
+    with pytest.raises(TypeError, match="a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton"):
+        Tokenize(several)
 
 
 def test_batches_keep_their_schema(tokenizer):
