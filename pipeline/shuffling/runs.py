@@ -109,7 +109,7 @@ class RunFiles:
 
     def __init__(self, folder: str = "") -> None:
         self._handles: OrderedDict[str, BinaryIO] = OrderedDict()
-        self._closing = threading.Lock()
+        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_READS_AT_ONCE) if storage.is_remote(folder) else None
 
     def __enter__(self) -> Self:
@@ -132,16 +132,19 @@ class RunFiles:
         Raises:
           OSError: if it cannot be read.
         """
-        handle = self._handles.pop(path, None) or self._open(path)
-        handle.seek(position)
-        data = handle.read(n_bytes)
-        with self._closing:
-            replaced, self._handles[path] = self._handles.pop(path, None), handle
-            n_open = _OPEN_FILES if self._pool is None else _OPEN_OBJECTS
-            for each in (replaced, self._handles.popitem(last=False)[1] if len(self._handles) > n_open else None):
-                if each is not None:
-                    each.close()
-        return data
+        with self._lock:
+            kept = self._handles.pop(path, None)
+        handle = kept or self._open(path)
+        try:
+            handle.seek(position)
+            return handle.read(n_bytes)
+        finally:
+            with self._lock:
+                replaced, self._handles[path] = self._handles.pop(path, None), handle
+                n_open = _OPEN_FILES if self._pool is None else _OPEN_OBJECTS
+                oldest = self._handles.popitem(last=False)[1] if len(self._handles) > n_open else None
+            for each in filter(None, (replaced, oldest)):
+                each.close()
 
     def _open(self, path: str) -> BinaryIO:
         handle = storage.open_read(path)
