@@ -44,6 +44,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("TOKENMILL_EXAMPLES", "7")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -72,6 +73,7 @@ def test_each_command_starts_these_modules_from_the_root(
     tools.main(arguments)
     assert started.take() == expected
     assert Path.cwd() == repository
+    assert ("PYTHONDONTWRITEBYTECODE" in os.environ) == (arguments[0] != "test")
 
 
 @pytest.mark.parametrize(

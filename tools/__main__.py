@@ -89,6 +89,8 @@ def test(*options: str) -> None:
         with contextlib.suppress(OSError):
             if path.is_file() and path.stat().st_atime < time.time() - _KEPT_SECONDS:
                 path.unlink()
+    # Containers often set this; then each of hundreds of processes compiles the sources of all packages for itself.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     step("ruff")
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
