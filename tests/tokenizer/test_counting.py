@@ -158,7 +158,9 @@ def test_a_text_without_a_word_twice(normalizer: nm.BertNormalizer | None) -> No
     counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
     letters = map("".join, itertools.product("abcdefghijkl", repeat=4))
     texts = [" ".join(word + "É" * (k % 20) for k, word in enumerate(letters)), "É" * 1_000_000]
-    expected = count_pre_tokens(texts, normalizer, pre_tokenizer)
+    expected = count_pre_tokens(texts[:1], normalizer, pre_tokenizer)
+    (letter,) = count_pre_tokens(["É"], normalizer, pre_tokenizer)
+    expected[letter * 1_000_000] = 1  # which takes the reference implementation ten seconds
     assert len(expected) == 12**4 + 1
     for _ in range(2):
         counter.update(pa.array(texts, pa.large_string()))
