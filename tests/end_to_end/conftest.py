@@ -125,13 +125,7 @@ def worker_service():
         service.terminate()
 
 
-@pytest.fixture(
-    params=[
-        "embed",
-        pytest.param("prism-loopback", marks=pytest.mark.prism),
-        pytest.param("prism-external", marks=pytest.mark.prism),
-    ]
-)
+@pytest.fixture
 def beam_options(request) -> list[str]:
     """The options of another runner than the local one, after `--`: Beam's job server in Python, or Prism."""
     if request.param == "embed":

@@ -94,7 +94,16 @@ OTHER_JOBS = {
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("prism")
-@pytest.mark.parametrize("name", OTHER_JOBS)
+@pytest.mark.parametrize(
+    ("beam_options", "name"),
+    [
+        *(("embed", name) for name in OTHER_JOBS),
+        *(pytest.param("prism-loopback", name, marks=pytest.mark.prism) for name in OTHER_JOBS),
+        # Only how workers come to be is another: with two steps and with four.
+        *(pytest.param("prism-external", name, marks=pytest.mark.prism) for name in ("run", "shuffle")),
+    ],
+    indirect=["beam_options"],
+)
 def test_another_beam_runner_gives_the_same_bytes(corpus, make_job, beam_options, name):
     # Beam's portable protocol from end to end: job server, staging, workers of its own making.
     command, settings = OTHER_JOBS[name]

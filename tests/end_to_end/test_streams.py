@@ -82,7 +82,7 @@ def test_no_command_takes_text_from_data_for_markup_or_lets_it_act_on_a_terminal
             assert "[bold]:smile: [red] \\u001b[31m\\u202e\\u0007" in out
 
 
-CLOSED = {"": "", "stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-", "both": ">&- 2>&-"}
+CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-", "both": ">&- 2>&-"}
 
 
 @pytest.mark.parametrize("closed", CLOSED)
