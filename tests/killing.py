@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import forking
+
 ROOT = Path(__file__).parents[1]
 
 # The n-th time that a file is about to get its final name something happens first.
@@ -44,7 +46,7 @@ sys.exit(main(sys.argv[4:]))
 
 def run_killed(n_renames: int, *arguments: str, before: str = "") -> int:
     """Runs `tokenmill` with these arguments in a process of its own, after this code; returns its exit code."""
-    command = [sys.executable, "-c", before + PROGRAM, str(n_renames), "die", "", *arguments]
+    command = [forking.python(), "-c", before + PROGRAM, str(n_renames), "die", "", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False).returncode
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forking
 from tokenmill.pipeline import VERSION, schemas
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.formats import SUFFIXES
@@ -41,7 +42,7 @@ def name_of(path: Path) -> str:
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> snippets.Sandbox:
     """A clone where `./run.sh` has been run: what it has, and nothing else, snippets may use."""
-    return snippets.Sandbox(REPOSITORY, tmp_path_factory.mktemp("docs") / "clone")
+    return snippets.Sandbox(REPOSITORY, tmp_path_factory.mktemp("docs") / "clone", forking.python())
 
 
 # One test and not one for each document: they share what takes longest.

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import forking
 from tests import prism as prism_program
 from tokenmill.pipeline import cli, filenames
 
@@ -68,9 +69,13 @@ class Job:
     def run(self, command: str, *arguments: str) -> int:
         return cli.main([command, str(self.config), *arguments])
 
-    def start(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
-        """As `run`, but in a process of its own, as runners with servers of theirs need it."""
-        words = [sys.executable, "-m", "tokenmill", command, str(self.config), *arguments]
+    def start(self, command: str, *arguments: str, forked: bool = True) -> "subprocess.Popen[str]":
+        """As `run`, but in a process of its own, as runners with servers of theirs need it.
+
+        Without `forked` it is the process that this returns, and not one that ends with it.
+        """
+        python = forking.python() if forked else sys.executable
+        words = [python, "-m", "tokenmill", command, str(self.config), *arguments]
         return subprocess.Popen(
             words,
             cwd=prism_program.ROOT,

@@ -49,7 +49,7 @@ def finish_and_compare(job, make_job, sections, *options):
 def test_the_job_of_a_killed_driver_ends_by_itself_and_is_resumed(make_job, sections, external):
     service, options = external
     job = make_job("job", **sections)
-    running = job.start("run", *options)
+    running = job.start("run", *options, forked=False)
     wait_for_the_first_split(job, running)
     others = [*psutil.Process(running.pid).children(), *psutil.Process(service.pid).children()]
     assert len(others) >= 2  # Prism and a worker
@@ -64,7 +64,7 @@ def test_the_job_of_a_killed_driver_ends_by_itself_and_is_resumed(make_job, sect
 def test_a_killed_worker_fails_the_job_which_is_resumed(make_job, sections, external):
     service, options = external
     job = make_job("job", **sections)
-    running = job.start("run", *options)
+    running = job.start("run", *options, forked=False)
     wait_for_the_first_split(job, running)
     for worker in psutil.Process(service.pid).children():
         os.kill(worker.pid, signal.SIGKILL)
@@ -79,7 +79,7 @@ def test_a_killed_worker_fails_the_job_which_is_resumed(make_job, sections, exte
 def test_ctrl_c_is_one_line(make_job, sections, prism):
     job = make_job("job", **sections)
     options = ["--", *prism, "--environment_type=LOOPBACK"]
-    running = job.start("run", *options)
+    running = job.start("run", *options, forked=False)
     wait_for_the_first_split(job, running)
     (server,) = psutil.Process(running.pid).children()
     running.send_signal(signal.SIGINT)
