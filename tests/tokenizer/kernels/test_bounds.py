@@ -12,8 +12,8 @@ _LEFT_OUT = {
     Path(__file__).name, "test_kernel.py", "test_encode_path.py", "test_registry.py", "test_growth.py"
 }  # fmt: skip
 """This one, one whose programs are run without the checks, those that read sources, and one that counts memory."""
-_PARTS = 4
-"""More than there are processes, so that none of them is at work alone for long."""
+_PARTS = 2
+"""As few as let two processes share them: each imports and collects all tests anew."""
 
 
 @pytest.mark.slow
