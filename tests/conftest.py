@@ -11,6 +11,7 @@ that has some of each kind (`strategies`, `corpora`).
 `shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
 """
 
+import itertools
 import json
 import logging
 import os
@@ -42,7 +43,8 @@ hypothesis.settings.load_profile("tokenmill")
 
 
 SLOW = Path(__file__).with_name("slow.txt")
-"""Test functions that `--quick` leaves out, one per line; `python -m tools.slow_tests` writes it from measurements."""
+"""Test functions that `--quick` leaves out, one per line, those of files that take longest first; `python -m
+tools.slow_tests` writes it from measurements."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,17 +52,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    slow, marks = set(SLOW.read_text(encoding="utf-8").split()), ("slow", "installation", "flink", "prism")
+    listed, marks = SLOW.read_text(encoding="utf-8").split(), ("slow", "installation", "flink", "prism")
+    slow = set(listed)
+    files = list(dict.fromkeys(name.partition("::")[0] for name in listed))
 
     def is_slow(item: pytest.Item) -> bool:
         return item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks)
 
+    def place(item: pytest.Item) -> int:
+        file = _file_of(item)
+        return len(files) + 1 if not is_slow(item) else files.index(file) if file in files else len(files)
+
     # What takes long goes first: a worker that ends with it would be at work alone.
-    items.sort(key=is_slow, reverse=True)
+    items.sort(key=place)
+    n_slow = sum(map(is_slow, items))
     if config.getoption("--quick"):
-        n_slow = sum(map(is_slow, items))
         config.hook.pytest_deselected(items=items[:n_slow])
         del items[:n_slow]
+    elif hasattr(config, "workerinput"):
+        items[:] = _dealt(items, n_slow, config.workerinput["workercount"])
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _dealt(items: list[pytest.Item], n_first: int, n_workers: int) -> list[pytest.Item]:
+    """Puts a share of the files of the first items into each of the equal shares of items that workers start with."""
+    shares: list[list[pytest.Item]] = [[] for _ in range(n_workers)]
+    for number, (_, of_file) in enumerate(itertools.groupby(items[:n_first], _file_of)):
+        turn = number % (2 * n_workers)  # to and fro: the last of one round is the first of the next
+        shares[min(turn, 2 * n_workers - 1 - turn)] += of_file
+    others = iter(items[n_first:])
+    for i, share in enumerate(shares):
+        size = len(items) * (i + 1) // n_workers - len(items) * i // n_workers
+        share += itertools.islice(others, max(0, size - len(share)))
+    dealt = [item for share in shares for item in share]
+    assert len(dealt) == len(items)
+    return dealt
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
