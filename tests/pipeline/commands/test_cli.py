@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import forking
 from tokenmill.pipeline import VERSION, cli
 from tokenmill.pipeline.commands.arguments import commands_of
 from tokenmill.pipeline.counting import finishing
@@ -353,7 +354,7 @@ def run_unread(*arguments, unread="stdout"):
     reader, writer = os.pipe()
     os.close(reader)
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {unread: writer}
-    command = [sys.executable, "-m", "tokenmill", *map(str, arguments)]
+    command = [forking.python(), "-m", "tokenmill", *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, text=True, check=False, **streams)
     os.close(writer)
     return done
@@ -387,7 +388,7 @@ def test_a_job_goes_on_when_who_reads_its_progress_has_gone(write_config, tmp_pa
 
 def test_output_into_a_closed_pipe_is_no_error(finished):
     for arguments, first in (("schema", "{"), (f"inspect {finished}", f"{finished}/tokens-00000-of-00004.parquet")):
-        command = f"set -o pipefail; {sys.executable} -m tokenmill {arguments} | head -n 1"
+        command = f"set -o pipefail; {forking.python()} -m tokenmill {arguments} | head -n 1"
         done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n", "")
 
@@ -397,7 +398,7 @@ def test_inspect_ends_when_nobody_reads_on(finished, monkeypatch, tmp_path):
     rows = pq.read_table(finished / "tokens-00000-of-00004.parquet")
     pq.write_table(pa.concat_tables([rows] * 200_000), finished / "many.parquet")
     started = time.monotonic()
-    command = f"{sys.executable} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
+    command = f"{forking.python()} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
     subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=True)
     assert time.monotonic() - started < 30
 
