@@ -17,6 +17,7 @@ from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
 from tokenmill.pipeline.reporting import page
 from tokenmill.tokenizer.chat import conversations
@@ -74,7 +75,7 @@ def check_counts(folder: Path, name: str) -> dict[str, int]:
     return counts
 
 
-def test_answers_and_stop_tokens_are_trained(folder: Path) -> None:
+def test_answers_and_stop_tokens_are_trained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(config_of(folder))
     records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
     rows = rows_of(folder)
@@ -87,6 +88,9 @@ def test_answers_and_stop_tokens_are_trained(folder: Path) -> None:
     assert stats["turns"] == sum(each["role"] == "assistant" for record in records for each in record["messages"])
     assert sum(stats["tokens_by_role"].values()) == sum(row["n_tokens"] for row in rows)
     assert verify(str(folder / "out"), deep=True).problems == []
+    monkeypatch.setattr(shards, "_count_trained", lambda rows, report: rows)
+    expected = [f"rows train 0 tokens, the ledger says {stats['trained_tokens']}"]
+    assert verify(str(folder / "out")).problems == expected
 
 
 def test_rows_are_those_of_transformers(folder: Path) -> None:
