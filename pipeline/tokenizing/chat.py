@@ -162,8 +162,7 @@ def _lay_out(
 
 
 def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> _Counts:
-    ends = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))[offsets.to_numpy()]
-    return np.diff(ends)
+    return np.diff(np.concatenate(([0], np.cumsum(values, dtype=np.int64)))[offsets.to_numpy()])
 
 
 @functools.lru_cache(maxsize=16)

@@ -40,11 +40,8 @@ class FillInMiddle:
     def of(cls, config: FimConfig, tokenizer: Tokenizer, room: int | None = None) -> Self:
         """Finds the tokens of a tokenizer.
 
-        Args:
-          config: the section of the config.
-          tokenizer: the tokenizer.
-          room: a document with more tokens would be cut by what follows: in half, it would teach that a middle ends
-            anywhere. So it stays as it is.
+        A document of more than `room` tokens would be cut by what follows, and half of it would teach that a middle
+        ends anywhere. So it stays as it is.
 
         Raises:
           ValueError: if it has no such tokens, or puts something in front of every piece of a text.
@@ -95,9 +92,8 @@ class FillInMiddle:
                 some = unchecked_text_rows(documents.column("text").filter(pa.array(asked)))
                 bounds = _bounds(some.offsets, cuts[asked])
                 n_ids = np.zeros_like(sizes)
-                n_ids[asked] = np.diff(
-                    self._tokenizer.encode_bare(some._replace(offsets=bounds)).offsets.to_numpy()[::3]
-                )
+                ids = self._tokenizer.encode_bare(some._replace(offsets=bounds))
+                n_ids[asked] = np.diff(ids.offsets.to_numpy()[::3])
             is_chosen &= ~asked | (n_ids + 3 <= self._room)
         offsets = _bounds(offsets, np.where(is_chosen[:, None], cuts, sizes[:, None]))
         if at_tokens:

@@ -202,9 +202,8 @@ class Attempt:
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
         self._chat = ChatTexts.of(config, tokenizer) if config.input.is_chat else None
         self._chat_counts: Counter[str] = Counter()
-        self._fim: FillInMiddle | None = None
-        if config.output.fim is not None:
-            self._fim = FillInMiddle.of(config.output.fim, tokenizer, _room(config, self._rows))
+        fim = config.output.fim
+        self._fim = None if fim is None else FillInMiddle.of(fim, tokenizer, _room(config, self._rows))
         self._names = [piece.name for piece in split.pieces]
         self._schema = schemas.placed(schemas.rows(config.columns), decode_fields(split.fields))
         self._files = np.array([piece.file for piece in split.pieces], np.int32)

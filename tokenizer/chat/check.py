@@ -194,9 +194,8 @@ def _arguments(template: ChatTemplate) -> Iterable[Finding]:
         yield Finding("arguments of calls", "note", "it takes only JSON in a text, not objects")
     elif of_object is not None and of_object != of_text:
         same = len(os.path.commonprefix([of_object, of_text or ""]))  # noqa: RUF071 - characters are meant
-        piece = (of_text or "")[max(0, same - 9) : same + 30].replace("\n", "\\n")
-        other = f"becomes {piece}" if of_text is not None else "is refused"
-        yield Finding("arguments of calls", "note", f"give objects: JSON in a text {other}")
+        piece = "becomes " + of_text[max(0, same - 9) : same + 30].replace("\n", "\\n") if of_text else "is refused"
+        yield Finding("arguments of calls", "note", f"give objects: JSON in a text {piece}")
 
 
 def _stability(template: ChatTemplate) -> Iterable[Finding]:

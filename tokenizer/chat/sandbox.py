@@ -254,9 +254,6 @@ class _Generator(CodeGenerator):
         self.write(")))")
 
 
-_OF_DICTS = frozenset(dir(dict))
-
-
 class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """Compiles templates, and runs them within the bounds that `begin` sets."""
 
@@ -296,7 +293,7 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns what `obj.attribute` is; fields of messages at once, without asking for a method of that name."""
-        if type(obj) is not dict or attribute in _OF_DICTS:
+        if type(obj) is not dict or hasattr(dict, attribute):
             return super().getattr(obj, attribute)
         return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
 

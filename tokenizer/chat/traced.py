@@ -33,10 +33,6 @@ class Run(NamedTuple):
     at: int = 0
 
 
-_MARKS = range(0xE000, 0xF900)
-"""Characters for private use, one of which is around values in JSON while it is written."""
-
-
 class _Questions(threading.local):
     n_equal = 0
 
@@ -250,15 +246,13 @@ def to_json(value: Any, dumps: Callable[[Any], str]) -> str:
         return [mark(each) for each in value] if isinstance(value, list | tuple) else value
 
     plain = dumps(value)
-    # `json` writes it as it is, or in ASCII as `\\ue000`.
-    free = (code for code in _MARKS if chr(code) not in plain and f"\\u{code:04x}" not in plain)
-    if (code := next(free, None)) is None:
-        return plain
-    border = chr(code)
+    # A character for private use, not in the text; `json` writes it as it is, or in ASCII as `\\ue000`.
+    free = (chr(i) for i in range(0xE000, 0xF900) if chr(i) not in plain and f"\\u{i:04x}" not in plain)
+    border = next(free, "")
     marked = mark(value)
-    if not found:
+    if not found or not border:
         return plain
-    either = f"(?:{border}|\\\\u{code:04x})"
+    either = f"(?:{border}|\\\\u{ord(border):04x})"
     pieces: list[str] = re.split(f"{either}([0-9]+){either}(.*?){either}", dumps(marked), flags=re.DOTALL)
     for i in range(1, len(pieces), 3):
         source = found[int(pieces[i])]
