@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installing import UNREACHABLE, checked, copy_clone, run
+from tests.installing import PIP, UNREACHABLE, checked, copy_clone, run
 from tools import distributions
 
 pytestmark = [pytest.mark.installation, pytest.mark.slow]
@@ -48,10 +48,10 @@ def _made(folder: Path) -> Path:
 
 def _with_packages(python: str | Path, folder: Path, *packages: str | Path) -> Path:
     """An environment of `python` in `folder` with packages and what they need; skips without a package registry."""
-    checked(python, "-m", "venv", folder, cwd=folder.parent)
+    checked(python, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     ours = folder / "bin" / "python"
-    options = ("--disable-pip-version-check", "--no-input", "--retries", "1")
-    done = run(ours, "-m", "pip", "install", *options, *packages, cwd=folder, seconds=1200)
+    options = ("--retries", "1", "--no-compile")  # most of what is installed is never imported
+    done = run(*PIP, "--python", ours, "install", *options, *packages, cwd=folder, seconds=1200)
     if done.returncode and "CI" not in os.environ and UNREACHABLE.search(done.stderr):
         pytest.skip(f"needs a package registry: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
@@ -109,7 +109,7 @@ def test_an_installed_distribution_runs_a_job(built: list[list[Path]], tmp_path:
     """Python 3.12 takes the sdist, the others the wheel; TOKENMILL_PYTHONS has folders that are looked into too."""
     folders = [*os.environ.get("TOKENMILL_PYTHONS", "").split(os.pathsep), os.environ["PATH"]]
     interpreter = shutil.which(f"python{version}", path=os.pathsep.join(folders))
-    if interpreter is None or run(interpreter, "-c", "import ensurepip", cwd=tmp_path).returncode:
+    if interpreter is None or run(interpreter, "-c", "import venv", cwd=tmp_path).returncode:
         pytest.skip(f"needs python{version} with venv on the PATH or in a folder of TOKENMILL_PYTHONS")
     wheel, sdist = built[0]
     python = _with_packages(interpreter, tmp_path / "venv", sdist if version == "3.12" else wheel)
