@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -32,9 +32,10 @@ from tokenmill.pipeline.config.formats import (
     InputFormat,
     format_of,
     formats_named,
+    formats_with,
     other_format,
 )
-from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.decompressing import (
@@ -112,6 +113,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     where = "input.sources" if input.sources else "input.paths"
     said: list[str] = []
     stored_fields: list[tuple[str, pa.Schema | None]] = []
+    formats: set[str] = set()
 
     def usable() -> Iterator[list[Piece]]:
         number = 0
@@ -128,6 +130,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
                     problems.append(cut)
                 else:
                     pieces, stored = cut
+                    formats.add(pieces[0].format)
                     if stored is not None or not stored_fields or stored_fields[-1][1] is not None:  # others are alike
                         stored_fields.append((pieces[0].path, stored))
                     # Members of archives are files, which makes the numbers of those after them larger.
@@ -140,6 +143,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     with _without_collector():
         sections = _match_sources(input, problems, said)
         splits = Splits(_group(usable(), input.split_bytes), salt)
+    said += _without_effect(input, formats)
     said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
     if warnings is not None:
         warnings += said
@@ -152,6 +156,15 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
             raise _summarize([ValueError(line) for line in wrong], where)
         splits.fields = encode_fields(settled)
     return splits
+
+
+def _without_effect(input: InputConfig, formats: Collection[str]) -> Iterator[str]:
+    """Yields warnings of keys that apply to none of these formats, those of all files that are read."""
+    applied = {key for each in formats for key in FORMATS[each].keys}
+    for key, field in SourceConfig.model_fields.items():
+        is_given = any(getattr(section, key) != field.default for section in input.by_source.values())
+        if formats and is_given and key not in applied and (of := formats_with(key)):
+            yield f"input.{key} has no effect: it is for {', '.join(of)}, and no file is of these formats"
 
 
 @contextmanager
