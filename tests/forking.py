@@ -69,12 +69,16 @@ def _serve(listener: socket.socket) -> tuple[list[str], bool]:
     """Forks for each that asks; returns, in the child, the arguments and whether to ignore SIGINT."""
     import gc
     import select
+    import warnings
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
     gc.freeze()
     while listener in select.select([listener, 0], [], [])[0]:
         connection, _ = listener.accept()
-        if os.fork():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 warns of the threads of a library, which survives a fork
+            answering = os.fork()
+        if answering:
             connection.close()
             continue
         listener.close()
