@@ -115,7 +115,7 @@ def segments_of(text: AlignedText, contents: Contents, special: SpecialPolicy) -
     spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
     data, at, i = text.text, 0, 0
     while i < len(data):
-        n = next((n for n in lengths.get(data[i], ()) if data[i : i + n] in by_text), 0)
+        n = next((n for n in lengths.get(data[i], ()) if i + n <= len(data) and data[i : i + n] in by_text), 0)
         if not n:
             i += 1
             continue
@@ -265,7 +265,8 @@ class AddedTokenMatcher:
         if tokens is not None:
             ids[row_segments[:-1][whole]] = tokens[whole]
         if again.any() and not in_place:
-            return Segments(gathered(rows.values, begins, ends), ids, row_segments)
+            # Tokens without their texts, which may be the same white space again and again.
+            return Segments(gathered(rows.values, begins, np.where(kinds < 0, ends, begins)), ids, row_segments)
         offsets = np.maximum.accumulate(np.append(begins[:1], ends))
         return Segments(Ragged(rows.values, offsets), ids, row_segments, np.flatnonzero(again))
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tests import strategies  # noqa: E402
 from tests.parity.families import family  # noqa: E402
 from tokenmill.tokenizer import Sampling, Tokenizer, WordPiece, reference_encoding  # noqa: E402
+from tokenmill.tokenizer.chat.masks import mask_tokens  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -111,6 +112,13 @@ def test_white_space_that_two_tokens_take_is_cut_as_there(name: str, normalized:
         assert ours.encode_arrow(batch, sampling=best).to_pylist() == [each.ids for each in expected]
     for got, each in zip(ours.encode_batch(batch, add_special_tokens=False), expected, strict=True):
         assert (got.ids, got.offsets, got.word_ids) == (each.ids, each.offsets, each.word_ids)
+    # A token is trained if a byte of it is, though others overlap it.
+    texts, lasts = pa.array(batch), [[(len(text) - 1, len(text))] if text else [] for text in batch]
+    ids = ours.encode_bare(texts)
+    trained = mask_tokens(ours, texts, ids, lasts, [[]] * len(batch), 0).trained.tolist()
+    before = [len(text[:-1].encode()) for text, row in zip(batch, ids, strict=True) for _ in row]
+    found = zip(*ours.token_offsets(texts, ids), strict=True)
+    assert trained == [stop > max(start, last) for (start, stop), last in zip(found, before, strict=True)]
     found = ours.encode_arrow(batch, offsets=True)
     pairs = zip(found.column("starts").to_pylist(), found.column("stops").to_pylist(), strict=True)
     assert [list(zip(*pair, strict=True)) for pair in pairs] == [each.offsets for each in expected]

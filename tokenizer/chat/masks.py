@@ -68,15 +68,11 @@ def mask_tokens(
     base = np.repeat(first[:-1], np.diff(ids.offsets.to_numpy()))
     starts, stops = base + starts, base + stops
     begins, ends = np.array(edges, np.int64).reshape(-1, 2).T
-    # Both are in order, so the tokens of a span are those from the first that ends in it or behind, to the last that
-    # begins in front of its end.
-    of_span = np.searchsorted(stops, begins, "right"), np.searchsorted(starts, ends, "left")
-    change = np.zeros(starts.size + 1, np.int64)
-    np.add.at(change, of_span[0], 1)
-    np.add.at(change, of_span[1], -1)
-    trained = (np.cumsum(change[:-1]) > 0) & (stops > starts)
-    has_any = of_span[0] < of_span[1]
-    firsts, lasts = of_span[0][has_any], of_span[1][has_any] - 1
-    early, late = firsts[starts[firsts] < begins[has_any]], lasts[stops[lasts] > ends[has_any]]
+    # Spans are in order, and each token is compared with the first that ends behind its beginning. Tokens are in the
+    # order of their beginnings alone: two may take the same white space.
+    of_token = np.searchsorted(ends, starts, "right")
+    begins, ends = (np.append(edge, first[-1] + 1)[of_token] for edge in (begins, ends))
+    trained = (begins < stops) & (stops > starts)
+    n_straddling = int((trained & ((starts < begins) | (stops > ends))).sum())
     by_source = np.bincount(source_of[starts], minlength=n_sources + 1)
-    return TokenMask(trained, np.union1d(early, late).size, by_source)
+    return TokenMask(trained, n_straddling, by_source)

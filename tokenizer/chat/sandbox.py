@@ -139,6 +139,10 @@ def _replace(text: Any, old: Any, new: Any, count: int | None = None) -> str:
     return str(text.replace(old, new, -1 if count is None else count))
 
 
+def _replace_filter(text: Any, old: Any, new: Any, count: int | None = None) -> str:
+    return _replace(traced.plain(text), traced.plain(old), traced.plain(new), count)
+
+
 def _format(text: Any, *args: Any, **kwargs: Any) -> str:
     _check_format(str(text))
     return str(text) % (kwargs or args)
@@ -263,7 +267,7 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         """Has the filters and functions that `transformers` gives to templates, but for `strftime_now`."""
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols])
-        own = {"join": _join_filter, "replace": _replace, "format": _format, "tojson": _tojson}
+        own = {"join": _join_filter, "replace": _replace_filter, "format": _format, "tojson": _tojson}
         own |= {"length": traced.length, "count": traced.length, "safe": traced.safe}
         self.filters = {name: _bounded(name, each) for name, each in {**self.filters, **own}.items()}
         self.filters["tokenmill_counted"] = _counted

@@ -201,17 +201,22 @@ class Marker:
         messages, wanted = conversation.messages, self._wanted(conversation)
         spans: list[Span] = []
         owned = _owned(rendered.generated, segments, messages)
+        calls: dict[int, list[Run]] = {}
+        for run in rendered.runs:  # those that are shown again, too
+            if run.origin.field.startswith("tool_calls") and not run.origin.field.endswith(".id"):
+                calls.setdefault(run.origin.message, []).append(run)
         for i in wanted:
             if i not in of and messages[i]["role"] == "assistant":
                 detail = f"message {i} is to be trained, but the template shows nothing of it as it is"
                 raise ConversationError("turn_not_shown", detail)
-            spans += self._shown(i, conversation, rendered.text, segments, of, owned)
+            spans += self._shown(i, conversation, rendered.text, segments, of, owned, calls)
         n_turns = sum(i in of for i in wanted)
         if self.rule.train != "all":
             return _united(spans), n_turns
         # Everything, but for what is marked.
         others = (i for i in range(len(messages)) if i not in wanted)
-        gone = [span for i in others for span in self._shown(i, conversation, rendered.text, segments, of, owned)]
+        shown = (self._shown(i, conversation, rendered.text, segments, of, owned, calls) for i in others)
+        gone = list(itertools.chain.from_iterable(shown))
         return _without([(0, len(rendered.text))] if rendered.text else [], gone), n_turns
 
     def _shown(
@@ -222,6 +227,7 @@ class Marker:
         segments: Sequence["_Segment"],
         of: Mapping[int, Sequence[int]],
         owned: Mapping[int, list[Span]],
+        calls: Mapping[int, Sequence[Run]],
     ) -> list[Span]:
         """Returns what of the text is message `i`: of the assistant its turn, of others their texts."""
         mine = [segments[k] for k in of.get(i, ())]
@@ -236,6 +242,8 @@ class Marker:
                 found = _without(found, [(last.start(), len(text))])
         if not self.rule.tool_calls:
             at = found[0][0] if found else 0
+            again = (run for run in calls.get(i, ()) if any(start <= run.start < stop for start, stop in found))
+            runs = sorted({*runs, *again})
             for is_call, group in itertools.groupby(runs, key=lambda run: run.origin.field.startswith("tool_calls")):
                 its = list(group)
                 if is_call:  # with all that frames it, up to the next text

@@ -164,7 +164,7 @@ class Traced(str):
         while left and (at := str.find(self, old, start)) >= 0:
             pieces += [self._slice(start, at), new]
             start, left = at + len(old), left - 1
-        return concat([*pieces, self._slice(start, len(self))])
+        return self._alike(concat([*pieces, self._slice(start, len(self))]))
 
     def join(self, parts: Iterable[str], /) -> str:
         return join(self, parts)
@@ -182,7 +182,10 @@ class Traced(str):
         return self._changed(str.title(self))
 
     def _changed(self, text: str) -> str:
-        return Traced(text, self.runs) if len(text) == len(self) else text
+        return self._alike(Traced(text, self.runs) if len(text) == len(self) else text)
+
+    def _alike(self, text: str) -> str:
+        return text
 
 
 class Safe(Traced):
@@ -199,10 +202,21 @@ class Safe(Traced):
     def __radd__(self, other: str) -> str:
         return safe(concat((_escaped(other), self))) if isinstance(other, str) else NotImplemented
 
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
+        return super().replace(old, _escaped(new), count)
+
+    def _alike(self, text: str) -> str:
+        return safe(text)
+
 
 def safe(text: Any) -> str:
     """Returns `Markup(text)`, traced if the text is."""
     return Safe(text, text.runs) if isinstance(text, Traced) else Markup(text)
+
+
+def plain(value: Any) -> str:
+    """Returns `str(value)`, traced if it is; of what `safe` made, the text."""
+    return Traced(value, value.runs) if isinstance(value, Traced) else str(value)
 
 
 def _escaped(text: str) -> str:

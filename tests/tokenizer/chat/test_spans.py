@@ -197,6 +197,15 @@ def test_tool_calls_are_left_out_if_so_asked() -> None:
     assert "I look." in trained(found)[0]
 
 
+def test_calls_shown_twice_are_left_out_twice() -> None:
+    twice = "{% for call in message.tool_calls or [] %}{{ call.function.name }}{% endfor %}"
+    both = f"'' }}}}{twice}{{{{ message['content'] }}}}{twice}{{{{"
+    source = TEMPLATES["chatml"].replace("message['content'] +", both)
+    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule(tool_calls=False))
+    found = marker.mark(read_conversation({"messages": [ASK, {**CALL, "content": "I look."}, RESULT, LAST]}))
+    assert trained(found) == ["I look.", "thus<|im_end|>"]
+
+
 @pytest.mark.parametrize("at", ["x", "\x7f0\x7f", "\ue0000\ue000"])
 def test_calls_written_as_safe_json_are_trained_or_left_out(at: str) -> None:
     source = TEMPLATES["chatml"].replace(

@@ -169,6 +169,8 @@ def test_text_is_that_of_transformers(family: str) -> None:
         "{{ messages[0].content + ({'a': '<'} | tojson | safe) + messages[0].content }}",
         *("{{ '<' + (messages[0].content | safe) + '&' }}", "{{ (messages[0].content | safe)[1:] + '&' }}"),
         *("{{ messages[0].content + (messages[0].role | safe) }}", "{{ (messages[0].content | safe) ~ '&' }}"),
+        *("{{ (messages[0].content | safe).upper() + '&' }}", "{{ messages[0].content | safe | replace('b', '<i>') }}"),
+        "{{ (messages[0].content | safe).replace('b', '<') }}",
         "{{ messages[1].content }}{{ messages[1].name is defined }}",
     ],
 )
