@@ -51,9 +51,6 @@ def python() -> str:
 def _ask(address: str, arguments: list[str]) -> int:
     """Has the server run a command with the streams of this process; returns how it ended, as `wait` has it."""
     with socket.socket(socket.AF_UNIX) as server:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda number, _: server.send(bytes([number])))
         server.connect(address)
         ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         content = json.dumps([arguments, os.getcwd(), dict(os.environ), ignored]).encode("utf-8", "surrogateescape")
@@ -62,7 +59,13 @@ def _ask(address: str, arguments: list[str]) -> int:
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))],
         )
         server.sendall(content)
-        return int.from_bytes(server.recv(_LENGTH), "little")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda number, _: server.send(bytes([number])))
+        status = server.recv(_LENGTH)
+        if len(status) < _LENGTH:
+            raise ConnectionError("the process that runs commands of tests has ended")
+        return int.from_bytes(status, "little")
 
 
 def _serve(listener: socket.socket) -> tuple[list[str], bool]:
