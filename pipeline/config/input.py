@@ -3,6 +3,7 @@
 
 import codecs
 import fnmatch
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from encodings import aliases
@@ -222,7 +223,10 @@ class InputConfig(SourceConfig):
 
     def excluded_by(self, path: str) -> list[str]:
         """Returns the patterns of `exclude` that a path matches."""
-        return [each for each in self.exclude if path == each or fnmatch.fnmatchcase(path, each)]
+        if not self.exclude:
+            return []
+        literals, patterns = _excluding(tuple(self.exclude))
+        return [*({path} & literals), *(each for each in patterns if fnmatch.fnmatchcase(path, each))]
 
     def of(self, source: str) -> "InputConfig":
         """Returns the section for the files of one source; itself if there are none, or it is that of one already."""
@@ -271,6 +275,12 @@ def _check_names(key: str, fields: Iterable[str]) -> None:
     names = list(fields)
     if len(set(names)) < len(names):
         raise mistake(key, names, "must name each field once")
+
+
+@functools.lru_cache(maxsize=64)
+def _excluding(exclude: tuple[str, ...]) -> tuple[frozenset[str], list[str]]:
+    """Returns the entries of `exclude` as paths, which all may be, and those that are patterns, too."""
+    return frozenset(exclude), [each for each in exclude if re.search(r"[*?\[]", each)]
 
 
 def _not_of(format_: str) -> set[str]:

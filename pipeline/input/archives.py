@@ -76,15 +76,21 @@ def open_piece(piece: Piece) -> BinaryIO:
 
     A local one must be as it was when the job was planned. A store would have to be asked once more for each file.
     """
+    check_unchanged(piece)
     path = split_path(piece.path)[0]
-    found = storage.find(path) if piece.version and not storage.is_remote(path) else None
-    if found is not None and found.version != piece.version:
-        raise OSError(f"{path!r} has changed since the job was planned; go on with --resume once it no longer changes")
     try:
         return open_file(piece.path, piece.version)
     except FileNotFoundError as error:
         path = piece.path
         raise OSError(f"{path!r} has gone since the job was planned; put it back") from error
+
+
+def check_unchanged(piece: Piece) -> None:
+    """Raises an OSError if a local file is not as it was when the job was planned."""
+    path = split_path(piece.path)[0]
+    found = storage.find(path) if piece.version and not storage.is_remote(path) else None
+    if found is not None and found.version != piece.version:
+        raise OSError(f"{path!r} has changed since the job was planned; go on with --resume once it no longer changes")
 
 
 def open_file(path: str, version: str) -> BinaryIO:
@@ -117,7 +123,7 @@ _last = threading.local()
 
 
 def look(
-    file: storage.FileStat, *, by_name: bool, excluded_by: Callable[[str], list[str]] = lambda path: []
+    file: storage.FileStat, *, by_name: bool, is_excluded: Callable[[str], bool] = lambda path: False
 ) -> tuple[list[storage.FileStat], list[str]]:
     """Returns the members of an archive that are read, in its order, and the names of those that are not.
 
@@ -126,7 +132,7 @@ def look(
     Args:
       file: the archive.
       by_name: whether only files with the name of a known format are read.
-      excluded_by: `InputConfig.excluded_by`; what it says is not read, and not named.
+      is_excluded: whether a member is not read, and not named.
 
     Raises:
       ValueError: if it is damaged, or a member cannot be read; the message follows the name of the archive.
@@ -134,11 +140,13 @@ def look(
     """
     members: dict[str, int] = {}
     plain: set[str] = set()
-    left_out, wrong = [], ""
+    left_out, wrong, n_excluded = [], "", 0
+    handle = _Watched(file.path)
     try:
-        with contextlib.closing(_open(file.path)) as archive:
+        with contextlib.closing(_open(file.path, handle)) as archive:
             for name, n_bytes, is_file, problem in archive.entries():
-                if excluded_by(f"{file.path}{MARK}{name}"):
+                if is_excluded(f"{file.path}{MARK}{name}"):
+                    n_excluded += 1
                     continue
                 parts = name.split("/")
                 place = posixpath.normpath(name)  # where it would be unpacked; `./a` is `a`
@@ -156,13 +164,13 @@ def look(
                     if place != name:
                         plain.add(place)
     except Exception as error:  # what Python raises for damaged archives is no closed list
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
+        if handle.error is not None:
+            raise OSError(f"cannot be read: {handle.error}") from error
         wrong = f"it is damaged, or no such archive: {error}"
     n_bytes = sum(members.values())
     if not wrong and n_bytes > max(FREE_BYTES, MAX_EXPANSION * file.n_bytes):
         wrong = f"its {file.n_bytes:,} bytes claim to give {n_bytes:,}"
-    if not wrong and not members:
+    if not wrong and not members and not n_excluded:
         wrong = "it has no file with the name of a known format"
     if wrong:
         raise ValueError(f"cannot be read: {wrong}; {_UNPACK}")
@@ -173,8 +181,26 @@ _Entry = tuple[str, int, bool, str]
 """Name, bytes, whether it is a file, and why it cannot be read, or ""."""
 
 
-def _open(path: str) -> "_Zip | _Tar":
-    handle = storage.open_read(path)
+class _Watched:
+    """An open file that remembers why it could not be read, which is no damage of the archive."""
+
+    def __init__(self, path: str) -> None:
+        self._handle = storage.open_read(path)
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def read(self, *size: int) -> bytes:
+        try:
+            return self._handle.read(*size)
+        except Exception as error:  # of any store
+            self.error = error
+            raise
+
+
+def _open(path: str, handle: Any = None) -> "_Zip | _Tar":
+    handle = handle or storage.open_read(path)
     try:
         return _Zip(handle) if path.lower().endswith(".zip") else _Tar(handle)
     except BaseException:

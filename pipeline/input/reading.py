@@ -85,6 +85,7 @@ def _read_piece(
     digest = hashlib.sha256()
     own = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
     if piece.problem:
+        archives.check_unchanged(piece)
         yield _unreadable(source, piece, piece.problem)
         return
     with contextlib.closing(archives.open_piece(piece)) as handle:
@@ -139,13 +140,17 @@ def _read_open(
 
 
 def _other_kind(handle: BinaryIO, piece: Piece, config: InputConfig) -> str:
-    """Returns how a file is of another kind than its name says, by which it may have been planned; "" if it is not."""
+    """Returns how a file is of another kind than its name says, by which it may have been planned; "" if it is not.
+
+    Within a file the bytes can be told from UTF-16 alone, by their NULs; compressed ones are no text, line by line.
+    """
     is_stream = not FORMATS[piece.format].has_rows and piece.compression == "none"
-    if piece.start or not is_stream or config.compression != "auto":
+    if not is_stream or config.compression != "auto" or (piece.start and piece.encoding != "utf-8"):
         return ""
+    handle.seek(piece.start)
     head = read_exactly(handle, SAMPLE_BYTES)
     handle.seek(0)
-    if (compression := detect_compression(head)) != "none":
+    if not piece.start and (compression := detect_compression(head)) != "none":
         return (
             f"is compressed with {compression}, which its name does not say; of many files only some are opened when a "
             "job is planned. Rename it, or set input.compression if all are; then go on with --resume"

@@ -72,7 +72,7 @@ _BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
 _LEAVE_OUT = (
     "\ncorrect or rename such files, leave them out with input.exclude, or set input.on_damage: warn, which makes each "
-    "of them one reject"
+    "of them a reject"
 )
 
 
@@ -114,12 +114,13 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     said: list[str] = []
     stored_fields: list[tuple[str, pa.Schema | None]] = []
     formats: set[str] = set()
+    excluding: set[str] = set()
 
     def usable() -> Iterator[list[Piece]]:
         number = 0
         for section, files in sections:
             first, rejects = number, list[_FileError]()
-            for cut in _cut_all(files, number, section):
+            for cut in _cut_all(files, number, section, excluding):
                 if isinstance(cut, UserWarning):
                     said.append(str(cut))
                 elif isinstance(cut, _FileError) and section.on_damage == "warn":
@@ -141,9 +142,12 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
             unusable.extend(rejects)
 
     with _without_collector():
-        sections = _match_sources(input, problems, said)
+        sections = _match_sources(input, problems, said, excluding)
         splits = Splits(_group(usable(), input.split_bytes), salt)
     said += _without_effect(input, formats)
+    for section in input.by_source.values():
+        unused = [each for each in dict.fromkeys(section.exclude) if each not in excluding]
+        said += [f"{section.where}.exclude: {each!r} leaves out no file" for each in unused]
     said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
     if warnings is not None:
         warnings += said
@@ -180,13 +184,10 @@ def _without_collector() -> Iterator[None]:
 
 
 def _match_sources(
-    config: InputConfig, problems: list[Exception], warnings: list[str]
+    config: InputConfig, problems: list[Exception], warnings: list[str], used: set[str]
 ) -> list[tuple[InputConfig, _Files]]:
     """Returns the section and the files of each source, in the order of the plan."""
-    used: set[str] = set()
     found = [(section, _match_all(section, problems, warnings, used)) for section in config.by_source.values()]
-    excluded = dict.fromkeys(each for section, _ in found for each in section.exclude if archives.MARK not in each)
-    warnings += [f"input.exclude: {each!r} leaves out no file" for each in excluded if each not in used]
     of: dict[str, str] = {}
     folders: dict[str, str] = {}
     for section, files in found if config.sources else []:
@@ -339,7 +340,7 @@ def _relative_name(path: str, directory: str) -> str:
     return path.lstrip("/")
 
 
-def _cut_all(files: _Files, first: int, config: InputConfig) -> Iterator[_CutFile | Exception]:
+def _cut_all(files: _Files, first: int, config: InputConfig, used: set[str]) -> Iterator[_CutFile | Exception]:
     """Yields what `_look_at` returns for each file, in order; `first` is the number of the first one."""
     prefix = f"{config.source}/" if config.source else ""
     step = -(-len(files) // MOST_LOOKED_AT)
@@ -347,39 +348,49 @@ def _cut_all(files: _Files, first: int, config: InputConfig) -> Iterator[_CutFil
     if step > 1:
         sample = [*itertools.islice(numbered, None, None, step)]
         numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
-        found = [*_cut_files(sample, config, trusts_names=False)]
+        found = [*_cut_files(sample, config, used, trusts_names=False)]
         problems = [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]
         if any(config.on_damage == "fail" or not isinstance(each, _FileError) for each in problems):
             yield from problems
             return
-        by_name = _cut_files(sample, config, trusts_names=True)
+        by_name = _cut_files(sample, config, used, trusts_names=True)
         pairs = zip(found, by_name, strict=True)
         if any(looked_at != named for looked_at, named in pairs if not isinstance(looked_at, UserWarning)):
             step = 1
     while group := list(itertools.islice(numbered, _GROUP_FILES)):
-        yield from _cut_files(group, config, trusts_names=step > 1)
+        yield from _cut_files(group, config, used, trusts_names=step > 1)
 
 
 def _cut_files(
-    group: Sequence[_Numbered], config: InputConfig, *, trusts_names: bool
+    group: Sequence[_Numbered], config: InputConfig, used: set[str], *, trusts_names: bool
 ) -> Iterator[_CutFile | Exception]:
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
-    looked_at: Iterator[list[_CutFile | Exception]] = map(partial(_look_at, config=config), others)
+    look_at = partial(_look_at, config=config, used=used)
+    looked_at: Iterator[list[_CutFile | Exception]] = map(look_at, others)
     if any(storage.is_remote(file.path) for _, (_, file) in others):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            looked_at = iter([*pool.map(partial(_look_at, config=config), others)])
+            looked_at = iter([*pool.map(look_at, others)])
     for cut in by_name:
         yield from next(looked_at) if cut is None else [cut]
 
 
-def _look_at(numbered: _Numbered, config: InputConfig) -> list[_CutFile | Exception]:
-    """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
+def _look_at(numbered: _Numbered, config: InputConfig, used: set[str]) -> list[_CutFile | Exception]:
+    """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know.
+
+    used: gets what excluded a member.
+    """
+
+    def is_excluded(path: str) -> bool:
+        by = config.excluded_by(path)
+        used.update(by)
+        return bool(by)
+
     number, (name, file) = numbered
     if not archives.is_archive(file.path):
         return [_cut_file(numbered, config)]
     try:
-        members, left_out = archives.look(file, by_name=config.format == "auto", excluded_by=config.excluded_by)
+        members, left_out = archives.look(file, by_name=config.format == "auto", is_excluded=is_excluded)
     except OSError as error:
         return [OSError(f"{file.path!r} {error}")]
     except ValueError as error:

@@ -75,14 +75,16 @@ class ReadCorpus(FallibleTransform):
     def expand(self, pbegin: Any) -> Any:
         """Adds the step to a pipeline."""
         arrow_coder.register()
+        # A file of which nothing can be read has a letter.
+        options = self._input.model_copy(update={"on_damage": "fail" if self._errors is None else "warn"})
         splits = (
             pbegin
             | "Start" >> beam.Impulse()
-            | "Plan" >> beam.FlatMap(_plan, self._input).with_output_types(str)
+            | "Plan" >> beam.FlatMap(_plan, options).with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
         # Rows are made by another step, as Beam looks at each output of a splittable one, for 1.4 µs.
-        read = splits | "Read" >> beam.ParDo(_ReadFn(self._input)).with_output_types(typehints.Any)
+        read = splits | "Read" >> beam.ParDo(_ReadFn(options)).with_output_types(typehints.Any)
         made = pa.RecordBatch if self._as_batches else _DOCUMENT
         deal = beam.ParDo(_DealFn(self._errors, as_batches=self._as_batches))
         if self._errors is None:
@@ -92,7 +94,11 @@ class ReadCorpus(FallibleTransform):
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:
-    return plan_splits(options, "").lines_by_work()
+    try:
+        return plan_splits(options, "").lines_by_work()
+    except ValueError as error:
+        advice = "use with_exception_handling(), which gives each"
+        raise ValueError(str(error).replace("set input.on_damage: warn, which makes each", advice)) from error
 
 
 @functools.lru_cache(maxsize=8)

@@ -81,14 +81,25 @@ def usable(
     failed += [(i, error) for i, error in zip(good, fitting, strict=True) if error is not None]
     good = [i for i, error in zip(good, fitting, strict=True) if error is None]
     kept = [value for value, error in zip(values, fitting, strict=True) if error is None]
-    return pa.array(kept, type_), good, sorted(failed, key=operator.itemgetter(0))
+    # Each fits, but Arrow may find no type for all of them before it is told one.
+    columns = [_column_of([value], type_) for value in kept] if type_ is not None else []
+    column = pa.concat_arrays(columns) if columns else pa.array(kept, type_)
+    return column, good, sorted(failed, key=operator.itemgetter(0))
 
 
 def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
     if type_ is None:
         return values
-    # Told the type, Arrow (25) would cut fractions in lists off, and take bytes for lists of numbers.
-    return pa.array(values, type_) if pa.types.is_string(type_) else pa.array(values).cast(type_)
+    if pa.types.is_string(type_):
+        return pa.array(values, type_)
+    # Told the type, Arrow (25) would cut fractions in lists off, and take bytes for lists of numbers; and a cast takes
+    # texts for numbers.
+    column = pa.array(values)
+    of = column.type.value_type if hasattr(column.type, "value_type") else column.type
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    if not pa.types.is_large_binary(type_) and not any(test(of) for test in tests):
+        raise TypeError(f"numbers are needed, got values of the type {of}")
+    return column.cast(type_)
 
 
 def _error_of(value: Any, type_: pa.DataType | None) -> Exception | None:

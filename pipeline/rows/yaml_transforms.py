@@ -27,10 +27,14 @@ def _step(step: type[beam.PTransform], finish: Callable[[Any], Any] | None = Non
     def make(*, error_handling: Mapping[str, Any] | None = None, **config: Any) -> beam.PTransform:
         made: Any = step(**config)
         if error_handling is not None:
-            options = {"dead_letter_tag" if key == "output" else key: value for key, value in error_handling.items()}
-            return _Finished(
-                made.with_exception_handling(**options), lambda got: _named(got, options["dead_letter_tag"], finish)
-            )
+            options = dict(error_handling)
+            if (bad := options.pop("output", None)) is None or options.keys() & {"main_tag", "dead_letter_tag"}:
+                raise ValueError(
+                    f"{step.__name__}: error_handling {dict(error_handling)}: needs output, the name of the second "
+                    "output, and takes threshold and such, but no other names of outputs"
+                )
+            handled = made.with_exception_handling(dead_letter_tag=bad, **options)
+            return _Finished(handled, lambda got: _named(got, bad, finish))
         return made if finish is None else _Finished(made, finish)
 
     # Beam learns the allowed keys from the signature.

@@ -33,7 +33,7 @@ _HEAD = pa.schema(
 _OPEN_FILES = 64
 
 _OPEN_OBJECTS = 1024
-"""Objects of a store, which need no descriptors, but a request to be opened."""
+"""Objects of a store that are read through a small buffer; each needs a request to be opened, and no descriptor."""
 
 _BUFFER_BYTES = 1 << 16
 """So much of an object is read at least."""
@@ -110,6 +110,7 @@ class RunFiles:
     def __init__(self, folder: str = "") -> None:
         self._handles: OrderedDict[str, BinaryIO] = OrderedDict()
         self._lock = threading.Lock()
+        self._n_open = _OPEN_FILES
         self._pool = ThreadPoolExecutor(_READS_AT_ONCE) if storage.is_remote(folder) else None
 
     def __enter__(self) -> Self:
@@ -141,8 +142,7 @@ class RunFiles:
         finally:
             with self._lock:
                 replaced, self._handles[path] = self._handles.pop(path, None), handle
-                n_open = _OPEN_FILES if self._pool is None else _OPEN_OBJECTS
-                oldest = self._handles.popitem(last=False)[1] if len(self._handles) > n_open else None
+                oldest = self._handles.popitem(last=False)[1] if len(self._handles) > self._n_open else None
             for each in filter(None, (replaced, oldest)):
                 each.close()
 
@@ -150,6 +150,7 @@ class RunFiles:
         handle = storage.open_read(path)
         if self._pool is not None and isinstance(handle, io.BufferedReader):
             # Beam (2.77) reads objects of S3 through a buffer of 16 MiB, where a merge needs some kB of each column.
+            self._n_open = _OPEN_OBJECTS
             return io.BufferedReader(handle.detach(), _BUFFER_BYTES)
         return handle
 

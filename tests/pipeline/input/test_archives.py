@@ -240,6 +240,18 @@ def test_an_archive_that_is_cut_short_is_refused(tmp_path, kind):
             read(tmp_path / f"a.{kind}")
 
 
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_that_cannot_be_reached_is_no_damaged_one(tmp_path, monkeypatch, kind):
+    class Failing(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+    path = make(tmp_path / f"a.{kind}", FILES)
+    monkeypatch.setattr(archives.storage, "open_read", lambda _: Failing(b"x" * 10_000))
+    with pytest.raises(OSError, match=r"cannot be read: .*Input/output error"):
+        plan_splits(InputConfig(paths=[str(path)], on_damage="warn"), "")
+
+
 def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
     data = bytearray(make(tmp_path / "a.tar", {"a.txt": b"x\n", "b.txt": b"y\n", "c.txt": b"z\n"}).read_bytes())
     data[data.index(b"b.txt") + 120] ^= 1

@@ -124,6 +124,7 @@ def test_a_worker_refuses_a_file_that_was_planned_by_a_wrong_name(tmp_path, open
         list(batches)
     config = config.model_copy(update={"on_damage": "warn"})
     found = [batch for split in plan_splits(config, "") for batch in read_split(split, config)]
+    assert not any("\0" in text for batch in found for text in batch.documents.column("text").to_pylist())
     reject, *_ = (row for batch in found if batch.rejects for row in batch.rejects.to_pylist())
     assert (reject["reason"], reject["n_bytes"]) == ("unreadable_file", min(100, len(data)))
     assert re.search(message, f"{reject['source']}' {reject['detail']}")

@@ -5,6 +5,7 @@ import gzip
 import os
 import pickle
 import re
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -309,6 +310,9 @@ def test_a_file_that_cannot_be_read_is_refused_left_out_or_one_reject(tmp_path, 
     assert re.search(problem, reject.pop("detail"))
     place = {"source": str(path), "offset": 0, "n_bytes": len(data)}
     assert reject == {**place, "reason": "unreadable_file", "sample": b""}
+    path.write_bytes(data + b"mended")
+    with pytest.raises(OSError, match="has changed since the job was planned"):
+        list(read_split(split, config))
 
 
 def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
@@ -323,6 +327,11 @@ def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
     sources = {"x": {"paths": [str(tmp_path / "[ab]*.txt")]}, "y": {"paths": [other]}}
     assert len(plan_splits(InputConfig(exclude=paths[1:], sources=sources), "", warnings := [])) == 2
     assert warnings == []
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        archive.writestr("README.txt", "x")
+    config = InputConfig(paths=[str(tmp_path)], exclude=["*/README.txt", "*!/b.txt"])
+    assert len(describe(plan_splits(config, "", warnings))[0]) == 3
+    assert warnings == ["input.exclude: '*!/b.txt' leaves out no file"]
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):

@@ -313,12 +313,12 @@ def test_lists_of_any_type_are_read_without_their_neighbours(rows, kind):
     assert found.to_pylist() == rows
 
 
-@pytest.mark.parametrize("wrong", [[5.5], [5, 6.5], np.array([5.5]), b"ab", "ab", [[5]], [2**40]])
+@pytest.mark.parametrize("wrong", [[5.5], ["7"], [5, 6.5], np.array([5.5]), b"ab", "ab", [[5]], [2**40]])
 def test_what_is_no_list_of_integers_is_no_list_of_ids(wrong):
-    good = [[5], np.array([6], np.int32), (7,), np.array([]), np.array([8], np.uint64), [9.0]]
+    good = [[5], np.array([6], np.int32), (7,), np.array([]), np.array([8], np.uint64), [9.0], [True]]
     column, indices, failed = elements_of.usable([{"ids": each} for each in [*good, wrong]], "ids", IDS)
-    assert column.to_pylist() == [[5], [6], [7], [], [8], [9]]
-    assert ([*indices], [i for i, _ in failed]) == ([0, 1, 2, 3, 4, 5], [6])
+    assert column.to_pylist() == [[5], [6], [7], [], [8], [9], [1]]
+    assert ([*indices], [i for i, _ in failed]) == ([0, 1, 2, 3, 4, 5, 6], [7])
     assert failed[0][1].__context__ is None  # which would take longer to format than a row to compute
 
 

@@ -13,8 +13,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.fully_qualified_named_transform import FullyQualifiedNamedTransform
 from apache_beam.yaml import yaml_testing, yaml_transform
 
-from tokenmill import ComputeAndApplyTokenizer
+from tokenmill import ComputeAndApplyTokenizer, Tokenize
 from tokenmill.pipeline import rows
+from tokenmill.pipeline.rows import yaml_transforms
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
 
@@ -52,6 +53,11 @@ pipeline:
     assert [row["msg"].partition(":")[0] for row in bad] == ["null_text"]
     (told,) = (json.loads(line) for path in tmp_path.glob("told*") for line in path.read_text().splitlines())
     assert json.loads(told["statistics_json"])["documents"] == 7
+
+
+def test_error_handling_names_one_output(tiny_vocab_file):
+    with pytest.raises(ValueError, match=r"Tokenize: error_handling .* needs output, the name of the second output"):
+        yaml_transforms._step(Tokenize)(tokenizer=str(tiny_vocab_file), error_handling={"threshold": 0.5})
 
 
 @pytest.mark.parametrize("step", ["Tokenize", "TrainVocabulary"])
