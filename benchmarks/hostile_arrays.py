@@ -403,7 +403,7 @@ def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
         return call
 
     def count(array: Any) -> Any:
-        function = _CountWordsFn(Tokenize(tokenizer)._columns.given, "text", 1, are_batches=True)
+        function = _CountWordsFn(Tokenize(tokenizer)._columns.given, "text", 1)
         function.start_bundle()
         list(function.process(_batch("text", array), None, None))
         return sorted(function._counters[None].to_table().to_pylist(), key=str)

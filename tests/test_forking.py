@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux 
 SEEN = """
 import json, os, signal, sys, threading
 print(json.dumps([sys.argv, sys.stdin.read(), os.getcwd(), os.environ["SEEN"], len(os.listdir("/proc/self/task")),
-    signal.getsignal(signal.SIGINT).__name__, __name__, os.getpgid(0), len(os.listdir("/proc/self/fd")),
+    str(signal.getsignal(signal.SIGINT)), __name__, os.getpgid(0), len(os.listdir("/proc/self/fd")),
     [stream.seekable() for stream in (sys.stdin, sys.stdout, sys.stderr)]]))
 print("told", file=sys.stderr)
 {end}
@@ -43,6 +43,15 @@ def test_a_command_sees_and_ends_as_one_of_a_python_of_its_own(tmp_path, end):
         assert expected[2] == ["told"]
 
 
+@pytest.fixture
+def _interruptible():
+    """Commands inherit that SIGINT is ignored, as it is in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_signals_reach_it_and_it_ends_with_who_asked():
     program = "import sys, time; print('ready', flush=True); time.sleep(100)"
     command = [forking.python(), "-c", program]
