@@ -58,9 +58,9 @@ def subjects(texts: list[corpora.Corpus]) -> dict[str, Callable[[], Subject]]:
         made["clip"] = lambda: _json_subject("CLIP", Tokenizer.from_file(vocab / _CLIP).to_str())
         for short, (name, steps) in _BEHIND.items():
             made[short] = lambda name=name, steps=steps: _json_subject(name, behind(load_gpt2(vocab), steps))
-        for short, (name, behind, changed) in _BERT_BEHIND.items():
-            made[short] = lambda name=name, behind=behind, changed=changed: _json_subject(
-                f"{name} behind {behind}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
+        for short, (name, step, changed) in _BERT_BEHIND.items():
+            made[short] = lambda name=name, step=step, changed=changed: _json_subject(
+                f"{name} behind {step}", json.dumps(json.loads(_bert(vocab, name).to_str()) | changed)
             )
     for name, tok in load(texts):
         made[name] = lambda name=name, tok=tok: Subject(name, tok, encoders.for_wordpiece(tok.to_str()))
