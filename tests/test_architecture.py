@@ -54,6 +54,7 @@ PUBLIC_MODULES = {
     "tokenmill.tokenizer.text",
     "tokenmill.tokenizer.token_runs",
     "tokenmill.tokenizer.trainers",
+    "tokenmill.tokenizer.utf8",
     "tokenmill.tokenizer.compiling.kernel",
     "tokenmill.tokenizer.compiling.waiting",
 }

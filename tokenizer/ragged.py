@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer import recycled, row_kernels
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 Errors = Literal["strict", "replace"]
 """What to do with bytes that are not UTF-8: raise an error, or read them as U+FFFD."""
@@ -133,7 +134,7 @@ def text_column(texts: Any, errors: Errors = "strict") -> tuple[Ragged, pa.Array
 
 def mended(rows: Ragged, how: Literal["replace", "ignore"] = "replace") -> Ragged:
     """Returns rows of UTF-8, values uint8[n]: other bytes become U+FFFD, or are left out, as by `bytes.decode`."""
-    if _is_utf8(rows):
+    if find_invalid_utf8(rows.values, rows.offsets[:-1], rows.offsets[1:]) is None:
         return rows
     each = (rows.values[a:b].tobytes() for a, b in itertools.pairwise(rows.offsets.tolist()))
     return _encoded([data.decode("utf-8", how).encode() for data in each])
@@ -179,31 +180,16 @@ def _text_bytes(array: Any) -> pa.Array:
     return column.cast(pa.large_binary()) if column.type in (pa.binary_view(), pa.null()) else column
 
 
-def _is_utf8(rows: Ragged) -> bool:
-    """Whether every row is valid UTF-8: all bytes together are, and no row begins inside a character."""
-    starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
-    if (rows.values[starts] & 0xC0 == 0x80).any():
-        return False
-    ends = pa.py_buffer(np.ascontiguousarray(rows.offsets[[0, -1]]))
-    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(rows.values)])
-    try:
-        whole.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def check_utf8(rows: Ragged, name: str, remedy: str = "") -> None:
     """Raises ValueError if rows, which the message calls `name`, are not UTF-8: where, and `remedy`."""
-    if _is_utf8(rows):
-        return
-    for row, (start, stop) in enumerate(itertools.pairwise(rows.offsets.tolist())):
-        data = rows.values[start:stop].tobytes()
+    found = find_invalid_utf8(rows.values, rows.offsets[:-1], rows.offsets[1:])
+    for row in [] if found is None else np.flatnonzero(found >= 0)[:1].tolist():
+        data = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes()
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            found = f"{error.reason} 0x{data[error.start]:02x} at byte {error.start} of it"
-            raise ValueError(f"{name} {row} is not UTF-8: {found}{remedy}") from None
+            found_byte = f"{error.reason} 0x{data[error.start]:02x} at byte {error.start} of it"
+            raise ValueError(f"{name} {row} is not UTF-8: {found_byte}{remedy}") from None
 
 
 def check_array(array: pa.Array) -> None:

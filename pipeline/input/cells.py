@@ -12,11 +12,12 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.columnar import text_columns
-from tokenmill.pipeline.input.lines import Mask, find_invalid_utf8, take_samples
+from tokenmill.pipeline.input.lines import Mask, take_samples
 from tokenmill.pipeline.input.record_kernels import BROKEN, UNCLOSED
 from tokenmill.pipeline.input.records import Records, copied
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 _SHAPES = (
     (pa.types.is_integer, "^[-+]?(0[xX][0-9a-fA-F]+|[0-9]+)$"),

@@ -13,10 +13,10 @@ from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import find_field, paths_of, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
-from tokenmill.pipeline.input.line_kernels import find_invalid
 from tokenmill.pipeline.input.lines import Mask, Positions
 from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 NO_FIELDS = pa.schema([])
 
@@ -185,9 +185,8 @@ def _mark_invalid(texts: pa.Array | None, n_rows: int) -> Mask:
     except pa.ArrowInvalid:
         texts = pc.fill_null(texts, "")
         offsets, values = children(texts)
-        found = np.empty(n_rows, np.int64)
-        find_invalid(values.to_numpy(), offsets[:-1], offsets[1:], found)
-        return found >= 0
+        found = find_invalid_utf8(values.to_numpy(), offsets[:-1], offsets[1:])
+        return np.zeros(n_rows, np.bool_) if found is None else found >= 0
     return np.zeros(n_rows, np.bool_)
 
 

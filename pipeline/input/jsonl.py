@@ -41,7 +41,6 @@ from tokenmill.pipeline.input.lines import (
     Mask,
     Positions,
     cut_lines,
-    find_invalid_utf8,
     find_lines,
     skip_marks,
     take_samples,
@@ -51,6 +50,7 @@ from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_
 from tokenmill.pipeline.input.streams import BLANK as BLANK_BYTES
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import InvalidText
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 NO_FIELDS = pa.schema([])
 EXPLAINED = 100

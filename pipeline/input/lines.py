@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.pipeline.input.line_kernels import find_invalid
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
 from tokenmill.pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
 
@@ -196,24 +195,6 @@ def skip_marks(data: bytes, starts: Positions, ends: Positions) -> Positions:
         while data.startswith(BYTE_ORDER_MARK, starts[row], ends[row]):
             starts[row] += len(BYTE_ORDER_MARK)
     return starts
-
-
-def find_invalid_utf8(data: bytes, starts: Positions, nexts: Positions) -> Positions | None:
-    """Returns int64[n_lines]: where in a block the first byte of each line is that is not UTF-8, -1 if there is none.
-
-    Returns None when all lines are valid. A line end is never part of a longer character, so they are if the block is.
-    """
-    offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
-    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
-    try:
-        whole.validate(full=True)
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return None
-    found = np.empty(len(nexts), np.int64)
-    find_invalid(np.frombuffer(data, np.uint8), starts, nexts, found)
-    return found
 
 
 def take_stretches(data: bytes, starts: Positions, stops: Positions, kind: pa.DataType) -> pa.Array:

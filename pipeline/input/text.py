@@ -21,7 +21,6 @@ from tokenmill.pipeline.input.lines import (
     PartialLine,
     Positions,
     cut_lines,
-    find_invalid_utf8,
     find_lines,
     skip_marks,
     take_samples,
@@ -31,6 +30,7 @@ from tokenmill.pipeline.input.lines import (
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, too_large, too_large_all
 from tokenmill.pipeline.input.streams import BLANK, Stream
 from tokenmill.pipeline.input.transcoding import InvalidText
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 _IS_BLANK = np.zeros(256, np.bool_)
 _IS_BLANK[list(BLANK)] = True

@@ -7,14 +7,12 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import streams
-from tokenmill.pipeline.input.line_kernels import find_invalid
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.splits import Piece
@@ -310,26 +308,3 @@ def test_batch_bytes_must_be_positive(tmp_path):
     config = InputConfig(paths=[str(write(tmp_path, b"a"))])
     with pytest.raises(ValueError, match="batch_bytes must be positive, got 0"):
         list(read_split(plan_splits(config, "")[0], config, 0))
-
-
-@given(st.lists(st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=8))
-@example(
-    [
-        bytes([lead, second]) + b"\x80\x80"
-        for lead in (0xE0, 0xED, 0xF0, 0xF4, 0xC1, 0xF5)
-        for second in (0x80, 0x8F, 0x90, 0x9F, 0xA0)
-    ]
-)
-def test_the_kernel_finds_the_byte_at_which_the_decoder_stops(lines):
-    sizes = np.array([len(line) for line in lines], np.int64)
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    found = np.empty(len(lines), np.int64)
-    find_invalid(np.frombuffer(b"".join(lines), np.uint8), starts, ends, found)
-    for line, start, at in zip(lines, starts, found, strict=True):
-        n_valid = len(line.decode(errors="ignore").encode()) if at < 0 else len(line[: at - start].decode().encode())
-        assert n_valid == (len(line) if at < 0 else at - start)
-        if at >= 0:
-            with pytest.raises(UnicodeDecodeError) as caught:
-                line.decode()
-            assert caught.value.start == at - start
