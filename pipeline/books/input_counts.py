@@ -54,7 +54,7 @@ class PieceCounts(ReadCounts):
     """Checksum of the `n_bytes` bytes that were read; "" for a part of a piece and for sums."""
 
     def __add__(self, other: Self) -> Self:
-        return replace(quantities.add(self, other), sha256="")
+        return quantities.add(self, other, sha256="")
 
     def to_record(self) -> dict[str, Any]:
         """Returns the fields that are not zero or empty, as plain JSON; of a small file most are zero."""

@@ -105,7 +105,8 @@ class LedgerEntry(ReadCounts):
     def to_json(self) -> bytes:
         """Returns this as JSON; the same bytes for equal entries."""
         inputs = [counts.to_record() for counts in self.inputs]
-        return to_json({"format_version": FORMAT_VERSION, **asdict(self), "inputs": inputs})
+        others = asdict(dataclasses.replace(self, inputs=()))  # which would copy every count of every piece
+        return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:

@@ -11,7 +11,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 
 class BooksError(ValueError):
@@ -201,9 +201,12 @@ def imbalances(equations: Iterable[Equation], counts: Any) -> list[str]:
     return [line for equation in equations if (line := equation.imbalance(counts))]
 
 
-def add(left: Counts, right: Counts) -> Counts:
-    """Returns the sum of two dataclasses of counts, quantity by quantity; other fields are those of `left`."""
-    return dataclasses.replace(left, **total((left, right), counted(type(left))))  # type: ignore[arg-type,type-var]
+def add(left: Counts, right: Counts, **changed: Any) -> Counts:
+    """Returns the sum of two dataclasses of counts, quantity by quantity; the other fields: `changed`, or of `left`."""
+    kind: Any = type(left)
+    fields = {name: getattr(left, name) for name in _uncounted(kind)} | changed
+    sums = {name: plus(getattr(left, name), getattr(right, name)) for name in counted(kind)}
+    return cast("Counts", kind(**fields, **sums))
 
 
 def total(counts: Iterable[Any], names: Iterable[str]) -> dict[str, Any]:
@@ -216,6 +219,12 @@ def total(counts: Iterable[Any], names: Iterable[str]) -> dict[str, Any]:
 def counted(kind: type) -> tuple[str, ...]:
     """Returns the fields of a dataclass that are quantities."""
     return tuple(each.name for each in dataclasses.fields(kind) if each.name in _WORDS)
+
+
+@functools.cache
+def _uncounted(kind: type) -> tuple[str, ...]:
+    """Returns the other fields of a dataclass."""
+    return tuple(each.name for each in dataclasses.fields(kind) if each.name not in _WORDS)
 
 
 def plus(left: Any, right: Any) -> Any:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
 from tokenmill.pipeline.input.lines import LongLine, PartialLine, Positions, without_line_end
 from tokenmill.pipeline.input.rejects import Rejects, too_large
@@ -189,9 +190,7 @@ class Batcher:
         self._parts.append(part)
         self._size += size
         before = self._counts.get(part.piece)
-        self._counts[part.piece] = (
-            counts if before is None else dataclasses.replace(before + counts, sha256=part.sha256)
-        )
+        self._counts[part.piece] = counts if before is None else quantities.add(before, counts, sha256=part.sha256)
 
     def flush(self) -> Iterator[ReadBatch]:
         """Yields the last batch, if there is one."""
