@@ -183,7 +183,7 @@ def _execute(
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:
             stack.enter_context(progress.reporting_to(watched))
-            source: progress.Source = watched
+            source: progress.Progress = watched
         else:
             source = progress.FolderProgress(plan.config.output.path, stages)
         if not quiet and not detach:

@@ -10,12 +10,9 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import Self, TextIO
 
-from tokenmill.pipeline.running.progress import Snapshot, Source
-
-if TYPE_CHECKING:
-    import rich.progress
+from tokenmill.pipeline.running.progress import Progress, Snapshot
 
 LINE_SECONDS = 5.0
 """Seconds between lines if there is no terminal."""
@@ -66,55 +63,59 @@ def describe(snapshot: Snapshot, rates: Rates, seconds: float = 0.0) -> str:
 
     For a stage without a measure, the line says how long it has taken so far.
     """
-    if not snapshot.n_planned:
-        return f"{snapshot.stage}, {clock(seconds)} so far" if round(seconds) else f"{snapshot.stage} ..."
-    if snapshot.unit != "bytes":
-        return f"{snapshot.stage}, {_done(snapshot)}, {clock(seconds)} so far"
-    percent = 100 * snapshot.n_done // snapshot.n_planned
-    parts = [f"{snapshot.stage} {percent}% of {megabytes(snapshot.n_planned)}"]
-    if rates.are_known:
-        parts.append(f"{rates.per_second('n_bytes') / 1e6:.1f} MB/s")
-        if snapshot.n_tokens:
-            parts.append(f"{short_number(rates.per_second('n_tokens'))} tokens/s")
+    parts = [*_share(snapshot), *_details(snapshot, rates, seconds)]
+    if not parts:
+        return f"{snapshot.stage} ..."
+    return f"{snapshot.stage}{' ' if _share(snapshot) else ', '}{', '.join(parts)}"
+
+
+def _share(snapshot: Snapshot) -> list[str]:
+    if not snapshot.n_planned or snapshot.unit != "bytes":
+        return []
+    return [f"{100 * snapshot.n_done // snapshot.n_planned}% of {megabytes(snapshot.n_planned)}"]
+
+
+def _counted(snapshot: Snapshot) -> list[str]:
+    if not snapshot.n_planned or snapshot.unit == "bytes":
+        return []
+    return [f"{snapshot.n_done:,} of {snapshot.n_planned:,} {snapshot.unit}"]
+
+
+def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> list[str]:
+    """Returns what is said of a stage besides its name and its share of bytes, in which it has been for `seconds`."""
+    if not _share(snapshot):
+        return [*_counted(snapshot), *([f"{clock(seconds)} so far"] if round(seconds) else [])]
+    parts = _speeds(rates.per_second("n_bytes"), rates.per_second("n_tokens")) if rates.are_known else []
     if snapshot.n_bytes:
         parts.append(f"{snapshot.n_rejected} rejected")
     left = rates.seconds_left()
-    if left is not None and snapshot.n_done < snapshot.n_planned:
-        parts.append(f"{clock(left)} left")
-    return ", ".join(parts)
+    return [*parts, *([f"{clock(left)} left"] if left is not None and snapshot.n_done < snapshot.n_planned else [])]
 
 
-def _done(snapshot: Snapshot) -> str:
-    return f"{snapshot.n_done:,} of {snapshot.n_planned:,} {snapshot.unit}"
+def _speeds(n_bytes: float, n_tokens: float) -> list[str]:
+    return [f"{n_bytes / 1e6:.1f} MB/s", *([f"{short_number(n_tokens)} tokens/s"] if n_tokens else [])]
 
 
 def describe_end(snapshot: Snapshot, seconds: float) -> str:
     """Returns one line on a stage that has ended, or in which the job ended, after `seconds`."""
-    parts = [f"{snapshot.stage} took {duration(seconds)}"]
-    if snapshot.n_planned and snapshot.unit == "bytes":
-        parts.append(f"{100 * snapshot.n_done // snapshot.n_planned}% of {megabytes(snapshot.n_planned)}")
-    elif snapshot.n_planned:
-        parts.append(_done(snapshot))
-    return ", ".join([*parts, *_mean_speeds(snapshot, seconds)])
+    took = f"{snapshot.stage} took {duration(seconds)}"
+    return ", ".join([took, *_share(snapshot), *_counted(snapshot), *_mean_speeds(snapshot, seconds)])
 
 
 def _mean_speeds(snapshot: Snapshot, seconds: float) -> list[str]:
     if not snapshot.n_bytes:
         return []
-    speeds = []
-    if seconds >= _MEASURABLE_SECONDS:
-        speeds.append(f"{snapshot.n_bytes / 1e6 / seconds:.1f} MB/s")
-        if snapshot.n_tokens:
-            speeds.append(f"{short_number(snapshot.n_tokens / seconds)} tokens/s")
+    is_measured = seconds >= _MEASURABLE_SECONDS
+    speeds = _speeds(snapshot.n_bytes / seconds, snapshot.n_tokens / seconds) if is_measured else []
     return [*speeds, f"{snapshot.n_rejected} rejected"]
 
 
 @contextlib.contextmanager
-def show(source: Source, stream: TextIO, *, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
+def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
     """Shows a job's progress on `stream` while the block runs: a bar on a terminal, lines elsewhere."""
-    run = _show_bar if stream.isatty() else _show_lines
     stop = threading.Event()
-    thread = threading.Thread(target=run, args=(source, stream, stop, line_seconds), name=_THREAD_NAME, daemon=True)
+    arguments = (source, stream, stop, line_seconds)
+    thread = threading.Thread(target=_show, args=arguments, name=_THREAD_NAME, daemon=True)
     thread.start()
     try:
         yield
@@ -123,93 +124,87 @@ def show(source: Source, stream: TextIO, *, line_seconds: float = LINE_SECONDS) 
         thread.join()
 
 
-def _show_lines(source: Source, stream: TextIO, stop: threading.Event, line_seconds: float) -> None:
-    """Writes a line whenever the job enters or leaves a stage, and every `line_seconds`."""
-    n_over, rates, next_line = 0, Rates(), 0.0
-    while True:
-        is_last = stop.wait(_BAR_SECONDS if next_line else 0)
-        if is_last:
-            source.refresh()
-        now, entered = time.monotonic(), source.entered()
-        for name, seconds in _over(entered, n_over, now, is_last):
-            _write_line(describe_end(source.snapshot(name), seconds), stream)
-            n_over, rates, next_line = n_over + 1, Rates(), 0.0
-        if is_last:
-            return
-        stage, since = entered[-1]
-        snapshot = source.snapshot(stage)
-        rates.add(now, snapshot)
-        if now >= next_line:
-            _write_line(describe(snapshot, rates, now - since), stream)
-            next_line = now + line_seconds
-
-
-def _over(entered: Sequence[tuple[str, float]], n_known: int, now: float, is_last: bool) -> Iterator[tuple[str, float]]:
-    """Yields the stages that have ended, except the first `n_known`, and how many seconds each took."""
-    ends = [*(since for _, since in entered[1:]), now]
-    n_over = len(entered) if is_last else len(entered) - 1
-    for (name, since), end in list(zip(entered, ends, strict=True))[n_known:n_over]:
-        yield name, end - since
-
-
-def _write_line(line: str, stream: TextIO) -> None:
-    print(f"tokenmill: {line}", file=stream, flush=True)
-
-
-def _show_bar(source: Source, stream: TextIO, stop: threading.Event, _: float) -> None:
-    """Draws a bar per stage, the finished ones above the running one."""
-    from rich import progress as bars
-
-    from tokenmill.pipeline.running.terminal import Terminal
-
-    columns = (
-        bars.SpinnerColumn(finished_text="✓"),
-        bars.TextColumn("{task.description:<10}", markup=False),
-        bars.BarColumn(bar_width=None),
-        bars.TaskProgressColumn(),
-        bars.TextColumn("{task.fields[details]}", markup=False),
-    )
-    rates = Rates()
-    tasks: dict[str, bars.TaskID] = {}
-    n_over = 0
-    with bars.Progress(*columns, console=Terminal(stream), expand=True) as bar:
+def _show(source: Progress, stream: TextIO, stop: threading.Event, line_seconds: float) -> None:
+    with _Bars(stream) if stream.isatty() else _Lines(stream, line_seconds) as view:
+        n_over, rates, is_last = 0, Rates(), stop.is_set()
         while True:
-            is_last = stop.wait(_BAR_SECONDS if tasks else 0)
             if is_last:
                 source.refresh()
             now, entered = time.monotonic(), source.entered()
-            for name, _ in entered[len(tasks) :]:
-                tasks[name] = bar.add_task(name, total=source.snapshot(name).n_planned or None, details="")
-                rates = Rates()
-            for name, seconds in _over(entered, n_over, now, is_last):
-                _end_bar(bar, tasks[name], source.snapshot(name), seconds)
-                n_over += 1
+            starts = [since for _, since in entered]
+            n_ended = len(entered) - (not is_last)
+            for (stage, since), end in list(zip(entered, [*starts[1:], now], strict=True))[n_over:n_ended]:
+                view.end(source.snapshot(stage), end - since)
             if is_last:
                 return
-            stage, since = entered[-1]
+            n_over, stage = n_ended, entered[-1][0]
             snapshot = source.snapshot(stage)
             rates.add(now, snapshot)
-            details = _details(snapshot, rates, now - since)
-            bar.update(tasks[stage], total=snapshot.n_planned or None, completed=snapshot.n_done, details=details)
+            view.go_on(snapshot, rates, now, now - starts[-1])
+            is_last = stop.wait(_BAR_SECONDS)
 
 
-def _end_bar(bar: "rich.progress.Progress", task: "rich.progress.TaskID", snapshot: Snapshot, seconds: float) -> None:
-    details = "  ".join([*_mean_speeds(snapshot, seconds), duration(seconds)])
-    # A stage without a measure is shown as complete; one with a measure shows how far it really came.
-    total, done = (snapshot.n_planned, snapshot.n_done) if snapshot.n_planned else (1, 1)
-    bar.update(task, total=total, completed=done, details=details)
+class _Lines(contextlib.nullcontext["_Lines"]):
+    """Writes a line whenever the job enters or leaves a stage, and every few seconds."""
+
+    def __init__(self, stream: TextIO, line_seconds: float) -> None:
+        super().__init__(self)
+        self._stream, self._line_seconds, self._next_line = stream, line_seconds, 0.0
+
+    def end(self, snapshot: Snapshot, seconds: float) -> None:
+        """Writes how a stage has ended."""
+        self._write(describe_end(snapshot, seconds))
+        self._next_line = 0.0
+
+    def go_on(self, snapshot: Snapshot, rates: Rates, now: float, seconds: float) -> None:
+        """Writes where the job is, if the last line is old."""
+        if now >= self._next_line:
+            self._write(describe(snapshot, rates, seconds))
+            self._next_line = now + self._line_seconds
+
+    def _write(self, line: str) -> None:
+        print(f"tokenmill: {line}", file=self._stream, flush=True)
 
 
-def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> str:
-    if not snapshot.n_bytes:
-        done = f"{_done(snapshot)}  " if snapshot.n_planned and snapshot.unit != "bytes" else ""
-        return f"{done}{clock(seconds) if round(seconds) else ''}"
-    left = rates.seconds_left()
-    details = [f"{rates.per_second('n_bytes') / 1e6:.1f} MB/s"]
-    if snapshot.n_tokens:
-        details.append(f"{short_number(rates.per_second('n_tokens'))} tokens/s")
-    details.append(f"{snapshot.n_rejected} rejected")
-    return "  ".join([*details, *([f"{clock(left)} left"] if left is not None else [])])
+class _Bars(contextlib.AbstractContextManager["_Bars"]):
+    """Draws a bar per stage, the finished ones above the running one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich import progress as bars
+
+        from tokenmill.pipeline.running.terminal import Terminal
+
+        columns = (
+            bars.SpinnerColumn(finished_text="✓"),
+            bars.TextColumn("{task.description:<10}", markup=False),
+            bars.BarColumn(bar_width=None),
+            bars.TaskProgressColumn(),
+            bars.TextColumn("{task.fields[details]}", markup=False),
+        )
+        self._bars = bars.Progress(*columns, console=Terminal(stream), expand=True)
+        self._tasks: dict[str, bars.TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def end(self, snapshot: Snapshot, seconds: float) -> None:
+        """Completes the bar of a stage without a measure; one with a measure shows how far it really came."""
+        total, done = (snapshot.n_planned, snapshot.n_done) if snapshot.n_planned else (1, 1)
+        self._draw(snapshot.stage, total, done, [*_mean_speeds(snapshot, seconds), duration(seconds)])
+
+    def go_on(self, snapshot: Snapshot, rates: Rates, now: float, seconds: float) -> None:
+        """Draws the bar of the running stage."""
+        details = _details(snapshot, rates, seconds)
+        self._draw(snapshot.stage, snapshot.n_planned or None, snapshot.n_done, details)
+
+    def _draw(self, stage: str, total: int | None, n_done: int, details: Sequence[str]) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=None, details="")
+        self._bars.update(self._tasks[stage], total=total, completed=n_done, details="  ".join(details))
 
 
 def megabytes(n_bytes: float) -> str:

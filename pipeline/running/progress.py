@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of a job: what its workers have done, wherever they run.
 
-Two sources give a `Snapshot`, which `display.show` draws:
-
-- `Progress`: workers in this process report every batch to it, and it can tell them to stop;
-- `FolderProgress`: for workers elsewhere, it looks in the output folder for splits that are done.
+A `Progress` gives a `Snapshot`, which `display.show` draws. Workers in this process report every batch to it, and it
+can tell them to stop. For workers elsewhere a `FolderProgress` looks in the output folder for splits that are done.
 """
 
 import contextlib
@@ -13,8 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.reject_limits import RejectLimits
@@ -80,22 +77,6 @@ class Snapshot:
     n_rejected: int = 0
     unit: str = "bytes"
     """The unit of `n_done` and `n_planned`."""
-
-
-class Source(Protocol):
-    """Something that knows the progress of a job."""
-
-    def snapshot(self, stage: str | None = None) -> Snapshot:
-        """Returns how far the job is now, in its current stage or in `stage`."""
-        ...
-
-    def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages the job has been in, in order, and when it entered each, by `time.monotonic`."""
-        ...
-
-    def refresh(self) -> None:
-        """Makes sure that the next answers are of this moment."""
-        ...
 
 
 @dataclass
@@ -206,7 +187,7 @@ class Progress:
             return list(self._entered.items())
 
     def refresh(self) -> None:
-        """Does nothing: answers are always of the moment."""
+        """Makes sure that the next answers are of this moment, as they always are where workers report."""
 
     def _enter(self, stage: str) -> None:
         if stage not in self._entered:  # a late report from an earlier stage does not go back to it
@@ -222,7 +203,7 @@ class Progress:
         return min(int(n_read * ratio), planned * 95 // 100)
 
 
-class FolderProgress:
+class FolderProgress(Progress):
     """Progress by the files of finished splits in the output folder: works with any runner, a split at a time."""
 
     def __init__(self, output: str, stages: Iterable[Stage]) -> None:
@@ -232,14 +213,11 @@ class FolderProgress:
           output: the output folder.
           stages: in the order in which they run.
         """
+        super().__init__(stages)
         self._output = output
-        self._stages = {stage.name: stage for stage in stages}
-        self._stage = next(iter(self._stages), "starting")
-        self._totals: defaultdict[str, _Counts] = defaultdict(_Counts)
         self._seconds = _REMOTE_POLL_SECONDS if storage.is_remote(output) else _POLL_SECONDS
         self._next_look = 0.0
-        self._entered = {self._stage: time.monotonic()}
-        self._seen = {stage.name: self._finished(stage) for stage in self._stages.values()}
+        self._done = {stage.name: self._finished(stage) for stage in self._stages.values()}
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
         """Returns how far the job is, in its current stage or in `stage`.
@@ -248,40 +226,26 @@ class FolderProgress:
         """
         if time.monotonic() >= self._next_look:
             self.refresh()
-        name = stage or self._stage
-        if name not in self._stages:
-            return Snapshot(name)
-        known, total = self._stages[name], self._totals[name]
-        n_done = sum(known.splits[split_id] for split_id in self._seen[name])
-        order = list(self._stages)
-        if order.index(name) < order.index(self._stage):
-            n_done = known.n_bytes  # the stage has ended, and its files may have been removed before this looked
-        return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
-
-    def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages of which files were seen, in order, and when the first was."""
-        return list(self._entered.items())
+        found, order = super().snapshot(stage), list(self._stages)
+        if found.stage in order and order.index(found.stage) < order.index(self._stage):
+            # The stage has ended, and its files may have been removed before this looked.
+            return replace(found, n_done=found.n_planned)
+        return found
 
     def refresh(self) -> None:
         """Looks at the folder now."""
         self._next_look = time.monotonic() + self._seconds
-        self._look()
-
-    def _look(self) -> None:
         for stage in self._stages.values():
-            finished = self._finished(stage) - self._seen[stage.name]
-            for split_id in finished:
-                self._add(stage, split_id)
-            self._seen[stage.name] |= finished
-            if finished and stage.name not in self._entered:
-                self._entered[stage.name] = time.monotonic()
-                self._stage = stage.name
+            for split_id in self._finished(stage) - self._done[stage.name]:
+                self.advance(stage.name, split_id, *self._read(stage, split_id))
+                self.finish(stage.name, split_id)
 
     def _finished(self, stage: Stage) -> set[str]:
         names = storage.list_files(storage.join(self._output, stage.folder))
         return {name.removesuffix(".json") for name in names if name.endswith(".json")} & stage.splits.keys()
 
-    def _add(self, stage: Stage, split_id: str) -> None:
+    def _read(self, stage: Stage, split_id: str) -> tuple[int, int, int]:
+        """Returns the bytes, rejected records and tokens of a split."""
         path = storage.join(self._output, stage.folder, f"{split_id}.json")
         # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
         with (
@@ -290,10 +254,9 @@ class FolderProgress:
         ):
             entry = json.loads(handle.read())
             entry = entry.get("totals", entry.get("sums", entry))
-            total = self._totals[stage.name]
-            total.n_bytes += entry.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
-            total.n_tokens += entry.get("n_tokens", 0)
-            total.n_rejected += sum(entry.get("rejected", {}).values())
+            n_bytes = entry.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
+            return n_bytes, sum(entry.get("rejected", {}).values()), entry.get("n_tokens", 0)
+        return 0, 0, 0
 
 
 # The last one is in effect. A global list, because threads that did not enter the block must see it, too.
