@@ -69,8 +69,15 @@ def commands_of(
                 yield from commands_of(command, f"{prefix}{name} ")
 
 
-def add_set(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that overrides keys of the config."""
+def add_config(
+    parser: argparse.ArgumentParser,
+    help_: str = "a YAML file; `tokenmill schema` says what may be in it",
+    name: str = "config",
+    metavar: str = "CONFIG",
+    nargs: str | None = None,
+) -> None:
+    """Adds the config of a job, or a target that may be one, and the option that overrides its keys."""
+    parser.add_argument(name, type=file_path, metavar=metavar, nargs=nargs, help=help_)
     parser.add_argument(
         "--set",
         action="append",
@@ -81,11 +88,23 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser, what: str, form: Any = None) -> None:
-    """Adds the options of every command: `--json`, `--quiet` and `--verbose`; `cli` acts on the last two.
+def add_target(
+    parser: argparse.ArgumentParser,
+    help_: str = "an output folder, or the config of its job",
+    metavar: str = "FOLDER|CONFIG",
+) -> None:
+    """Adds what `results.find_output` takes."""
+    add_config(parser, help_, "target", metavar)
+
+
+def set_command(
+    parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int], what: str, form: Any = None
+) -> None:
+    """Sets what a parser is for, and adds the options of every command: `--json`, `--quiet` and `--verbose`.
 
     Args:
       parser: the parser of the command.
+      command: runs it, and returns its exit code; `cli` acts on the last two options.
       what: what `--json` prints, for its help.
       form: the mutually exclusive group that `--json` joins, if there is one.
     """
@@ -95,6 +114,7 @@ def add_output(parser: argparse.ArgumentParser, what: str, form: Any = None) -> 
     said.add_argument(
         "--verbose", "--debug", action="store_true", dest="debug", help="show tracebacks of errors, and Beam's log"
     )
+    parser.set_defaults(command=command)
 
 
 def add_local(parser: argparse.ArgumentParser) -> None:

@@ -3,15 +3,14 @@
 
 import argparse
 import contextlib
-import json
 import sys
 import time
 from typing import Any
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.commands.arguments import add_output, file_path
-from tokenmill.pipeline.commands.jobs import record, report_stop
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import file_path, set_command
+from tokenmill.pipeline.commands.jobs import report_done, report_stop
+from tokenmill.pipeline.commands.reporting import FAILED, mistakes, say
 
 _POLL_SECONDS = 2.0
 
@@ -21,8 +20,7 @@ def add_parsers(commands: Any) -> None:
     attach = commands.add_parser("attach", help="wait for a job on a runner elsewhere, as --detach leaves it")
     attach.add_argument("output", type=file_path, metavar="OUT", help="the output folder of the job")
     attach.add_argument("--cancel", action="store_true", help="stop the job; --resume can go on from there")
-    add_output(attach, "the books of the finished job")
-    attach.set_defaults(command=_attach)
+    set_command(attach, _attach, "the books of the finished job")
 
 
 def _attach(options: argparse.Namespace) -> int:
@@ -66,7 +64,6 @@ def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
 def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -> int:
     """Takes the folder over from the job, and reports how that ended."""
     from tokenmill.pipeline.output.ownership import own
-    from tokenmill.pipeline.reporting.summary import summarize
 
     with mistakes(), own(output, "attach"):
         pass
@@ -77,8 +74,4 @@ def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -
         say("what is committed is kept: the same command with --resume goes on from there")
         return FAILED
     say(f"`tokenmill report {output}` writes the report")
-    if options.json:
-        print(json.dumps(record(output, seconds), indent=1))
-    else:
-        print(summarize(output, seconds))
-    return DONE
+    return report_done(output, seconds, options)

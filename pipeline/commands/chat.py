@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output, file_path, positive
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes
+from tokenmill.pipeline.commands.arguments import file_path, positive, set_command
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json
 
 
 def add_parsers(commands: Any) -> None:
@@ -31,8 +31,7 @@ def add_parsers(commands: Any) -> None:
     check.add_argument("--train", default=trained[0], choices=trained, help="what is trained (assistant)")
     check.add_argument("--date", type=datetime.date.fromisoformat, metavar="DATE", help="today, for the template")
     check.add_argument("--records", type=positive, default=1000, metavar="N", help="at most this many of DATA (1000)")
-    add_output(check, "what was found")
-    check.set_defaults(command=_check)
+    set_command(check, _check, "what was found")
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -57,7 +56,7 @@ def _check(options: argparse.Namespace) -> int:
             "rejected": found.rejected,
             "examples": [example._asdict() for example in found.examples],
         }
-        print(json.dumps(said, ensure_ascii=False, indent=1))
+        print_json(said)
         return DONE if found.is_good else FAILED
     _show(found)
     return DONE if found.is_good else FAILED

@@ -2,13 +2,12 @@
 """`tokenmill compare`: tokenizers against one another. `comparing` does the work."""
 
 import argparse
-import json
 import re
 import sys
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output, file_path, integer, natural
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 _WIDTH = 140
 """Width in characters of tables that go to a file or pipe."""
@@ -58,8 +57,7 @@ def add_parsers(commands: Any) -> None:
     compare.add_argument(
         "--html", type=file_path, metavar="FILE", help="also write everything as a page that opens offline"
     )
-    add_output(compare, "all of it")
-    compare.set_defaults(command=_compare)
+    set_command(compare, _compare, "all of it")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -79,7 +77,7 @@ def _compare(options: argparse.Namespace) -> int:
         if options.html is not None:
             storage.write_atomic(options.html, page.page(report).encode("utf-8"))
     if options.json:
-        print(json.dumps(report, ensure_ascii=False, indent=1))
+        print_json(report)
     else:
         _print(report)
     for line in holding:
@@ -97,7 +95,7 @@ def _compare_code_points(options: argparse.Namespace) -> int:
                 raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")
         report = code_points.compare(loading.load(options.tokenizers))
     if options.json:
-        print(json.dumps(report, ensure_ascii=False, indent=1))
+        print_json(report)
     else:
         for line in code_points.lines(report):
             print(line)

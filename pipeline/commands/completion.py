@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output
+from tokenmill.pipeline.commands.arguments import set_command
 from tokenmill.pipeline.commands.reporting import DONE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,8 +20,7 @@ def add_parsers(commands: Any) -> None:
         "and `tokenmill completion fish | source`.",
     )
     completion.add_argument("shell", choices=SHELLS, help="the shell")
-    add_output(completion, "the script, and for which shell it is,")
-    completion.set_defaults(command=_completion)
+    set_command(completion, _completion, "the script, and for which shell it is,")
 
 
 def _completion(options: argparse.Namespace) -> int:

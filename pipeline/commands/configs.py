@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output
+from tokenmill.pipeline.commands.arguments import set_command
 from tokenmill.pipeline.commands.reporting import DONE
 
 
@@ -13,8 +13,7 @@ def add_parsers(commands: Any) -> None:
     """Adds this to the commands of a parser."""
     schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors, or of stats.json")
     schema.add_argument("file", nargs="?", choices=["config", "stats"], default="config", help="of which file (config)")
-    add_output(schema, "it, as ever,")
-    schema.set_defaults(command=_schema)
+    set_command(schema, _schema, "it, as ever,")
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -2,13 +2,12 @@
 """`tokenmill counts`: shows word counts, adds them up, subtracts them. Here are only its arguments and its output."""
 
 import argparse
-import json
 import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_output, file_path, natural
-from tokenmill.pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.arguments import file_path, natural, set_command
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.counting.arithmetic import Term
@@ -29,8 +28,7 @@ def add_parsers(commands: Any) -> None:
         "counts", type=file_path, metavar="FOLDER", help="an output folder with counts, or the folder counts in it"
     )
     show.add_argument("--top", type=natural, default=10, metavar="N", help="most frequent words to show (10)")
-    add_output(show, "its report, and the words asked for,")
-    show.set_defaults(command=_show)
+    set_command(show, _show, "its report, and the words asked for,")
 
     merge = actions.add_parser(
         "merge",
@@ -52,8 +50,7 @@ def add_parsers(commands: Any) -> None:
         "--temperature", type=float, metavar="T",
         help="make the share of each source proportional to the T-th root of its words; the total stays",
     )  # fmt: skip
-    add_output(merge, "the report of the sum, and where it is,")
-    merge.set_defaults(command=_merge)
+    set_command(merge, _merge, "the report of the sum, and where it is,")
 
     subtract = actions.add_parser("subtract", help="subtract the counts of a part from those of the whole")
     subtract.add_argument("counts", type=_named, metavar="FOLDER", help="counts of the whole")
@@ -61,8 +58,7 @@ def add_parsers(commands: Any) -> None:
     subtract.add_argument(
         "--out", required=True, type=file_path, metavar="FOLDER", help="where the rest goes; must not hold counts"
     )
-    add_output(subtract, "the report of the rest, and where it is,")
-    subtract.set_defaults(command=_subtract)
+    set_command(subtract, _subtract, "the report of the rest, and where it is,")
 
 
 def _named(text: str) -> tuple[str | None, str]:
@@ -89,7 +85,7 @@ def _show(options: argparse.Namespace) -> int:
         artifact = open_counts(options.counts)
         if options.json:
             top = [[word, count] for word, count in top_words(artifact, options.top)] if options.top else []
-            print(json.dumps({**artifact.report, "top_words": top}, indent=1, ensure_ascii=False))
+            print_json({**artifact.report, "top_words": top})
             return DONE
         for line in _describe(artifact):
             print(line)
@@ -167,7 +163,7 @@ def _term(name: str | None, folder: str) -> "Term":
 
 def _report(artifact: "CountsArtifact", options: argparse.Namespace) -> None:
     if options.json:
-        print(json.dumps({"output": options.out, **artifact.report}, indent=1, ensure_ascii=False))
+        print_json({"output": options.out, **artifact.report})
         return
     for line in _describe(artifact):
         print(line)

@@ -4,17 +4,15 @@
 import argparse
 import contextlib
 import dataclasses
-import functools
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.commands.arguments import add_local, add_output, add_set, file_path
-from tokenmill.pipeline.commands.plan import plan_only
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_config, add_local, set_command
+from tokenmill.pipeline.commands.plan import plan_only, planned, prepared
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, print_json, say
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config, JobName
@@ -35,10 +33,7 @@ def add_parsers(commands: Any) -> None:
     """Adds the jobs to the commands of a parser."""
     for name, what in JOBS.items():
         job = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-        job.add_argument(
-            "config", type=file_path, metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it"
-        )
-        add_set(job)
+        add_config(job)
         folder = job.add_mutually_exclusive_group()
         folder.add_argument("--resume", action="store_true", help="go on with what this job left in the output folder")
         folder.add_argument("--overwrite", action="store_true", help="remove what an earlier job left there")
@@ -46,29 +41,22 @@ def add_parsers(commands: Any) -> None:
         folder.add_argument(
             "--dry-run", action="store_true", help="do nothing: say what the job would do, as `plan` does"
         )
-        add_output(job, "the books of the finished job")
+        set_command(job, _run_job, "the books of the finished job")
         job.add_argument(
             "--detach",
             action="store_true",
             help="end when a runner elsewhere has the job; `tokenmill attach` waits for it",
         )
-        job.set_defaults(command=_run_job, job=name)
+        job.set_defaults(job=name)
 
 
 def _run_job(options: argparse.Namespace) -> int:
     if options.dry_run:
         return plan_only(options)
-    from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.running.runners import choose_runner
-
     with mistakes():
-        config = load_config(options.config, options.overrides, options.job)
-        choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        choose()  # raises for wrong options before the input is looked at
-
-    from tokenmill.pipeline.reporting.summary import summarize, warnings
-    from tokenmill.pipeline.running.terminal import Terminal
-
+        config, choose = prepared(
+            options.config, options.overrides, options.job, options.beam_args, options.mode, options.workers
+        )
     started = time.monotonic()
     mode: Mode = "resume" if options.resume else "overwrite" if options.overwrite else "new"
     try:
@@ -77,9 +65,7 @@ def _run_job(options: argparse.Namespace) -> int:
         )
         if given is not None:
             return _report_detached(config.output.path, given, options)
-        seconds = time.monotonic() - started
-        summary = summarize(config.output.path, seconds)
-        told = warnings(config.output.path, config)
+        return report_done(config.output.path, time.monotonic() - started, options, config)
     except Mistake:
         raise
     except KeyboardInterrupt:
@@ -87,18 +73,26 @@ def _run_job(options: argparse.Namespace) -> int:
     except Exception as error:  # a runner, its workers and any file system may raise anything; the user gets one line
         return _report_failure(error, config.output.path, options.debug)
 
+
+def report_done(output: str, seconds: float, options: argparse.Namespace, config: "Config | None" = None) -> int:
+    """Prints the summary of a finished job, or what `--json` asks for; with its config, also warns of what is odd."""
+    from tokenmill.pipeline.reporting.summary import summarize, warnings
+    from tokenmill.pipeline.running.terminal import Terminal
+
+    summary = summarize(output, seconds)
+    told = {} if config is None else {"warnings": warnings(output, config)}
     if options.json:
-        print(json.dumps({**record(config.output.path, seconds), "warnings": told}, indent=1))
+        print_json({**record(output, seconds), **told})
     else:
         Terminal(sys.stdout, soft_wrap=True).print(summary)
-    for warning in told:
+    for warning in told.get("warnings", ()):
         say(f"warning: {warning}")
     return DONE
 
 
 def _report_detached(output: str, given: "RunnerJob", options: argparse.Namespace) -> int:
     if options.json:
-        print(json.dumps({"output": output, "endpoint": given.endpoint, "job_id": given.job_id}, indent=1))
+        print_json({"output": output, "endpoint": given.endpoint, "job_id": given.job_id})
     say(f"{given} goes on; `tokenmill attach {output}` waits for it")
     return DONE
 
@@ -135,24 +129,11 @@ def execute(
     Raises:
       Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
     """
-    from tokenmill.pipeline.jobs.planning import plan_job
-
     began = time.time()
-    with mistakes():
-        planned = plan_job(job, config)
-        settings = choose(n_splits=len(planned.splits))
-    for warning in planned.warnings:
-        say(f"warning: {warning}")
+    plan, settings = planned(job, config, choose)
     if said is not None:
-        said += planned.warnings
-    return _execute(job, planned, settings, began, mode, quiet=quiet, debug=debug, detach=detach)
+        said += plan.warnings
 
-
-def _execute(
-    job: "JobName", plan: "JobPlan", settings: "RunnerSettings", began: float, mode: "Mode",
-    *, quiet: bool, debug: bool, detach: bool,
-) -> "RunnerJob | None":  # fmt: skip
-    """Runs the job of `plan`; `began` is when the command began, in Unix seconds."""
     import apache_beam as beam
 
     from tokenmill.pipeline.books.reject_limits import RejectLimits
@@ -173,12 +154,9 @@ def _execute(
             if detach:
                 runner_jobs.check_detachable(runner_options)
             planning.prepare(plan, mode)
-        planned = (
-            f"{job}: {display.megabytes(plan.n_bytes)} in {len(plan.splits)} "
-            f"{'split' if len(plan.splits) == 1 else 'splits'}, {settings}"
-        )
         if not quiet:
-            say(planned)
+            splits = f"{len(plan.splits)} {'split' if len(plan.splits) == 1 else 'splits'}"
+            say(f"{job}: {display.megabytes(plan.n_bytes)} in {splits}, {settings}")
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:

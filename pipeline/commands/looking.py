@@ -6,8 +6,8 @@ import json
 import sys
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, natural, positive
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_target, file_path, natural, positive, set_command
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 from tokenmill.pipeline.commands.results import find_output, say_owner
 from tokenmill.pipeline.running.outlets import is_read
 
@@ -21,10 +21,7 @@ def add_parsers(commands: Any) -> None:
         "among all rows of the shard or folder. Bytes of a character that several tokens share are shown as ‹e4›, "
         "and the last of them with the character.",
     )
-    inspect.add_argument(
-        "target", type=file_path, metavar="SHARD|FOLDER|CONFIG", help="a shard, an output folder, or its job's config"
-    )
-    add_set(inspect)
+    add_target(inspect, "a shard, an output folder, or its job's config", "SHARD|FOLDER|CONFIG")
     inspect.add_argument("--rows", type=positive, default=5, metavar="N", help="how many rows (5)")
     inspect.add_argument("--start", type=natural, default=0, metavar="N", help="number of the first row (0)")
     inspect.add_argument("--doc-id", metavar="ID", help="only rows with tokens of this document")
@@ -45,8 +42,7 @@ def add_parsers(commands: Any) -> None:
     inspect.add_argument(
         "--tokenizer", type=file_path, metavar="FILE", help="default: vocab/tokenizer.json beside the shard"
     )
-    add_output(inspect, "each row, with the place and word of each token,")
-    inspect.set_defaults(command=_inspect)
+    set_command(inspect, _inspect, "each row, with the place and word of each token,")
 
     viz = commands.add_parser(
         "viz",
@@ -62,8 +58,7 @@ def add_parsers(commands: Any) -> None:
     viz.add_argument("--ids", action="store_true", help="show the id behind each token")
     form = viz.add_mutually_exclusive_group()
     form.add_argument("--html", type=file_path, metavar="FILE", help="write a page that opens offline instead")
-    add_output(viz, "the tokens", form)
-    viz.set_defaults(command=_viz)
+    set_command(viz, _viz, "the tokens", form)
 
     diff = commands.add_parser(
         "diff",
@@ -72,8 +67,7 @@ def add_parsers(commands: Any) -> None:
     )
     diff.add_argument("one", type=file_path, metavar="OUT1", help="an output folder")
     diff.add_argument("other", type=file_path, metavar="OUT2", help="another one")
-    add_output(diff, "what changed")
-    diff.set_defaults(command=_diff)
+    set_command(diff, _diff, "what changed")
 
 
 def _inspect(options: argparse.Namespace) -> int:
@@ -85,12 +79,9 @@ def _inspect(options: argparse.Namespace) -> int:
     console = Terminal(sys.stdout)
     last, n_shown = "", 0
     with mistakes():
-        target = options.target
+        target, _ = find_output(options.target, options.overrides)
         if not target.endswith(formats.ROWS):
-            target = find_output(options)
             say_owner(target)
-        elif options.overrides:
-            raise ValueError("--set changes a config, but the target is not a config")
         selection = selecting.Selection(
             options.rows, options.start, options.doc_id, options.grep, options.order, options.seed
         )
@@ -125,7 +116,7 @@ def _viz(options: argparse.Namespace) -> int:
             storage.write_atomic(options.html, viz.draw(views, is_cut).encode())
             print(options.html)
     if options.json:
-        print(json.dumps(viz.to_json(views), ensure_ascii=False, indent=1))
+        print_json(viz.to_json(views))
     elif options.html is None:
         console = Terminal(sys.stdout)
         for view in views:
@@ -141,7 +132,7 @@ def _diff(options: argparse.Namespace) -> int:
     with mistakes():
         found = difference.difference(options.one, options.other)
     if options.json:
-        print(json.dumps(found, ensure_ascii=False, indent=1))
+        print_json(found)
     else:
         for line in difference.lines(found):
             print(line)

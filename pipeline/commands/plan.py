@@ -3,18 +3,20 @@
 
 import argparse
 import functools
-import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_local, add_output, add_set, file_path
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, Mistake, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_config, add_local, set_command
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, Mistake, mistakes, print_json, say
 
 if TYPE_CHECKING:
+    from tokenmill.pipeline.commands.python import ConfigSource
     from tokenmill.pipeline.config.job import Config, JobName
     from tokenmill.pipeline.estimating.report import Told
-    from tokenmill.pipeline.running.runners import RunnerSettings
+    from tokenmill.pipeline.jobs.planning import JobPlan
+    from tokenmill.pipeline.running.runners import Mode, RunnerSettings
 
 
 def add_parsers(commands: Any) -> None:
@@ -25,27 +27,21 @@ def add_parsers(commands: Any) -> None:
         description="Tries a job on a sample of its input and estimates the whole job, with bounds. "
         "Writes nothing. If the output folder holds the finished job, compares the plan with it.",
     )
-    plan.add_argument(
-        "config", type=file_path, metavar="CONFIG", help="a YAML file; `tokenmill schema` says what may be in it"
-    )
-    add_set(plan)
+    add_config(plan)
     plan.add_argument("--job", choices=("run", "count", "train", "tokenize"), default="run", help="the job (run)")
-    add_output(plan, "the plan")
+    set_command(plan, plan_only, "the plan")
     add_local(plan)
-    plan.set_defaults(command=plan_only)
 
 
 def plan_only(options: argparse.Namespace) -> int:
     """Prints the plan of the job `options.job` of the config `options.config`."""
-    from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.running.runners import choose_runner, explain
-
     with mistakes():
-        config = load_config(options.config, options.overrides, options.job)
-        choose = functools.partial(choose_runner, options.beam_args, mode=options.mode, workers=options.workers)
-        choose()  # raises for wrong options before the input is looked at
+        config, choose = prepared(
+            options.config, options.overrides, options.job, options.beam_args, options.mode, options.workers
+        )
 
     from tokenmill.pipeline.estimating import report
+    from tokenmill.pipeline.running.runners import explain
     from tokenmill.pipeline.running.terminal import Terminal
 
     try:
@@ -58,10 +54,42 @@ def plan_only(options: argparse.Namespace) -> int:
         say(f"the job would fail: {explain(error)}")
         return FAILED
     if options.json:
-        print(json.dumps(report.to_record(told), indent=1, ensure_ascii=False))
+        print_json(report.to_record(told))
     else:
         Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
     return DONE
+
+
+def prepared(
+    source: "ConfigSource", overrides: Sequence[str], job: "JobName",
+    beam_args: Sequence[str], mode: "Mode | None", workers: int | None,
+) -> "tuple[Config, Callable[..., RunnerSettings]]":  # fmt: skip
+    """Returns the config of a job, and `choose_runner` with the options of the command.
+
+    Raises:
+      OSError, ValueError: if one of them is wrong; the input is not looked at.
+    """
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.running.runners import choose_runner
+
+    config = load_config(source if isinstance(source, Mapping) else os.fspath(source), overrides, job)
+    choose = functools.partial(choose_runner, beam_args, mode=mode, workers=workers)
+    choose()
+    return config, choose
+
+
+def planned(
+    job: "JobName", config: "Config", choose: "Callable[..., RunnerSettings]"
+) -> "tuple[JobPlan, RunnerSettings]":
+    """Returns the plan of a job and where it runs, and says what it warns of; raises Mistake if it cannot begin."""
+    from tokenmill.pipeline.jobs.planning import plan_job
+
+    with mistakes():
+        plan = plan_job(job, config)
+        settings = choose(n_splits=len(plan.splits))
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    return plan, settings
 
 
 def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"]) -> "Told":
@@ -71,13 +99,8 @@ def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSett
       Mistake: if the job could not begin. OSError, ValueError: if it would fail.
     """
     from tokenmill.pipeline.estimating import advice, comparison, forecast, report
-    from tokenmill.pipeline.jobs.planning import plan_job
 
-    with mistakes():
-        plan = plan_job(job, config)
-        settings = choose(n_splits=len(plan.splits))
-    for warning in plan.warnings:
-        say(f"warning: {warning}")
+    plan, settings = planned(job, config, choose)
     start = _start(job, config, settings)
     found = forecast.forecast(plan)
     actual = comparison.outcome(plan)

@@ -6,7 +6,6 @@ and progress if asked.
 """
 
 import dataclasses
-import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,11 +75,14 @@ def run(
     began = time.monotonic()
     said: list[str] = []
     with _plainly():
+        from tokenmill.pipeline import storage
         from tokenmill.pipeline.commands.jobs import execute, record
+        from tokenmill.pipeline.commands.plan import prepared
         from tokenmill.pipeline.reporting.summary import warnings
         from tokenmill.pipeline.running.runners import explain
 
-        loaded, choose = _prepared(config, job, workers, mode, beam_args)
+        storage.configure(beam_args)
+        loaded, choose = prepared(config, (), job, beam_args, mode, workers)
         try:
             kind: Any = "resume" if resume else "overwrite" if overwrite else "new"
             execute(job, loaded, choose, kind, quiet=not progress, debug=False, said=said)
@@ -109,10 +111,12 @@ def plan(
       ValueError, OSError: if the job could not begin, or would fail.
     """
     with _plainly():
-        from tokenmill.pipeline.commands.plan import estimate
+        from tokenmill.pipeline import storage
+        from tokenmill.pipeline.commands.plan import estimate, prepared
         from tokenmill.pipeline.estimating.report import to_record
 
-        loaded, choose = _prepared(config, job, workers, mode, ())
+        storage.configure(())
+        loaded, choose = prepared(config, (), job, (), mode, workers)
         return to_record(estimate(job, loaded, choose))
 
 
@@ -129,30 +133,12 @@ def verify(target: ConfigSource, *, deep: bool = False, share: float | None = No
     Raises:
       ValueError, OSError: if it is no folder of a job, or not that of this config.
     """
-    from tokenmill.pipeline.commands.results import prove
+    from tokenmill.pipeline.commands.results import find_output, prove
 
     if share is not None and not (deep and 0 <= share <= 1):
         raise ValueError(f"verify: share says how much deep tokenizes again, from 0 to 1; got {share!r}, deep={deep}")
-    if not isinstance(target, Mapping) and not os.fspath(target).endswith((".yaml", ".yml")):
-        return prove(os.fspath(target), deep, share, ())[0]
-    from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.jobs.same_job import check_same_job
-
-    config = load_config(target if isinstance(target, Mapping) else os.fspath(target))
-    check_same_job(config.output.path, config)
-    return prove(config.output.path, deep, share, config.input.all_paths)[0]
-
-
-def _prepared(config: ConfigSource, job: Any, workers: int | None, mode: Any, beam_args: Sequence[str]) -> Any:
-    from tokenmill.pipeline import storage
-    from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.running.runners import choose_runner
-
-    storage.configure(beam_args)
-    loaded = load_config(config if isinstance(config, Mapping) else os.fspath(config), (), job)
-    choose = functools.partial(choose_runner, beam_args, mode=mode, workers=workers)
-    choose()  # raises for wrong options before the input is looked at
-    return loaded, choose
+    output, inputs = find_output(target)
+    return prove(output, deep, share, inputs)[0]
 
 
 @contextmanager

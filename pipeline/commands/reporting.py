@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exit codes, mistakes of the user, and lines on stderr."""
+"""Exit codes, mistakes of the user, lines on stderr, and JSON on stdout."""
 
 import contextlib
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 DONE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 130
 """Exit codes: success; the job failed or a check did; a mistake of the user; stopped by Ctrl-C."""
@@ -25,3 +27,8 @@ def mistakes() -> Iterator[None]:
 def say(line: str) -> None:
     """Prints a line to stderr, after the name of the program."""
     print(f"tokenmill: {line}", file=sys.stderr, flush=True)
+
+
+def print_json(found: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Prints plain JSON to stdout; `default` makes it of other values."""
+    print(json.dumps(found, ensure_ascii=False, indent=1, default=default))

@@ -3,25 +3,23 @@
 
 import argparse
 import dataclasses
-import json
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path, share
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.arguments import add_config, add_target, set_command, share
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 if TYPE_CHECKING:
+    from tokenmill.pipeline.commands.python import ConfigSource
     from tokenmill.pipeline.proving.report import VerifyReport
 
 
 def add_parsers(commands: Any) -> None:
     """Adds these to the commands of a parser."""
     verify = commands.add_parser("verify", help="read an output folder again and prove its manifest")
-    verify.add_argument(
-        "target", type=file_path, metavar="FOLDER|CONFIG", help="an output folder, or the config of its job"
-    )
-    add_set(verify)
+    add_target(verify)
     verify.add_argument(
         "--deep", action="store_true",
         help="also tokenize a sample of the splits again, from the input, and compare",
@@ -30,43 +28,31 @@ def add_parsers(commands: Any) -> None:
         "--share", type=share, metavar="SHARE",
         help="share of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
     )  # fmt: skip
-    add_output(verify, "what was read and found")
-    verify.set_defaults(command=_verify)
+    set_command(verify, _verify, "what was read and found")
 
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
-    replay.add_argument(
-        "config", type=file_path, metavar="CONFIG", help="the job's config; input's fields and limits may differ"
-    )
-    add_set(replay)
-    add_output(replay, "its books")
-    replay.set_defaults(command=_replay)
+    add_config(replay, "the job's config; input's fields and limits may differ")
+    set_command(replay, _replay, "its books")
 
 
-def find_output(options: argparse.Namespace) -> str:
-    """Returns the target if it is an output folder, else `output.path` of the config that it is.
+def find_output(target: "ConfigSource", overrides: Sequence[str] = ()) -> tuple[str, Sequence[str]]:
+    """Returns the target if it is an output folder, else `output.path` of the config that it is, and its `input.paths`.
 
     Raises:
       ValueError: if the config is not that of the job in the folder, or `--set` is given with a folder.
     """
-    if options.target.endswith((".yaml", ".yml")):
-        from tokenmill.pipeline.config.file import load_config
-        from tokenmill.pipeline.jobs.same_job import check_same_job
-
-        config = load_config(options.target, options.overrides)
-        check_same_job(config.output.path, config)
-        return config.output.path
-    if options.overrides:
-        raise ValueError("--set changes a config, but the target is not a config")
-    return str(options.target)
-
-
-def find_inputs(options: argparse.Namespace) -> Sequence[str]:
-    """Returns `input.paths` of the config that the target is; none of a folder."""
-    if not options.target.endswith((".yaml", ".yml")):
-        return ()
+    if not isinstance(target, Mapping):
+        target = os.fspath(target)
+        if not target.endswith((".yaml", ".yml")):
+            if overrides:
+                raise ValueError("--set changes a config, but the target is not a config")
+            return target, ()
     from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.jobs.same_job import check_same_job
 
-    return load_config(options.target, options.overrides).input.all_paths
+    config = load_config(target, overrides)
+    check_same_job(config.output.path, config)
+    return config.output.path, config.input.all_paths
 
 
 def say_owner(output: str) -> None:
@@ -116,14 +102,14 @@ def _verify(options: argparse.Namespace) -> int:
     with mistakes():
         if options.share is not None and not options.deep:
             raise ValueError("--share sets how much --deep tokenizes again: give --deep too")
-        output = find_output(options)
+        output, inputs = find_output(options.target, options.overrides)
         say_owner(output)
-        report, again = prove(output, options.deep, options.share, find_inputs(options))
+        report, again = prove(output, options.deep, options.share, inputs)
     seconds = time.monotonic() - started
     if options.json:
         read_again = dataclasses.asdict(again) if again is not None else None
         found = {"output": output, **dataclasses.asdict(report), "seconds": seconds, "tokenized_again": read_again}
-        print(json.dumps({"is_proven": report.is_proven, **found}, indent=1))
+        print_json({"is_proven": report.is_proven, **found})
         return DONE if report.is_proven else FAILED
     for problem in report.problems:
         print(problem)
@@ -172,7 +158,7 @@ def _replay(options: argparse.Namespace) -> int:
             say(f"failed: {error}")
             return FAILED
     if options.json:
-        print(json.dumps({"output": config.output.path, "totals": totals}, indent=1))
+        print_json({"output": config.output.path, "totals": totals})
         return DONE
     rejected = sum(totals["rejected"].values())
     filtered = {rule: n for rule, n in totals["filtered"].items() if rule != COMMITTED}

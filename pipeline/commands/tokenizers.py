@@ -2,11 +2,10 @@
 """The command that needs only a tokenizer: `tokenmill convert`."""
 
 import argparse
-import json
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output, file_path
-from tokenmill.pipeline.commands.reporting import DONE, mistakes, say
+from tokenmill.pipeline.commands.arguments import file_path, set_command
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json, say
 
 
 def add_parsers(commands: Any) -> None:
@@ -27,8 +26,7 @@ def add_parsers(commands: Any) -> None:
     )
     convert.add_argument("--pattern", help="for tiktoken's ranks: the pattern that splits text, or its name")
     convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")
-    add_output(convert, "which tokenizer was written where")
-    convert.set_defaults(command=_convert)
+    set_command(convert, _convert, "which tokenizer was written where")
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -42,5 +40,5 @@ def _convert(options: argparse.Namespace) -> int:
         tokenizer.save(options.target, format=options.to)
     if options.json:
         said = {"source": options.source, "target": options.target, "left_out": left_out}
-        print(json.dumps(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids}, indent=1))
+        print_json(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids})
     return DONE

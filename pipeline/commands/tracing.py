@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.commands.arguments import add_output, file_path
-from tokenmill.pipeline.commands.reporting import DONE, mistakes
+from tokenmill.pipeline.commands.arguments import file_path, set_command
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json
 
 
 def add_parsers(commands: Any) -> None:
@@ -26,8 +26,7 @@ def add_parsers(commands: Any) -> None:
         help="a shard, ROW and perhaps TOKEN, counted from 0; or an output folder, and ROW among the rows of all its "
         "shards in order; or a folder and the name of a shard in it, and ROW in that",
     )
-    add_output(trace, "all that is known")
-    trace.set_defaults(command=_trace)
+    set_command(trace, _trace, "all that is known")
 
 
 def _trace(options: argparse.Namespace) -> int:
@@ -40,7 +39,7 @@ def _trace(options: argparse.Namespace) -> int:
             shard, row = trace.find_row(output, row)
         traced = trace.trace(output, shard, row, token)
     if options.json:
-        print(json.dumps(traced, ensure_ascii=False, indent=1, default=to_plain))
+        print_json(traced, to_plain)
     else:
         for line in _lines(output, traced):
             print(line)

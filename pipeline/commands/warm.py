@@ -2,14 +2,13 @@
 """`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_output, add_set, file_path
+from tokenmill.pipeline.commands.arguments import add_config, set_command
 from tokenmill.pipeline.commands.jobs import JOBS
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config, JobName
@@ -19,13 +18,9 @@ def add_parsers(commands: Any) -> None:
     """Adds the command to the commands of a parser."""
     what = "compile kernels for this processor ahead of time: those of a job, or of the usual jobs"
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
-    warm.add_argument(
-        "config", type=file_path, metavar="CONFIG", nargs="?", help="config of the job; without it, the usual jobs"
-    )
-    add_set(warm)
+    add_config(warm, "config of the job; without it, the usual jobs", nargs="?")
     warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
-    add_output(warm, "which kernels were compiled, and where they are,")
-    warm.set_defaults(command=_warm)
+    set_command(warm, _warm, "which kernels were compiled, and where they are,")
 
 
 def _warm(options: argparse.Namespace) -> int:
@@ -51,7 +46,7 @@ def _warm(options: argparse.Namespace) -> int:
             problems.append(explain(error))
     names, seconds = _by_place(compiling.saved), waiting.seconds
     if options.json:
-        print(json.dumps({"compiled": names, "seconds": seconds, "problems": problems}, indent=1))
+        print_json({"compiled": names, "seconds": seconds, "problems": problems})
     else:
         _report(names, seconds)
     for problem in problems:

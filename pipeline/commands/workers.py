@@ -5,7 +5,7 @@ import argparse
 import json
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import add_output, integer
+from tokenmill.pipeline.commands.arguments import integer, set_command
 from tokenmill.pipeline.commands.reporting import DONE, mistakes
 
 
@@ -16,8 +16,7 @@ def add_parsers(commands: Any) -> None:
     workers.add_argument(
         "--port", type=integer(0, 65535), default=50000, metavar="N", help="port (50000); 0: a free one"
     )
-    add_output(workers, "the address that it listens on")
-    workers.set_defaults(command=_workers)
+    set_command(workers, _workers, "the address that it listens on")
 
 
 def _workers(options: argparse.Namespace) -> int:

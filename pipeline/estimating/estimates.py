@@ -46,11 +46,6 @@ class Estimate:
         """Returns whether a number is within the bounds."""
         return self.low <= number and (self.high is None or number <= self.high)
 
-    @staticmethod
-    def exactly(value: int) -> "Estimate":
-        """Returns the estimate for a number that is known exactly."""
-        return Estimate(value, value, value)
-
 
 @dataclass
 class Unit:

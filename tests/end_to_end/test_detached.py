@@ -190,6 +190,7 @@ def test_a_detached_job_writes_what_a_job_inline_writes(make_job, corpus, job_se
     if again.returncode == 2:
         assert "`tokenmill attach" in err
         assert main(["attach", str(job.output)]) == 0
+        assert "run: done" in capfd.readouterr().out
     assert not (job.output / RUNNER_JOB).exists()
     undisturbed = make_job("undisturbed", **sections)
     assert undisturbed.run("run", "--mode", "inline") == 0
