@@ -2,7 +2,7 @@
 """Compares tokenizers. In: tokenizer files, and a corpus or word counts. Out: a comparison, as data and as a page.
 
 `comparison.compare` does all of it. `from_text` reads documents with `reading`, `from_counts` the words of a counts
-artifact. Both keep `sums` by source, language and script, and `words`; `measure` makes the comparison from these, plain
+artifact. Both keep `Sums` by source, language and script, and `Words`; `measure` makes the comparison from these, plain
 JSON. `probes` tests tokenizers on made-up texts, `sweep` cuts a BPE tokenizer down to smaller sizes. `conditions` are
-those of `--fail-if`; `views` makes tables for people, `page` prints and draws them. `code_points` needs no text.
+those of `--fail-if`; `page` makes tables for people, prints and draws them. `code_points` needs no text.
 """

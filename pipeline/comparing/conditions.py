@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tokenmill.pipeline.comparing.measure import ALL, KINDS
+from tokenmill.pipeline.comparing.sums import ALL, KINDS
 
 _GRAMMAR = re.compile(
     r"\s*(?P<metric>\w+)(\[(?P<group>[^\]]+)\])?(@(?P<tokenizer>\S+))?\s*(?P<sign><=|>=|==|!=|<|>)\s*(?P<number>\S+)\s*"

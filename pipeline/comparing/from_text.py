@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.measure import ALL, KINDS, Found
-from tokenmill.pipeline.comparing.reading import Corpus, Documents, text_bytes
-from tokenmill.pipeline.comparing.sums import N_BLOCKS, GroupSums
-from tokenmill.pipeline.comparing.words import Words
+from tokenmill.pipeline.comparing.reading import Corpus, Documents
+from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, Sums, constant
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
-from tokenmill.pipeline.statistics.words import encode, unknown
+from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
 
 MAX_NAMED = 20
@@ -40,13 +37,13 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
       ValueError: if there is no document, or languages differ in their number of documents although `parallel`.
       OSError: if a file cannot be read.
     """
-    sums = Sums(candidates)
+    sums = TextSums(candidates)
     for read in corpus.documents():
-        sums.add(read)
+        sums.add_documents(read)
     if not sums.groups[ALL].names:
         reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
         raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
-    report = measure.report(candidates, sums.found(), parallel)
+    report = measure.report(candidates, sums.found(encode, has_documents=True), parallel)
     report["on"] |= {
         "what": "texts",
         "word": "what stands between white space",
@@ -58,53 +55,30 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
     return report
 
 
-class Sums:
+class TextSums(Sums):
     """What is kept of the documents of a comparison while they are read."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         """Starts with no document."""
+        super().__init__([each.tokenizer for each in candidates], (ALL, *KINDS))
         self._candidates = candidates
-        self.groups = {kind: GroupSums(measure.n_columns(candidates)) for kind in (ALL, *KINDS)}
-        self.words = Words()
-        self.ids = [np.zeros(each.tokenizer.n_ids, np.int64) for each in candidates]
-        """How often each tokenizer made each id, int64[n_ids]."""
         self.failed: Counter[str] = Counter()
         self.named: list[dict[str, str]] = []
 
-    def add(self, read: Documents) -> None:
+    def add_documents(self, read: Documents) -> None:
         """Adds documents. One on which a tokenizer fails counts for none of them; it is named instead."""
-        found = self._encode(read.table)
-        if found is None:
+        ids = self._encode(read.table)
+        if ids is None:
             kept = pa.array(self._without_failures(read))
             groups = {kind: column.filter(kept) for kind, column in read.groups.items()}
             read = Documents(read.table.filter(kept), read.names, groups)
-            found = self._encode(read.table)
-            assert found is not None
+            ids = self._encode(read.table)
+            assert ids is not None
         text = read.table.column("text")
-        for counts, ids in zip(self.ids, found, strict=True):
-            np.add.at(counts, ids.values.to_numpy(), 1)
         n_words = self.words.add(text, read.groups["language"])
-        columns = [
-            np.ones(len(text), np.int64),
-            text_bytes(read.table),
-            pc.utf8_length(text).to_numpy(),
-            n_words,
-            *(np.diff(ids.offsets.to_numpy()) for ids in found),
-            *(unknown(each.tokenizer, ids) for each, ids in zip(self._candidates, found, strict=True)),
-        ]
-        values = np.stack(columns, axis=1).astype(np.int64)
+        values = self.values(text, n_words, ids, np.ones(len(text), np.int64), 1)
         keys = document_keys("bootstrap", _BLOCKS_SEED, read.names, read.table)
-        blocks = (keys % np.uint64(N_BLOCKS)).astype(np.int64)
-        everything = pa.DictionaryArray.from_arrays(np.zeros(len(text), np.int32), [ALL])
-        for kind, sums in self.groups.items():
-            sums.add(read.groups.get(kind, everything), blocks, values)
-
-    def found(self) -> Found:
-        """Returns what was found so far; every distinct word is encoded here."""
-        table = self.words.table()
-        words, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
-        encoded = [encode(each.tokenizer, words.dictionary) for each in self._candidates]
-        return Found(self.groups, self.ids, words, rows, encoded, self.words.n_left_out, True)
+        self.add({ALL: constant(ALL, len(text)), **read.groups}, values, (keys % np.uint64(N_BLOCKS)).astype(np.int64))
 
     def _encode(self, table: pa.RecordBatch) -> list[pa.LargeListArray] | None:
         """Returns the ids of documents by tokenizer; None if one of them fails on a document."""

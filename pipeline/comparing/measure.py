@@ -16,58 +16,34 @@ All of them are diagnostics: they say how text is cut, not how well a model lear
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tokenmill.pipeline.comparing.loading import Candidate
 from tokenmill.pipeline.comparing.probes import made_texts, robustness
-from tokenmill.pipeline.comparing.sums import LEAST_BLOCKS, OTHER, Bootstrap, Floats, GroupSums, Ints, intervals
+from tokenmill.pipeline.comparing.sums import (
+    ALL,
+    LEAST_BLOCKS,
+    OTHER,
+    SUMMED,
+    Bootstrap,
+    Floats,
+    Found,
+    GroupSums,
+    Ints,
+    intervals,
+)
 from tokenmill.pipeline.comparing.words import changes
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
 from tokenmill.pipeline.statistics.vocabulary import gini, ratio
-from tokenmill.pipeline.statistics.words import Encoded
 from tokenmill.tokenizer.languages import UNKNOWN
 
 FORMAT_VERSION = 1
 """Version of the JSON of a comparison."""
 
-ALL = "all"
-KINDS = ("source", "language", "script")
-
 TOP_WORDS = 100
 """How many of the words that gain and lose most are listed for each tokenizer."""
-
-SUMMED = ("documents", "bytes", "characters", "words")
-"""The first columns of the sums; after them come the tokens of every tokenizer, then the unknown tokens of each."""
-
-
-def n_columns(candidates: Sequence[Candidate]) -> int:
-    """Returns how many columns the sums of a comparison have."""
-    return len(SUMMED) + 2 * len(candidates)
-
-
-@dataclass(frozen=True)
-class Found:
-    """The counts of a comparison, from which `report` computes ratios."""
-
-    groups: Mapping[str, GroupSums]
-    """Sums by kind of group: `ALL` and those of `KINDS` that are known."""
-    ids: Sequence[Ints]
-    """How often each tokenizer made each id, int64[n_ids]."""
-    words: pa.DictionaryArray
-    """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
-    rows: pa.Table
-    """The language and the count of each word in `words`."""
-    encoded: Sequence[Encoded]
-    """For each tokenizer, how many tokens each distinct word has."""
-    n_left_out: int
-    """Occurrences of words that were left out."""
-    has_documents: bool
-    """Whether texts were read: the sums are by blocks of documents, so that there are intervals, and a word by itself
-    is a text, too."""
 
 
 def report(candidates: Sequence[Candidate], found: Found, parallel: str | None = None) -> dict[str, Any]:

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over documents by group and by block, for ratios with bootstrap intervals.
+"""What is kept of the texts or word counts of a comparison: sums by group and by block, words, and counts of ids.
 
-Each document is in one of `N_BLOCKS` blocks, by a hash of its place. The bootstrap draws blocks, not documents: however
-large the corpus, a group takes `N_BLOCKS` sums of each column.
+Ratios of the sums have bootstrap intervals. Each document is in one of `N_BLOCKS` blocks, by a hash of its place. The
+bootstrap draws blocks, not documents: however large the corpus, a group takes `N_BLOCKS` sums of each column.
 """
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from tokenmill.pipeline.comparing.words import Words
+from tokenmill.pipeline.statistics.words import Encoded, unknown
+from tokenmill.tokenizer import Tokenizer
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -22,6 +30,12 @@ LEAST_BLOCKS = 10
 MAX_GROUPS = 20_000
 OTHER = "(other)"
 """Groups of one kind after the first `MAX_GROUPS` are summed up under this name."""
+
+ALL = "all"
+KINDS = ("source", "language", "script")
+
+SUMMED = ("documents", "bytes", "characters", "words")
+"""The first columns of the sums; after them come the tokens of every tokenizer, then the unknown tokens of each."""
 
 _SEED = 1
 
@@ -90,3 +104,76 @@ def intervals(resampled: Floats) -> list[list[float] | None]:
     is_told = np.all(np.isfinite(resampled), axis=0)
     limits = np.percentile(np.where(is_told, resampled, 0), [tail, 100 - tail], axis=0).T.tolist()
     return [found if told else None for found, told in zip(limits, is_told.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The counts of a comparison, from which `measure.report` computes ratios."""
+
+    groups: Mapping[str, GroupSums]
+    """Sums by kind of group: `ALL` and those of `KINDS` that are known."""
+    ids: Sequence[Ints]
+    """How often each tokenizer made each id, int64[n_ids]."""
+    words: pa.DictionaryArray
+    """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
+    rows: pa.Table
+    """The language and the count of each word in `words`."""
+    encoded: Sequence[Encoded]
+    """For each tokenizer, how many tokens each distinct word has."""
+    n_left_out: int
+    """Occurrences of words that were left out."""
+    has_documents: bool
+    """Whether texts were read: the sums are by blocks of documents, so that there are intervals, and a word by itself
+    is a text, too."""
+
+
+class Sums:
+    """What is kept while texts or words are read."""
+
+    def __init__(self, tokenizers: Sequence[Tokenizer], kinds: Iterable[str]) -> None:
+        """Starts with nothing; `kinds` are those of the groups."""
+        self._tokenizers = tokenizers
+        self.groups = {kind: GroupSums(len(SUMMED) + 2 * len(tokenizers)) for kind in kinds}
+        self.ids = [np.zeros(each.n_ids, np.int64) for each in tokenizers]
+        self.words = Words()
+
+    def values(
+        self, texts: pa.Array, n_words: Ints, ids: Sequence[pa.LargeListArray], counts: Ints, n_documents: int
+    ) -> Ints:
+        """Returns the columns of the sums for each text or word, int64[n, n_columns], and counts their ids.
+
+        Args:
+          texts: n of them, no nulls.
+          n_words: int64[n], the words in each.
+          ids: their tokens, by tokenizer.
+          counts: int64[n], how often each occurred.
+          n_documents: how many documents each is.
+        """
+        for sums, rows in zip(self.ids, ids, strict=True):
+            np.add.at(sums, rows.values.to_numpy(), np.repeat(counts, np.diff(rows.offsets.to_numpy())))
+        columns = [
+            np.full(len(texts), n_documents),
+            pc.binary_length(texts).to_numpy(),
+            pc.utf8_length(texts).to_numpy(),
+            n_words,
+            *(np.diff(rows.offsets.to_numpy()) for rows in ids),
+            *(unknown(each, rows) for each, rows in zip(self._tokenizers, ids, strict=True)),
+        ]
+        return np.stack(columns, axis=1).astype(np.int64) * counts[:, None]
+
+    def add(self, groups: Mapping[str, pa.DictionaryArray], values: Ints, blocks: Ints | None = None) -> None:
+        """Adds such columns to the groups of each kind; all of them to block 0 if there are no `blocks`, int64[n]."""
+        for kind, names in groups.items():
+            self.groups[kind].add(names, np.zeros(len(names), np.int64) if blocks is None else blocks, values)
+
+    def found(self, encode: Callable[[Tokenizer, pa.Array], Encoded], *, has_documents: bool) -> Found:
+        """Returns what was found so far; every distinct word is encoded here, by `encode`."""
+        table = self.words.table()
+        words, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
+        encoded = [encode(each, words.dictionary) for each in self._tokenizers]
+        return Found(self.groups, self.ids, words, rows, encoded, self.words.n_left_out, has_documents)
+
+
+def constant(name: str, n: int) -> pa.DictionaryArray:
+    """Returns a column of `n` equal groups."""
+    return pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), pa.array([name], pa.string()))

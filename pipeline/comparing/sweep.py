@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.measure import ALL
+from tokenmill.pipeline.comparing.sums import ALL
 from tokenmill.tokenizer import BPE, Tokenizer
 
 

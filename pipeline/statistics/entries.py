@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.pipeline.statistics.words import FAILS, encode_parts
+from tokenmill.tokenizer import Tokenizer
 
 Flags = npt.NDArray[np.bool_]
 
@@ -21,10 +22,6 @@ _PROBE = "\u4e2d"
 
 KINDS = ("ordinary", "added", "piece", "unreachable")
 """The kinds of entries, as `Entries` describes them."""
-
-
-_FAILS = (UnknownCharacterError, TimeoutError)
-"""What a tokenizer raises on a text that it cannot encode; a job that is done must not fail because of it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def _undoes_bytes(tokenizer: Tokenizer) -> bool:
     """Returns whether decoding restores a character of several bytes; also True if the tokenizer does not know it."""
     try:
         ids = tokenizer.encode_bare([_PROBE])
-    except _FAILS:
+    except FAILS:
         return True
     if tokenizer.unk_token_id in ids.flatten().to_pylist():
         return True
@@ -96,7 +93,7 @@ def _texts(tokenizer: Tokenizer, ids: npt.NDArray[np.int64], before: str = "", a
     """Returns the text of each id, decoded after the tokens of `before`, and followed by `after`."""
     try:
         context = tokenizer.encode_bare([before])[0].as_py()
-    except _FAILS:
+    except FAILS:
         context = []
     rows = np.empty((ids.size, len(context) + 1), np.int32)
     rows[:, :-1] = context
@@ -110,16 +107,13 @@ def _is_one_token(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: npt.NDA
     """Returns for each id whether its text is encoded as this single id; True for an entry that is U+FFFD itself."""
     try:
         rows = tokenizer.encode_bare(texts).to_pylist()
-    except _FAILS:
+    except FAILS:
         return np.zeros(ids.size, bool)
     return np.array([row == [i] for row, i in zip(rows, ids.tolist(), strict=True)], bool)
 
 
 def _reach(tokenizer: Tokenizer, texts: pa.LargeStringArray, reached: Flags) -> None:
     """Sets `reached` of every id among the tokens of `texts`. A text that cannot be encoded has none."""
-    try:
-        reached[tokenizer.encode_bare(texts).flatten().to_numpy()] = True
-    except _FAILS:
-        half = len(texts) // 2
-        for part in (texts[:half], texts[half:]) if half else ():
-            _reach(tokenizer, part, reached)
+    for ids in encode_parts(tokenizer, texts):
+        if ids is not None:
+            reached[ids.flatten().to_numpy()] = True

@@ -4,6 +4,7 @@
 Pre-tokens, in contrast, depend on the tokenizer. So tokens per spaced word is a number that compares tokenizers.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
 
 Ints = npt.NDArray[np.int64]
 
-_FAILS = (TimeoutError, MemoryError, UnknownCharacterError)
+FAILS = (TimeoutError, MemoryError, UnknownCharacterError)
 """What a tokenizer raises on a text that it cannot encode."""
 
 
@@ -85,16 +86,25 @@ def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
 
     Both are -1 where the tokenizer fails.
     """
+    failed = np.array([-1])
+    parts = [
+        (failed, failed) if ids is None else (np.diff(ids.offsets.to_numpy()), unknown(tokenizer, ids))
+        for ids in encode_parts(tokenizer, words)
+    ]
+    sizes, n_unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return sizes, n_unknown
+
+
+def encode_parts(tokenizer: Tokenizer, texts: pa.Array) -> Iterator[pa.LargeListArray | None]:
+    """Yields the ids of some texts after the other; None for a single text on which the tokenizer fails."""
     try:
-        ids = tokenizer.encode_bare(words)
-        return np.diff(ids.offsets.to_numpy()), unknown(tokenizer, ids)
-    except _FAILS:
-        if len(words) == 1:
-            return np.array([-1]), np.array([-1])
-        half = len(words) // 2
-        parts = [encode_each(tokenizer, part) for part in (words[:half], words[half:])]
-        sizes, n_unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return sizes, n_unknown
+        yield tokenizer.encode_bare(texts)
+    except FAILS:
+        half = len(texts) // 2
+        for part in (texts[:half], texts[half:]) if half else ():
+            yield from encode_parts(tokenizer, part)
+        if not half:
+            yield None
 
 
 def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:

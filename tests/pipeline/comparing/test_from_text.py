@@ -15,10 +15,10 @@ from tests.strategies import texts
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.comparing import from_text, measure
 from tokenmill.pipeline.comparing.loading import Candidate, load
-from tokenmill.pipeline.comparing.measure import KINDS
 from tokenmill.pipeline.comparing.reading import Corpus, Documents
-from tokenmill.pipeline.comparing.sums import N_BLOCKS
+from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS
 from tokenmill.pipeline.hashing import document_keys
+from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import BPETrainer, Tokenizer
 from tokenmill.tokenizer.languages import identify, main_scripts
 
@@ -67,7 +67,7 @@ def check_rows(report, documents, tokenizers):
 # White space makes no token of BERT's: of a resample with nothing else bytes per token have no limit, above or below.
 @example([("", "a.jsonl", "de")] * 8 + [("0", "a.jsonl", "de"), (" ", "a.jsonl", "de")])
 def test_all_numbers_are_those_of_a_recount(rows):
-    sums = from_text.Sums(candidates(TOKENIZERS))
+    sums = from_text.TextSums(candidates(TOKENIZERS))
     documents = []
     for i, (text, source, language) in enumerate(rows):
         table = pa.RecordBatch.from_pylist(
@@ -79,10 +79,10 @@ def test_all_numbers_are_those_of_a_recount(rows):
             "language": pa.array([language]).dictionary_encode(),
             "script": main_scripts(of_rows),
         }
-        sums.add(Documents(table, [source], groups))
+        sums.add_documents(Documents(table, [source], groups))
         script = main_scripts(of_rows)[0].as_py()
         documents.append({"text": text, "source": source, "language": language, "script": script})
-    found = sums.found()
+    found = sums.found(encode, has_documents=True)
     report = measure.report(candidates(TOKENIZERS), found)
     check_rows(report, documents, TOKENIZERS)
     for ids, tokenizer in zip(found.ids, TOKENIZERS.values(), strict=True):
