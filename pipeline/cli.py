@@ -15,21 +15,16 @@ from collections.abc import Iterator, Sequence
 
 from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.commands import (
-    attach,
     chat,
-    compare,
-    completion,
     configs,
     counts,
+    elsewhere,
     jobs,
     looking,
     plan,
-    report,
     results,
     tokenizers,
-    tracing,
     warm,
-    workers,
 )
 from tokenmill.pipeline.commands.arguments import Parser, commands_of
 from tokenmill.pipeline.commands.examples import EXAMPLES
@@ -88,23 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (
-        jobs,
-        attach,
-        plan,
-        looking,
-        results,
-        report,
-        tracing,
-        counts,
-        tokenizers,
-        chat,
-        compare,
-        warm,
-        workers,
-        configs,
-        completion,
-    ):
+    for group in (jobs, plan, looking, results, counts, tokenizers, chat, warm, elsewhere, configs):
         group.add_parsers(commands)
     for name, command, _ in commands_of(root):
         command.epilog = f"For example: {EXAMPLES[name]}"

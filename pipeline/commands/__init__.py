@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, a module for each group. In: arguments. Out: an exit code, and lines on stdout and stderr.
 
-- `jobs`: run, count, train, tokenize; `plan`; `looking`: inspect, viz, diff; `results`: verify, replay;
-- `report`; `tracing`: trace; `counts`: add and subtract word counts; `compare`; `tokenizers`: convert;
-- `configs`: schema; `warm`; `workers`; `completion`.
+- `jobs`: run, count, train, tokenize; `plan`; `looking`: inspect, viz, diff, trace; `results`: verify, replay, report;
+- `counts`: add and subtract word counts; `tokenizers`: convert, compare; `chat`; `warm`;
+- `elsewhere`: attach, workers; `configs`: schema, completion.
 
 `arguments` has arguments that several commands share, `examples` an example of each command, `reporting` exit codes and
 messages. A command imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.

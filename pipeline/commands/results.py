@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that prove or complete the results of a job: `tokenmill verify` and `replay`."""
+"""The commands that prove, complete or show the results of a job: `tokenmill verify`, `replay` and `report`."""
 
 import argparse
 import dataclasses
@@ -33,6 +33,14 @@ def add_parsers(commands: Any) -> None:
     replay = commands.add_parser("replay", help="tokenize the rejected records of a finished job again, after a fix")
     add_config(replay, "the job's config; input's fields and limits may differ")
     set_command(replay, _replay, "its books")
+
+    report = commands.add_parser(
+        "report",
+        help="write report.html, what a finished job did as one page",
+        description="Writes report.html into the output folder: one page that opens offline, and prints where it is.",
+    )
+    add_target(report)
+    set_command(report, _report, "what the page says")
 
 
 def find_output(target: "ConfigSource", overrides: Sequence[str] = ()) -> tuple[str, Sequence[str]]:
@@ -168,4 +176,19 @@ def _replay(options: argparse.Namespace) -> int:
         f"{config.output.path}: {n_records:,} rejected records read again: "
         f"{totals['n_documents']:,} documents in replay/, {rejected:,} rejected again{left_out}"
     )
+    return DONE
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.books.parts import folders_of
+    from tokenmill.pipeline.reporting import facts, page
+
+    with mistakes():
+        output, _ = find_output(options.target, options.overrides)
+        say_owner(output)
+        if options.json:
+            print_json(facts.gather(output))
+        else:
+            for folder in folders_of(output):
+                print(page.draw(folder))
     return DONE

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that needs only a tokenizer: `tokenmill convert`."""
+"""The commands that need only tokenizers: `tokenmill convert`, and `compare`, whose work `comparing` does."""
 
 import argparse
+import re
+import sys
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import file_path, set_command
-from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json, say
+from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+
+_WIDTH = 140
+"""Width in characters of tables that go to a file or pipe."""
 
 
 def add_parsers(commands: Any) -> None:
-    """Adds this to the commands of a parser."""
+    """Adds these to the commands of a parser."""
     convert = commands.add_parser(
         "convert",
         help="write a tokenizer in another format",
@@ -27,6 +32,107 @@ def add_parsers(commands: Any) -> None:
     convert.add_argument("--pattern", help="for tiktoken's ranks: the pattern that splits text, or its name")
     convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")
     set_command(convert, _convert, "which tokenizer was written where")
+
+    compare = commands.add_parser(
+        "compare",
+        help="compare tokenizers of any format on a corpus, or on word counts",
+        description="Compares tokenizers with the first of them. All numbers are diagnostics: they say how text is "
+        "cut, not how well a model learns from it.",
+    )
+    compare.add_argument(
+        "tokenizers",
+        nargs="+",
+        type=file_path,
+        metavar="TOKENIZER",
+        help="two or more, files or folders; with --sizes one is enough; FILE@1.0 and FILE@0.23 have the ids of that "
+        "version of HF tokenizers",
+    )
+    compare.add_argument(
+        "--on", nargs="+", type=file_path, metavar="CORPUS|COUNTS",
+        help="files, folders or globs of a corpus; or a folder with word counts; without it: every code point, for "
+        "tokenizers with one vocabulary",
+    )  # fmt: skip
+    compare.add_argument(
+        "--max-bytes", type=natural, default=50_000_000, metavar="N",
+        help="text to read, about the same from the beginning of every file (50000000); 0: all",
+    )  # fmt: skip
+    compare.add_argument("--text-field", default="text", metavar="NAME", help="field that holds the text (text)")
+    compare.add_argument(
+        "--lang-field", metavar="NAME", help="field with the language; without it, languages are identified"
+    )
+    compare.add_argument(
+        "--parallel", metavar="LANGUAGE", help="every language has the documents of this one, translated: adds parity"
+    )
+    compare.add_argument(
+        "--sizes", type=_sizes, default=[], metavar="N,N,...",
+        help="compare each tokenizer, which must be BPE, with itself at these vocabulary sizes, as in 8k,16k (k: 1000)",
+    )  # fmt: skip
+    compare.add_argument("--speed", action="store_true", help="measure how long loading and encoding take, too")
+    compare.add_argument(
+        "--fail-if", action="append", default=[], metavar="CONDITION",
+        help="exit with 1 if this holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
+    )  # fmt: skip
+    compare.add_argument(
+        "--html", type=file_path, metavar="FILE", help="also write everything as a page that opens offline"
+    )
+    set_command(compare, _compare, "all of it")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.comparing import conditions, page
+    from tokenmill.pipeline.comparing.comparison import compare
+
+    if options.on is None:
+        return _compare_code_points(options)
+    with mistakes():
+        asked = [conditions.parse(text) for text in options.fail_if]
+        report = compare(
+            options.tokenizers, options.on, sizes=options.sizes, text_field=options.text_field,
+            lang_field=options.lang_field, max_bytes=options.max_bytes, parallel=options.parallel, speed=options.speed,
+        )  # fmt: skip
+        holding = [line for condition in asked for line in conditions.holding(condition, report)]
+        if options.html is not None:
+            storage.write_atomic(options.html, page.page(report).encode("utf-8"))
+    if options.json:
+        print_json(report)
+    else:
+        _print(report)
+    for line in holding:
+        say(f"--fail-if {line}")
+    return FAILED if holding else DONE
+
+
+def _compare_code_points(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.comparing import code_points, loading
+
+    with mistakes():
+        needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "fail_if", "html")
+        for name in needing:
+            if getattr(options, name) not in (None, [], False, "text"):
+                raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")
+        report = code_points.compare(loading.load(options.tokenizers))
+    if options.json:
+        print_json(report)
+    else:
+        for line in code_points.lines(report):
+            print(line)
+    return DONE
+
+
+def _sizes(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+k?(,\d+k?)*", text):
+        raise argparse.ArgumentTypeError(f"must be numbers with commas between them, as in 8k,16k, got {text!r}")
+    return [integer(1, 10_000_000)(each.replace("k", "000")) for each in text.split(",")]
+
+
+def _print(report: Any) -> None:
+    from tokenmill.pipeline.comparing import page
+    from tokenmill.pipeline.running.terminal import Terminal
+
+    console = Terminal(sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
+    for part in page.tables(report):
+        console.print(part, soft_wrap=isinstance(part, str))
 
 
 def _convert(options: argparse.Namespace) -> int:

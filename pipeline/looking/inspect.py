@@ -119,11 +119,16 @@ def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokeni
     """
     if tokenizer_path is not None:
         return Tokenizer.from_file(tokenizer_path)
-    slash = max(shard_path.rfind("/"), shard_path.rfind("\\"))
-    path = storage.join(shard_path[:slash] if slash > 0 else ".", *filenames.TOKENIZER.split("/"))
+    path = storage.join(split_path(shard_path)[0], *filenames.TOKENIZER.split("/"))
     if not storage.exists(path):
         raise ValueError(f"there is no {path!r} beside the shard; name a tokenizer")
     return Tokenizer.from_str(storage.read_text(path))
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Returns the folder of a file, and its name there."""
+    slash = max(path.rfind("/"), path.rfind("\\"))
+    return (path[:slash] or "/" if slash >= 0 else "."), path[slash + 1 :]
 
 
 def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS, *, with_ids: bool = False) -> Text:

@@ -159,8 +159,7 @@ def find_shards(target: str) -> list[Shard]:
         return [Shard(target, record["file"], found, record) for record in found["shards"]]
     if not storage.exists(target):
         raise FileNotFoundError(f"{target}: there is no such shard")
-    slash = max(target.rfind("/"), target.rfind("\\"))
-    folder, name = (target[:slash] or "/" if slash >= 0 else "."), target[slash + 1 :]
+    folder, name = inspect.split_path(target)
     if not storage.exists(storage.join(folder, MANIFEST)):
         return [Shard(folder, name)]
     return [shard_of(folder, name, manifest.read(folder))]

@@ -9,7 +9,7 @@ import pytest
 
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.commands.arguments import commands_of
-from tokenmill.pipeline.commands.completion import SHELLS
+from tokenmill.pipeline.commands.configs import SHELLS
 
 
 @pytest.fixture

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill attach`: waits for a job that goes on without the command that submitted it."""
+"""The commands for runners elsewhere: `tokenmill attach` waits for a job, `workers` serves workers."""
 
 import argparse
 import contextlib
+import json
 import sys
 import time
 from typing import Any
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.commands.arguments import file_path, set_command
+from tokenmill.pipeline.commands.arguments import file_path, integer, set_command
 from tokenmill.pipeline.commands.jobs import report_done, report_stop
-from tokenmill.pipeline.commands.reporting import FAILED, mistakes, say
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, say
 
 _POLL_SECONDS = 2.0
 
 
 def add_parsers(commands: Any) -> None:
-    """Adds the command to the commands of a parser."""
+    """Adds these to the commands of a parser."""
     attach = commands.add_parser("attach", help="wait for a job on a runner elsewhere, as --detach leaves it")
     attach.add_argument("output", type=file_path, metavar="OUT", help="the output folder of the job")
     attach.add_argument("--cancel", action="store_true", help="stop the job; --resume can go on from there")
     set_command(attach, _attach, "the books of the finished job")
+
+    workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
+    workers.add_argument("--host", default="localhost", help="address to listen on; whoever reaches it can run code")
+    workers.add_argument(
+        "--port", type=integer(0, 65535), default=50000, metavar="N", help="port (50000); 0: a free one"
+    )
+    set_command(workers, _workers, "the address that it listens on")
 
 
 def _attach(options: argparse.Namespace) -> int:
@@ -75,3 +83,14 @@ def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -
         return FAILED
     say(f"`tokenmill report {output}` writes the report")
     return report_done(output, seconds, options)
+
+
+def _workers(options: argparse.Namespace) -> int:
+    def told(host: str, port: int) -> None:
+        print(json.dumps({"host": host, "port": port}) if options.json else f"{host}:{port}", flush=True)
+
+    from tokenmill.pipeline.running.external_workers import serve
+
+    with mistakes():
+        serve(options.host, options.port, told, debug=options.debug)
+    return DONE
