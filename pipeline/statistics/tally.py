@@ -4,6 +4,7 @@
 Its reference implementation is in `tests/pipeline/statistics/test_tally.py`.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
@@ -54,6 +55,16 @@ _COUNTERS = (
 _STRINGS = ("text", "languages")
 _INT32S = ("unk_id", "min_tokens", "max_tokens")
 
+_SPARSE = (
+    ("token_ids", "token_counts", pa.int32(), None),
+    ("length_buckets", "length_counts", pa.int32(), LENGTH_BUCKETS),
+    ("oov_chars", "oov_char_counts", pa.int32(), 0x110000),
+    ("oov_words", "oov_word_counts", pa.large_binary(), None),
+    ("added_tokens", "added_token_counts", pa.large_string(), None),
+)
+"""Columns of keys, in ascending order, and of their counts; only what occurred is there. Then the type of the keys, and
+where keys are numbers, the number that all are below; of ids, the size."""
+
 STATISTICS = pa.schema(
     [
         *(pa.field(name, pa.int64(), nullable=False) for name in ("vocab_size", *_COUNTERS, "n_oov_words_dropped")),
@@ -61,17 +72,11 @@ STATISTICS = pa.schema(
         *(pa.field(name, pa.int32(), nullable=False) for name in _INT32S),
         # `TextCounts` and `LanguageCounts` as JSON.
         *(pa.field(name, pa.large_string(), nullable=False) for name in _STRINGS),
-        # Sparse: only what occurred, in ascending order of ids, buckets, code points, word bytes.
-        pa.field("token_ids", pa.large_list(pa.int32()), nullable=False),
-        pa.field("token_counts", pa.large_list(pa.int64()), nullable=False),
-        pa.field("length_buckets", pa.large_list(pa.int32()), nullable=False),
-        pa.field("length_counts", pa.large_list(pa.int64()), nullable=False),
-        pa.field("oov_chars", pa.large_list(pa.int32()), nullable=False),
-        pa.field("oov_char_counts", pa.large_list(pa.int64()), nullable=False),
-        pa.field("oov_words", pa.large_list(pa.large_binary()), nullable=False),
-        pa.field("oov_word_counts", pa.large_list(pa.int64()), nullable=False),
-        pa.field("added_tokens", pa.large_list(pa.large_string()), nullable=False),
-        pa.field("added_token_counts", pa.large_list(pa.int64()), nullable=False),
+        *(
+            pa.field(name, pa.large_list(type_), nullable=False)
+            for keys, counts, key_type, _ in _SPARSE
+            for name, type_ in ((keys, key_type), (counts, pa.int64()))
+        ),
     ]
 )
 """The schema of a `Statistics` as one row."""
@@ -306,27 +311,20 @@ class Statistics:
     def to_arrow(self) -> pa.RecordBatch:
         """Returns all of this as one row of `STATISTICS`."""
         used, lengths = np.flatnonzero(self.token_counts), np.flatnonzero(self.length_counts)
-        chars, char_counts = self.oov_chars()
-        unknown = self.oov_words()
         added = sorted(self.added_tokens.items())
-        values: dict[str, Any] = {name: getattr(self, name) for name in (*_COUNTERS, *_INT32S)}
-        values |= {
-            "vocab_size": self.token_counts.size,
-            "n_oov_words_dropped": self.n_oov_words_dropped,
-            "text": self.text.to_json(),
-            "languages": self.languages.to_json(),
-            "token_ids": used.astype(np.int32),
-            "token_counts": self.token_counts[used],
-            "length_buckets": lengths.astype(np.int32),
-            "length_counts": self.length_counts[lengths],
-            "oov_chars": chars,
-            "oov_char_counts": char_counts,
-            "oov_words": unknown.column("word").combine_chunks(),
-            "oov_word_counts": unknown.column("count").combine_chunks(),
-            "added_tokens": [token for token, _ in added],
-            "added_token_counts": [count for _, count in added],
-        }
-        return pa.record_batch([_one_row(values[field.name], field) for field in STATISTICS], schema=STATISTICS)
+        sparse = (
+            (used.astype(np.int32), self.token_counts[used]),
+            (lengths.astype(np.int32), self.length_counts[lengths]),
+            self.oov_chars(),
+            (column.combine_chunks() for column in self.oov_words().itercolumns()),
+            ([token for token, _ in added], [count for _, count in added]),
+        )
+        values = [
+            *(self.token_counts.size, *(getattr(self, name) for name in (*_COUNTERS, "n_oov_words_dropped", *_INT32S))),
+            *(self.text.to_json(), self.languages.to_json()),
+            *itertools.chain.from_iterable(sparse),
+        ]
+        return pa.record_batch(list(map(_one_row, values, STATISTICS)), schema=STATISTICS)
 
     @classmethod
     def from_arrow(cls, row: pa.RecordBatch) -> Self:
@@ -345,13 +343,13 @@ class Statistics:
             setattr(statistics, name, values[name].as_py())
         statistics.text = TextCounts.from_json(values["text"].as_py())
         statistics.languages = LanguageCounts.from_json(values["languages"].as_py())
-        statistics.token_counts[values["token_ids"].values.to_numpy()] = values["token_counts"].values.to_numpy()
-        statistics.length_counts[values["length_buckets"].values.to_numpy()] = values["length_counts"].values.to_numpy()
-        statistics._add_chars(values["oov_chars"].values.to_numpy(), values["oov_char_counts"].values.to_numpy())
-        unknown = [values["oov_words"].values, values["oov_word_counts"].values]
-        statistics._oov_words = pa.table(unknown, schema=schemas.WORD_COUNTS)
-        added = (values["added_tokens"].as_py(), values["added_token_counts"].as_py())
-        statistics.added_tokens.update(dict(zip(*added, strict=True)))
+        sparse = [(values[keys].values, values[counts].values) for keys, counts, *_ in _SPARSE]
+        (ids, n_ids), (buckets, n_lengths), chars, unknown, added = sparse
+        statistics.token_counts[ids.to_numpy()] = n_ids.to_numpy()
+        statistics.length_counts[buckets.to_numpy()] = n_lengths.to_numpy()
+        statistics._add_chars(*(column.to_numpy() for column in chars))
+        statistics._oov_words = pa.table(list(unknown), schema=schemas.WORD_COUNTS)
+        statistics.added_tokens.update(dict(zip(*(column.to_pylist() for column in added), strict=True)))
         statistics._n_dropped = values["n_oov_words_dropped"].as_py()
         return statistics
 
@@ -407,16 +405,6 @@ class Statistics:
         self._unfolded = []
 
 
-_SPARSE = (
-    ("token_ids", "token_counts", None),
-    ("length_buckets", "length_counts", LENGTH_BUCKETS),
-    ("oov_chars", "oov_char_counts", 0x110000),
-    ("oov_words", "oov_word_counts", None),
-    ("added_tokens", "added_token_counts", None),
-)
-"""Columns of keys and of their counts, and where keys are numbers, the number that all are below; of ids, the size."""
-
-
 def _check(values: Mapping[str, Any]) -> None:
     """Raises ValueError if the numbers of a row of `STATISTICS` are not such as kernels and summaries may rely on."""
     if wrong := [name for name, value in values.items() if not value.is_valid]:
@@ -426,7 +414,7 @@ def _check(values: Mapping[str, Any]) -> None:
         raise ValueError(f"statistics of {size} tokens, of which {unk_id} is the unknown one")
     if wrong := [name for name in (*_COUNTERS, "n_oov_words_dropped") if values[name].as_py() < 0]:
         raise ValueError(f"{wrong[0]} of statistics is {values[wrong[0]].as_py()}")
-    for names, counts, limit in _SPARSE:
+    for names, counts, _, limit in _SPARSE:
         keys, numbers = values[names].values, values[counts].values
         if keys.null_count or numbers.null_count or len(keys) != len(numbers):
             raise ValueError(f"{names} and {counts} of statistics are not as many, or some are null")
