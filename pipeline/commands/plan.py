@@ -3,16 +3,15 @@
 
 import argparse
 import functools
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline.commands.arguments import add_config, add_local, set_command
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, Mistake, mistakes, print_json, say
 
 if TYPE_CHECKING:
-    from tokenmill.pipeline.commands.python import ConfigSource
+    from tokenmill.pipeline.config.file import ConfigSource
     from tokenmill.pipeline.config.job import Config, JobName
     from tokenmill.pipeline.estimating.report import Told
     from tokenmill.pipeline.jobs.planning import JobPlan
@@ -72,7 +71,7 @@ def prepared(
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.running.runners import choose_runner
 
-    config = load_config(source if isinstance(source, Mapping) else os.fspath(source), overrides, job)
+    config = load_config(source, overrides, job)
     choose = functools.partial(choose_runner, beam_args, mode=mode, workers=workers)
     choose()
     return config, choose

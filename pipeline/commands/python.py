@@ -6,17 +6,14 @@ and progress if asked.
 """
 
 import dataclasses
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from tokenmill.pipeline.commands.reporting import Mistake
+from tokenmill.pipeline.config.file import ConfigSource
 from tokenmill.pipeline.proving.report import VerifyReport
-
-ConfigSource = str | os.PathLike[str] | Mapping[str, Any]
-"""The path of a YAML file, or what such a file holds, as dicts and lists."""
 
 
 class JobError(RuntimeError):

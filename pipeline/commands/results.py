@@ -12,7 +12,7 @@ from tokenmill.pipeline.commands.arguments import add_config, add_target, set_co
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 if TYPE_CHECKING:
-    from tokenmill.pipeline.commands.python import ConfigSource
+    from tokenmill.pipeline.config.file import ConfigSource
     from tokenmill.pipeline.proving.report import VerifyReport
 
 

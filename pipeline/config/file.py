@@ -42,7 +42,11 @@ class ConfigError(ValueError):
         self.problems = list(problems)
 
 
-def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), job: JobName | None = None) -> Config:
+ConfigSource = str | os.PathLike[str] | Mapping[str, Any]
+"""The path of a YAML file, or what such a file holds, as dicts and lists."""
+
+
+def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobName | None = None) -> Config:
     """Reads a YAML config, applies overrides and checks all of it.
 
     Args:
@@ -53,7 +57,7 @@ def load_config(source: str | Mapping[str, Any], overrides: Sequence[str] = (), 
     Raises:
       ConfigError: naming every mistake, one line each: `key.path: value, what is allowed, the nearest valid name`.
     """
-    tree = _read_yaml(source) if isinstance(source, str) else copy.deepcopy(dict(source))
+    tree = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else _read_yaml(os.fspath(source))
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)
