@@ -87,7 +87,7 @@ def compare(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
       much, and how long it took.
     """
     from tokenmill.pipeline.config.job import Config
-    from tokenmill.pipeline.estimating import comparison
+    from tokenmill.pipeline.estimating.report import outcome
     from tokenmill.pipeline.jobs.planning import plan_job
 
     path = folder / "config.yaml"
@@ -96,7 +96,7 @@ def compare(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     planned = json.loads(_run("plan", str(path), "--job", "tokenize", "--json"))
     took = time.perf_counter() - started
     _run("tokenize", str(path), "--quiet")
-    done = comparison.outcome(plan_job("tokenize", Config.model_validate(config)))
+    done = outcome(plan_job("tokenize", Config.model_validate(config)))
     assert done is not None
     pairs = {"tokens": (planned["totals"]["n_tokens"], done["n_tokens"])}
     (format_, size), *_ = planned["shard_bytes"].items()

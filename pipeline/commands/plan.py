@@ -97,12 +97,12 @@ def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSett
     Raises:
       Mistake: if the job could not begin. OSError, ValueError: if it would fail.
     """
-    from tokenmill.pipeline.estimating import advice, comparison, forecast, report
+    from tokenmill.pipeline.estimating import advice, forecast, report
 
     plan, settings = planned(job, config, choose)
     start = _start(job, config, settings)
     found = forecast.forecast(plan)
-    actual = comparison.outcome(plan)
+    actual = report.outcome(plan)
     seconds = {}
     if start is not None:
         seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}

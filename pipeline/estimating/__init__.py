@@ -3,5 +3,5 @@
 
 `places` chooses what to read, `trial` does the job's own work on it in a temporary folder, `estimates` scales the
 counts up, `costs` estimates time and memory, `forecast` puts these together, `advice` says which settings to change,
-`comparison` compares the forecast with a finished job. `rehearsal` runs a job on a page of made-up text.
+`report` shows all of it, beside a finished job. `rehearsal` runs a job on a page of made-up text.
 """

@@ -42,10 +42,6 @@ class Estimate:
         """Whether both bounds equal the number."""
         return self.low == self.value == self.high
 
-    def holds(self, number: int) -> bool:
-        """Returns whether a number is within the bounds."""
-        return self.low <= number and (self.high is None or number <= self.high)
-
 
 @dataclass
 class Unit:

@@ -15,7 +15,7 @@ from tokenmill.pipeline.books import parts, quantities
 from tokenmill.pipeline.books.job_books import add_up
 from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.estimating import excerpts, places, trial
+from tokenmill.pipeline.estimating import places, trial
 from tokenmill.pipeline.estimating.costs import CONTENTION, Work, peak_memory
 from tokenmill.pipeline.estimating.estimates import Estimate, Scale
 from tokenmill.pipeline.estimating.places import Sample
@@ -199,7 +199,7 @@ def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizers: Mapping[st
 
 def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:
     samples = places.choose(plan.splits, plan.config.input, n_bytes, n_bytes, _PLACES)
-    return excerpts.take(samples, plan.config.input, storage.join(folder, f"{n_bytes}"))
+    return places.take(samples, plan.config.input, storage.join(folder, f"{n_bytes}"))
 
 
 def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
@@ -208,7 +208,7 @@ def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
     n_shards = len(plan.shards()) or len(plan.splits)
     shard_bytes = min(max(1, places.text_bytes(plan.splits) // n_shards), _SHARD_BYTES)
     samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
-    return excerpts.take(samples, plan.config.input, storage.join(folder, "sample"))
+    return places.take(samples, plan.config.input, storage.join(folder, "sample"))
 
 
 def _decompressing(plan: JobPlan, samples: Sequence[Sample]) -> float:

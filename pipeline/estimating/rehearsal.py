@@ -5,6 +5,7 @@ Kernels are compiled where they are first called. So there is no list of them th
 is run, with its own config, in a folder that is then removed.
 """
 
+import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -129,12 +130,8 @@ def _write_sample(section: InputConfig, format_: FormatName, path: Path) -> str:
 
 def _words() -> Iterator[str]:
     syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
-    for number in range(_WORDS):
-        word = ""
-        while number or not word:
-            number, digit = divmod(number, len(syllables))
-            word += syllables[digit]
-        yield word
+    each = (itertools.product(syllables, repeat=n) for n in (1, 2, 3))
+    yield from itertools.islice(map("".join, itertools.chain.from_iterable(each)), _WORDS)
 
 
 def _texts() -> Iterator[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forecast for a person, as a table, and for a program, as JSON."""
+"""A forecast beside what the finished job counted: for a person, as a table, and for a program, as JSON."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,10 +10,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import manifest, parts
+from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.estimating.advice import Advice
 from tokenmill.pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.estimating.forecast import Forecast
+from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.running import clock
 from tokenmill.pipeline.running.display import duration, megabytes
 
 FORMAT_VERSION = 1
@@ -40,6 +47,43 @@ class Told:
     def bytes_in_memory(self) -> dict[int, int]:
         """The peak of memory by the number of workers."""
         return {workers: self.found.work.memory(workers) for workers in self.seconds}
+
+
+def outcome(plan: JobPlan) -> Mapping[str, float] | None:
+    """Returns the counts of the finished job under the names of the forecast; None if there is no such job.
+
+    Bytes of a format are "bytes.<format>", the time is "seconds", if `clock.json` is there.
+
+    Raises:
+      OSError, ValueError: if a file of the folder cannot be read.
+    """
+    output = plan.config.output.path
+    if parts.is_in_parts(output):
+        told = parts.read(output)
+    elif storage.exists(storage.join(output, filenames.MANIFEST)):
+        told = manifest.read(output)
+    else:
+        return None
+    if told["job_digest"] != plan.job.digest:
+        return None
+    totals = told["totals"]
+    if counts.REPORT_NAME in {record["file"] for record in told["files"]} and not plan.tokenizes:
+        totals = counts.read_report(output)["totals"]
+    actual: dict[str, float] = {name: n for name, n in totals.items() if isinstance(n, int)}
+    for kind in ("rejected", "filtered"):
+        actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
+    for part in told.get("parts", ()):
+        actual |= {of_folder(name, part["folder"]): part["totals"][name] for name in OF_FOLDERS}
+    written = (
+        itertools.chain(books["shards"], books["companions"]) for books in map(manifest.read, parts.folders_of(output))
+    )
+    files = ((record["file"], record["n_bytes"]) for record in itertools.chain(*written))
+    for format_, n in bytes_of(plan.config.output, files).items():
+        actual[f"bytes.{format_}"] = n
+    if storage.exists(storage.join(output, filenames.CLOCK)):
+        times = clock.read(output)
+        actual |= {"seconds": times["seconds"], "workers": times["workers"]}
+    return actual
 
 
 def to_record(told: Told) -> dict[str, Any]:

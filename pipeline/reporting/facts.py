@@ -10,21 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import manifest, quantities
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output import rejects_file
-from tokenmill.pipeline.reporting import conversations, stats_file
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import advise
 from tokenmill.pipeline.reporting.stats import source_summary
 from tokenmill.pipeline.running import clock
+from tokenmill.tokenizer import Tokenizer
 
 TOP = 25
 """The most entries of a list in a report."""
 
 SAMPLES = 3
-"""How many rejected records are shown for each reason."""
+"""How many rejected records are shown for each reason, and how many rows of conversations."""
 
-_SAMPLE_CHARACTERS = 160
+_SAMPLE_CHARACTERS, _SAMPLE_TOKENS = 160, 400
 _MAX_REJECT_FILES = 20
 _MAX_REJECT_ROWS = 20_000
 
@@ -54,7 +57,7 @@ def gather(output: str) -> dict[str, Any]:
         "flow": _flow(found),
         "balance": found["balance"],
         "stats": stats,
-        "chat": conversations.describe(output, found, stats),
+        "chat": _chat(output, found, stats),
         "languages": _languages(stats),
         "n_files": len(found["inputs"]),
         "sources": cut_short(_sources(found, stats), "n_bytes"),
@@ -127,6 +130,27 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for what, whole, parts in stages
     ]
+
+
+def _chat(output: str, found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the counts of conversations, and rows as examples; None if documents are texts."""
+    counts = stats.get("chat")
+    return counts and {**counts, "examples": list(itertools.islice(_first_rows(output, found), SAMPLES))}
+
+
+def _first_rows(output: str, found: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """Yields the rows of the first shard as stretches of `text` that are `trained` or not, the last cut."""
+    tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
+    name = found["shards"][0]["file"]
+    with storage.open_read(storage.join(output, name)) as handle:
+        for batch in formats.read_rows(handle, name):
+            for row in batch.select(["input_ids", "n_tokens", schemas.LOSS_MASK.name]).slice(0, SAMPLES).to_pylist():
+                ids, mask = (row[name][: min(row["n_tokens"], _SAMPLE_TOKENS)] for name in ("input_ids", "loss_mask"))
+                runs = itertools.groupby(zip(mask, ids, strict=True), key=lambda pair: pair[0])
+                yield [
+                    {"text": tokenizer.decode([i for _, i in run], skip_special_tokens=False), "trained": trained}
+                    for trained, run in runs
+                ]
 
 
 def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ Anyone who can reach the port can run code: Beam's protocol sends pickled functi
 service listens on the loopback interface unless told otherwise.
 """
 
-import contextlib
 import logging
 import re
 import socket
@@ -30,10 +29,9 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format  # type: ignore[import-untyped]
 
-from tokenmill.pipeline.running.worker_pool import spawn_worker_process, start_worker_in
+from tokenmill.pipeline.running.worker_pool import end_worker_processes, spawn_worker_process, start_worker_in
 
 _log = logging.getLogger(__name__)
-_STOP_SECONDS = 5
 _PROVISION_SECONDS = 30
 
 
@@ -57,7 +55,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 if not process.stdout.readline():  # type: ignore[union-attr]
                     # A runner that is told of a worker waits for it to connect, some for ever.
                     host, code = socket.gethostname(), process.wait()
-                    _end(process)
+                    end_worker_processes([process])
                     raise RuntimeError(f"the process ended with exit code {code}; its log says why (on host {host!r})")
             with self._lock:
                 self._processes[request.worker_id] = process
@@ -77,7 +75,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             process = self._processes.pop(request.worker_id, None)
         if process is not None:
-            _end(process)
+            end_worker_processes([process])
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
@@ -85,8 +83,7 @@ class ExternalWorkers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             processes = list(self._processes.values())
             self._processes.clear()
-        for process in processes:
-            _end(process)
+        end_worker_processes(processes)
 
     def _watch(self, worker_id: str, process: "subprocess.Popen[str]") -> None:
         code = process.wait()  # zero if the runner closed the connection, as some do instead of stopping the worker
@@ -138,11 +135,3 @@ def _ask_runner(request: beam_fn_api_pb2.StartWorkerRequest) -> tuple[dict[str, 
     options = json_format.MessageToDict(answer.info.pipeline_options)
     names = {key: re.sub(r"^beam:option:(.*):v1$", r"\1", key) for key in options}
     return {names[key]: value for key, value in options.items()}, list(answer.info.runner_capabilities)
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    process.kill()  # every commit is atomic, so there is nothing to wait for
-    process.wait(_STOP_SECONDS)
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()

@@ -21,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
@@ -40,17 +40,18 @@ _STATE_CACHE_BYTES = 100 << 20
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-class WorkerPool(Protocol):
+class WorkerPool:
     """Starts the workers that a job asks for, and knows whether one of them died."""
 
-    failure: str | None
+    failure: str | None = None
     """Why a worker ended although nobody stopped it; None if none did."""
 
     def start(self, handler: "PoolWorkerHandler") -> None:
         """Starts a worker that connects to `handler.control_address` as `handler.worker_id`."""
+        raise NotImplementedError
 
     def stop(self, handler: "PoolWorkerHandler") -> None:
-        """Waits until the worker has released its connection, which is closed already."""
+        """Waits until the worker has released its connection, which is closed already, if that matters."""
 
 
 class _Harness(sdk_worker.SdkHarness):
@@ -104,11 +105,10 @@ def start_harness(
     return thread
 
 
-class ThreadPool:
+class ThreadPool(WorkerPool):
     """Workers as threads of this process: for kernels and Arrow, which release the GIL."""
 
     def __init__(self) -> None:
-        self.failure: str | None = None
         self._threads: dict[str, threading.Thread] = {}
 
     def start(self, handler: "PoolWorkerHandler") -> None:
@@ -120,16 +120,15 @@ class ThreadPool:
         self._threads.pop(handler.worker_id).join()
 
 
-class ProcessPool:
+class ProcessPool(WorkerPool):
     """Workers as threads of `n_processes` processes, which get them in turn: one each, or several each.
 
     The processes are started at once, before the job is built, because a Python with Beam takes a second to start.
-    A context manager: leaving it ends them.
+    A context manager: leaving it ends them. A thread ends with its connection.
     """
 
     def __init__(self, n_processes: int, options: Mapping[str, Any], *, debug: bool = False) -> None:
         """Starts `n_processes` processes that know the pipeline options `options`, a JSON-able mapping."""
-        self.failure: str | None = None
         self._closing = threading.Event()
         self._handlers: list[list[PoolWorkerHandler]] = [[] for _ in range(n_processes)]
         self._n_started = 0
@@ -144,20 +143,12 @@ class ProcessPool:
         self._handlers[i].append(handler)
         start_worker_in(self._processes[i], handler.worker_id, handler.control_address, FNAPI_RUNNER_CAPABILITIES)
 
-    def stop(self, handler: "PoolWorkerHandler") -> None:
-        """Does nothing: the thread ends with its connection, the process with the pool."""
-
     def __enter__(self) -> "ProcessPool":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        for process in self._processes:
-            process.kill()  # every commit is atomic, so there is nothing to wait for
-        for process in self._processes:
-            process.wait()
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()  # type: ignore[union-attr]  # stdin=PIPE
+        end_worker_processes(self._processes)
 
     def _watch(self, i: int, process: "subprocess.Popen[str]") -> None:
         code = process.wait()
@@ -195,6 +186,17 @@ def spawn_worker_process(
     )
     _send(process, {"options": dict(options), "debug": debug, "tells": tells, "speaks": speaks})
     return process
+
+
+def end_worker_processes(processes: Iterable["subprocess.Popen[str]"]) -> None:
+    """Kills processes of `spawn_worker_process`: every commit is atomic, so there is nothing to wait for."""
+    processes = list(processes)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # type: ignore[union-attr]  # stdin=PIPE
 
 
 def start_worker_in(

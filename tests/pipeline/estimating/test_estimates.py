@@ -21,7 +21,8 @@ def test_a_sample_of_everything_is_exact(blocks):
     assert Scale(units, None).estimate("n", total) == Estimate(total, total, total)
     scaled = Scale(units, sum(size for size, _ in blocks)).estimate("n", total)
     assert scaled.value == pytest.approx(total, abs=1)
-    assert scaled.holds(total)
+    assert scaled.low <= total
+    assert scaled.high is None or total <= scaled.high
 
 
 def test_bounds_hold_about_as_often_as_they_say():
@@ -35,7 +36,7 @@ def test_bounds_hold_about_as_often_as_they_say():
             counts = np.round(sizes * rate[kind] * chance.normal(1, 0.2, 512))
             units = sample(counts, sizes, 16)
             found = Scale(units, int(sizes.sum())).estimate("n", sum(int(unit.counts["n"]) for unit in units))
-            n_held += found.holds(int(counts.sum()))
+            n_held += found.low <= counts.sum() <= found.high
             n_tried += 1
             assert (found.high - found.low) / found.value < 0.35
     assert n_held / n_tried > 0.92
@@ -63,9 +64,7 @@ def test_what_the_sample_has_not_may_still_be_there():
 
 
 def test_one_unit_tells_no_variance():
-    found = Scale([Unit(1000.0, 1000.0, {"n": 5})], 10_000).estimate("n", 5)
-    assert found == Estimate(50, 5, None)
-    assert found.holds(10**9)
+    assert Scale([Unit(1000.0, 1000.0, {"n": 5})], 10_000).estimate("n", 5) == Estimate(50, 5, None)
 
 
 def test_an_amount_that_is_known_is_added_without_bounds():

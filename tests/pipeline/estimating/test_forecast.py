@@ -15,7 +15,7 @@ import pytest
 
 from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.estimating import advice, comparison, forecast, places, report, trial
+from tokenmill.pipeline.estimating import advice, forecast, places, report, trial
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.shuffling import passes
@@ -111,9 +111,9 @@ def test_a_forecast_of_all_of_the_input_is_what_the_job_does(tmp_path, tiny_voca
     planned = plan(tmp_path, folder / "vocab.txt", kind, **copy.deepcopy(sections))
     found = forecast.forecast(planned)
     assert found.is_whole
-    assert comparison.outcome(planned) is None
+    assert report.outcome(planned) is None
     run(planned)
-    actual = comparison.outcome(planned)
+    actual = report.outcome(planned)
     told = {**found.totals, **{f"bytes.{name}": each for name, each in found.shard_bytes.items()}}
     assert {name: each.value for name, each in told.items()} == {name: actual[name] for name in told}
     assert all(each.is_exact for each in told.values())
@@ -159,9 +159,9 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
     assert not found.is_whole
     assert 2 < found.factor < 12
     run(planned)
-    actual = comparison.outcome(planned)
+    actual = report.outcome(planned)
     for name in ("n_records", "n_documents", "n_tokens", "n_chars", "rejected", "n_cut_tokens", "n_oov_tokens"):
-        assert found.totals[name].holds(actual[name]), (name, found.totals[name], actual[name])
+        assert found.totals[name].low <= actual[name] <= found.totals[name].high, (name, actual[name])
     assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
 

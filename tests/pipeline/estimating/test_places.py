@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.estimating import excerpts, places
-from tokenmill.pipeline.estimating.excerpts import _BLOCK_BYTES, _Blocks
+from tokenmill.pipeline.estimating import places
+from tokenmill.pipeline.estimating.places import _BLOCK_BYTES, _Blocks
 from tokenmill.pipeline.input import streams
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
@@ -53,7 +53,7 @@ def test_records_come_whole_once_and_from_all_over(corpus, tmp_path, suffix):
     config, texts = corpus(suffix)
     splits = plan_splits(config, "salt")
     asked = places.text_bytes(splits) // 8
-    samples = excerpts.take(places.choose(splits, config, asked, asked // 3), config, str(tmp_path / "excerpts"))
+    samples = places.take(places.choose(splits, config, asked, asked // 3), config, str(tmp_path / "excerpts"))
     found = read(samples, config)
     assert len(samples) >= 3
     assert len(set(found)) == len(found)
@@ -75,12 +75,12 @@ def test_the_choice_depends_on_nothing_but_the_plan(corpus):
 
 
 def test_a_compressed_file_is_decompressed_only_as_far_as_it_pays(tmp_path, monkeypatch):
-    monkeypatch.setattr(excerpts, "REACH", 2)
+    monkeypatch.setattr(places, "REACH", 2)
     put(tmp_path / "a.txt.gz", lines("a", 400_000))
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
     asked = places.text_bytes(splits) // 8
-    (sample,) = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     assert portion.source == splits[0].pieces[0]
     assert portion.n_decompressed < 0.35 * portion.source.n_bytes
@@ -92,10 +92,10 @@ def test_a_file_that_expands_without_end_is_left(tmp_path):
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
     asked = places.text_bytes(splits) // 4
-    (sample,) = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     assert portion.n_decompressed < portion.source.n_bytes
-    assert portion.piece.n_bytes < 2 * excerpts.MOST_KEPT * asked
+    assert portion.piece.n_bytes < 2 * places.MOST_KEPT * asked
 
 
 def test_a_damaged_file_gives_what_is_before_the_damage(tmp_path):
@@ -105,7 +105,7 @@ def test_a_damaged_file_gives_what_is_before_the_damage(tmp_path):
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
     asked = places.text_bytes(splits) // 4
-    samples = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    samples = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     assert 0 < len(read(samples, config)) < 50_000
 
 
@@ -137,7 +137,7 @@ def test_of_a_file_that_is_read_whole_the_beginning_is_taken(tmp_path, suffix):
     config = InputConfig(paths=[str(tmp_path / f"*{suffix}")])
     splits = plan_splits(config, "salt")
     asked = places.text_bytes(splits) // 4
-    (sample,) = excerpts.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
+    (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     batches = list(read_split(sample.split, config, limits={0: portion.quota}))
     assert [batch.rejects for batch in batches] == [None] * len(batches)
