@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.looking.selecting import Shard
@@ -122,12 +123,10 @@ def _names(batch: pa.RecordBatch) -> Hashes:
     """Returns a hash of the name of each row; rows without names have the same."""
     if "doc_id" not in batch.schema.names:
         return np.zeros(batch.num_rows, np.uint64)
-    ids = batch.column("doc_id").cast(pa.large_binary())
-    _, offsets, data = ids.buffers()
-    ends = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-    names = hash_rows(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), ends)
+    ends, data = children(batch.column("doc_id"))
+    names = hash_rows(data.to_numpy(), ends)
     if "window" in batch.schema.names:
-        names = names ^ hash_rows(batch.column("window").to_numpy(), np.arange(len(ids) + 1))
+        names = names ^ hash_rows(batch.column("window").to_numpy(), np.arange(batch.num_rows + 1))
     return names
 
 

@@ -69,7 +69,6 @@ def rows(shard_path: str, start: int = 0, count: int = 10) -> Iterator[Row]:
     Args:
       shard_path: a file with rows, as `formats.read_rows` takes it.
       start: first row, from 0. TFRecord and MDS read everything before it.
-      count: how many.
 
     Raises:
       ValueError: if `start` or `count` is negative, or the file is not a shard of TokenMill.
@@ -138,8 +137,6 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     terminal; see `TokenRun.text`. Each document of a packed sequence has a line. Padding is one entry with a count.
 
     Args:
-      row: to show.
-      tokenizer: names the ids.
       max_tokens: how many tokens to show; None for all.
       with_ids: whether to show the id behind each token: `the:5`.
     """

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from tokenmill.pipeline.looking import inspect
 from tokenmill.pipeline.output.document_tables import SegmentSizes, measure_segments, read_table
 from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.output.writers.base import ragged
+from tokenmill.pipeline.statistics.words import unknown
 from tokenmill.tokenizer import Tokenizer
 
 Order = Literal["longest", "most_unknown", "random"]
@@ -185,21 +186,23 @@ def select(shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection) 
         for shard, batch, i, number in itertools.islice(chosen, selection.count):
             yield shard, shard.described(inspect.row_of(shard.path, batch, i, number))
         return
-    heap: list[tuple[float, int, Shard, inspect.Row]] = []
-    random, n_seen = np.random.default_rng(selection.seed), 0
+    # `nlargest` takes the first of equal rows. A copy of a row, unlike a slice, does not keep its batch in memory.
+    for _, shard, row, number in heapq.nlargest(
+        selection.count, _scored(shards, tokenizer, selection), key=operator.itemgetter(0)
+    ):
+        yield shard, shard.described(inspect.row_of(shard.path, row, 0, number))
+
+
+def _scored(
+    shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection
+) -> Iterator[tuple[float, Shard, pa.RecordBatch, int]]:
+    """Yields the best rows of each batch, with their scores and their numbers in the shard."""
+    random = np.random.default_rng(selection.seed)
     for shard, batch, first, found in _matching(shards, tokenizer, selection):
-        scores = (
-            random.random(found.size) if selection.order == "random" else _scores(batch, tokenizer, selection)[found]
-        )
+        is_random = selection.order == "random"
+        scores = random.random(found.size) if is_random else _scores(batch, tokenizer, selection)[found]
         for at in np.argsort(-scores, kind="stable")[: selection.count].tolist():
-            if len(heap) == selection.count and scores[at] <= heap[0][0]:
-                break
-            i = int(found[at])
-            entry = (float(scores[at]), -n_seen - at, shard, inspect.row_of(shard.path, batch, i, first + i))
-            (heapq.heappush if len(heap) < selection.count else heapq.heapreplace)(heap, entry)
-        n_seen += found.size
-    for _, _, shard, row in sorted(heap, key=lambda entry: entry[:2], reverse=True):
-        yield shard, shard.described(row)
+            yield float(scores[at]), shard, batch.take(pa.array(found[at : at + 1])), int(first + found[at])
 
 
 def _matching(
@@ -239,6 +242,4 @@ def _scores(batch: pa.RecordBatch, tokenizer: Tokenizer, selection: Selection) -
         return batch.column("n_tokens").to_numpy()
     if "n_oov" in batch.schema.names:
         return batch.column("n_oov").to_numpy()
-    ids, offsets = ragged(batch.column("input_ids"))
-    before = np.append(0, np.cumsum(ids == (-1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id)))
-    return before[offsets[1:]] - before[offsets[:-1]]
+    return unknown(tokenizer, batch.column("input_ids"))
