@@ -103,7 +103,6 @@ def set_command(
     """Sets what a parser is for, and adds the options of every command: `--json`, `--quiet` and `--verbose`.
 
     Args:
-      parser: the parser of the command.
       command: runs it, and returns its exit code; `cli` acts on the last two options.
       what: what `--json` prints, for its help.
       form: the mutually exclusive group that `--json` joins, if there is one.

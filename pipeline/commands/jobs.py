@@ -114,12 +114,7 @@ def execute(
     """Plans and runs a job, and shows its progress on stderr unless it is `quiet`.
 
     Args:
-      job: its name.
-      config: what it does.
       choose: `choose_runner` with the options of the command.
-      mode: what to do with a folder that is there already.
-      quiet: say warnings only.
-      debug: keep the log of the runner.
       detach: return once a runner elsewhere has the job.
       said: takes the warnings that are said before the job begins.
 

@@ -32,10 +32,6 @@ def compare(candidates: Sequence[Candidate], artifact: CountsArtifact) -> dict[s
     Bytes by source and language are those of the texts, by script those of the words; if words were pruned, all are
     those of the remaining words.
 
-    Args:
-      candidates: two or more; the others are compared with the first one.
-      artifact: the counts.
-
     Raises:
       ValueError: if a tokenizer has other words, or nothing was counted. OSError: if a file cannot be read.
     """

@@ -28,11 +28,6 @@ _BLOCKS_SEED = 0
 def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:
     """Returns the comparison of tokenizers on the documents of a corpus, see `measure.report`.
 
-    Args:
-      candidates: two or more; the others are compared with the first one.
-      corpus: what to read.
-      parallel: a language, if every language has the same documents as it, translated; None if not.
-
     Raises:
       ValueError: if there is no document, or languages differ in their number of documents although `parallel`.
       OSError: if a file cannot be read.

@@ -33,7 +33,6 @@ def load(paths: Sequence[str], least: int = 2) -> list[Candidate]:
     Args:
       paths: files or folders, as `Tokenizer.from_file` takes them; "bert@1.0" is the file bert with the ids of HF
         tokenizers 1.0, "bert@0.23" with those of 0.23.
-      least: how many there must be.
 
     Raises:
       ValueError: if there are fewer, or one is broken or not supported. OSError: if one cannot be read.

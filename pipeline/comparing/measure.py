@@ -51,7 +51,6 @@ def report(candidates: Sequence[Candidate], found: Found, parallel: str | None =
 
     Args:
       candidates: two or more; the others are compared with the first one.
-      found: the counts of these tokenizers.
       parallel: a language, if every language has the same documents as it, translated; None if not.
 
     Raises:

@@ -62,7 +62,6 @@ def robustness(candidates: Sequence[Candidate], words: Iterable[str]) -> dict[st
     Words are put after a space. Only words that a change alters are counted, the same ones for all tokenizers.
 
     Args:
-      candidates: the tokenizers.
       words: the most frequent first; those of `LEAST_LETTERS` letters or more and nothing else are taken.
     """
     taken: list[str] = []

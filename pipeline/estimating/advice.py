@@ -31,12 +31,7 @@ class Advice:
 
 
 def advise(found: Forecast, workers: int) -> list[Advice]:
-    """Returns what to change, the worst first.
-
-    Args:
-      found: the forecast.
-      workers: the number of workers of the job.
-    """
+    """Returns what to change, the worst first."""
     given = [rule(found, workers) for rule in _RULES]
     return [each for each in given if each is not None]
 

@@ -70,9 +70,6 @@ class Work:
 def measure_start(name: JobName, config: Config, settings: RunnerSettings) -> float:
     """Returns the seconds of a job over a page of text, imports of Beam included.
 
-    Args:
-      name, config: the job; settings: a local runner.
-
     Raises:
       Exception: whatever the job raises for such a text.
     """

@@ -100,8 +100,6 @@ def choose(
 
     Args:
       splits: the splits of the plan; they must hold more text than `n_bytes`.
-      config: the section `input`.
-      n_bytes: how much to read.
       shard_bytes: the size of the job's shards; the sample is written in shards of the same size.
       n_ranges: from how many places.
     """

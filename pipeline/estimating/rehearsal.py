@@ -38,7 +38,6 @@ def rehearse(
     """Runs a job on the sample; leaves nothing behind but kernels in their cache.
 
     Args:
-      name, config, settings: the job, and where it runs.
       look: what is done with each output folder that has rows.
 
     Raises:

@@ -35,9 +35,6 @@ _MAX_REJECT_ROWS = 20_000
 def gather(output: str) -> dict[str, Any]:
     """Returns the contents of the report of a finished job, as plain JSON.
 
-    Args:
-      output: the folder, with its manifest.
-
     Raises:
       ValueError: if the folder holds no finished job, or one that wrote no shards.
       OSError: if a file cannot be read.

@@ -57,7 +57,6 @@ def summarize(
     """Returns the contents of stats.json: a `StatsFile`, as plain JSON.
 
     Args:
-      statistics: the statistics of all splits.
       table: `TOKEN_COUNTS` of the same splits.
       packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
       windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.

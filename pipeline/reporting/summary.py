@@ -27,7 +27,6 @@ def summarize(output: str, seconds: float) -> RenderableType:
     """Returns the summary of the finished job in an output folder.
 
     Args:
-      output: the folder, with its manifest.
       seconds: how long the job took; for the screen only, no file contains it.
     """
     if parts.is_in_parts(output):
@@ -188,12 +187,7 @@ def _filtered(rules: Mapping[str, int]) -> list[Row]:
 
 
 def warnings(output: str, config: Config) -> list[str]:
-    """Returns warnings about a finished job, a line each.
-
-    Args:
-      output: the folder, with its manifest.
-      config: the config of the job.
-    """
+    """Returns warnings about a finished job, a line each."""
     if parts.is_in_parts(output):
         return [
             f"{name}: {line}"

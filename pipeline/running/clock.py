@@ -59,20 +59,12 @@ class Stopwatch:
     """Measures the time of one split from its construction on; use it in the thread that does the work."""
 
     def __init__(self, output: str, split: Split) -> None:
-        """Starts.
-
-        Args:
-          output: the output folder; split: of the plan.
-        """
+        """Starts."""
         self._output, self._split = output, split
         self._wall, self._cpu = time.time(), time.thread_time()
 
     def stop(self, n_bytes: int, n_tokens: int) -> None:
-        """Writes the time of the split, which is committed; that the file cannot be written is no error.
-
-        Args:
-          n_bytes: how many bytes were read; n_tokens: how many tokens it has.
-        """
+        """Writes the time of the split, which is committed; that the file cannot be written is no error."""
         host, worker = socket.gethostname(), f"{os.getpid()}-{threading.get_native_id()}"
         source, cpu_seconds = self._split.pieces[0].name, time.thread_time() - self._cpu
         read = (n_bytes, n_tokens, host, worker)
@@ -96,12 +88,8 @@ def gather(
     Holds 40 bytes for each split, the names of their files, and `SLOWEST` records.
 
     Args:
-      output: the output folder.
-      n_splits: the number of splits of the plan.
       started: when the job began, in seconds since 1970. Splits done by earlier, stopped runs count in all sums, but
         not in the throughput, since the pauses between runs are unknown.
-      stages: the stages of the job in order, and how many seconds each took.
-      seconds: how long the job took.
       config: the config of the job as plain JSON, without defaults, but with its paths, which no digest covers.
 
     Raises:

@@ -152,9 +152,6 @@ class Progress:
         """Records how a stage that does not read splits is measured from now on.
 
         Args:
-          stage: the stage.
-          unit: what is counted.
-          n_planned: how many there are.
           n_done: says how many of them are done, whenever it is called.
         """
         with self._lock:
@@ -210,7 +207,6 @@ class FolderProgress(Progress):
         """Looks at the folder as it is now; splits that are done already do not count as work of this run.
 
         Args:
-          output: the output folder.
           stages: in the order in which they run.
         """
         super().__init__(stages)

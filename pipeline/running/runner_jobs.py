@@ -100,7 +100,6 @@ def submitted(result: Any, options: Any, nonce: str, *, detached: bool) -> Runne
 
     Args:
       result: what `Pipeline.run` returned.
-      options: the pipeline options.
       nonce: of the owner of the output folder.
       detached: `RunnerJob.detached`.
     """

@@ -47,8 +47,6 @@ class Sample:
         """Starts with none.
 
         Args:
-          tokenizer: the tokenizer that made the tokens.
-          n_planned: the planned bytes of the split.
           has_spans: whether there are tokens for spans, which were cut out of the texts.
         """
         self._tokenizer, self._skips_special = tokenizer, has_spans
@@ -60,7 +58,6 @@ class Sample:
         """Keeps those documents of a batch that are in the sample.
 
         Args:
-          texts: the texts that were tokenized.
           ids: their tokens, before truncation.
           columns: further columns to keep with them.
 
@@ -106,9 +103,6 @@ def measure(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: pa.LargeListA
     """Returns each number of `COUNTED` for texts, int64[n].
 
     Args:
-      tokenizer: the tokenizer that made the tokens.
-      texts: the texts that were tokenized.
-      ids: their tokens.
       skips: whether special tokens are not part of the texts.
     """
     split, rows = words.split(texts)

@@ -32,7 +32,6 @@ def token_counts(counts: Counts, tokenizer: Tokenizer) -> pa.Table:
 
     Args:
       counts: int64[n_ids], how often each id occurred.
-      tokenizer: the one that made the tokens.
     """
     by_id = {token_id: token for token, token_id in tokenizer.get_vocab().items()}
     tokens = pa.array(map(by_id.get, range(counts.size)), pa.string())
