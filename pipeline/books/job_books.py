@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The books of a whole job: adds up its splits and shards one after another, and checks the totals."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -163,16 +163,6 @@ class JobBooks:
         sums = self.by_source.setdefault(source, {"n_files": 0})
         for name, n in counts.items():
             sums[name] = quantities.plus(sums.get(name, type(n)()), n)
-
-
-def add_up(entries: Iterable[LedgerEntry], shards: Sequence[ShardEntry] = ()) -> dict[str, Any]:
-    """Returns the totals of entries; if `shards` are given, the counts of shards are theirs."""
-    books = JobBooks(lambda kind, record: None, is_shuffled=bool(shards))
-    for entry in entries:
-        books.add(entry)
-    for shard in shards:
-        books.add_shard(shard)
-    return books.totals
 
 
 def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:

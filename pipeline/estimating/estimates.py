@@ -77,7 +77,9 @@ class Scale:
           n_planned: planned bytes of the corpus; None if the sample is all of it.
         """
         used = [unit for unit in units if unit.n_planned > 0]
-        self._units = used
+        self._all, self._units = units, used
+        self.names = sorted({name for unit in units for name in unit.counts})
+        """What is counted."""
         self._read = np.array([unit.n_planned for unit in used], np.float64)
         self._meant = np.array([unit.n_meant for unit in used], np.float64)
         self._is_whole = n_planned is None
@@ -86,31 +88,27 @@ class Scale:
         weights = np.array([unit.n_meant if unit.weight is None else unit.weight for unit in used], np.float64)
         self._stands_for = (n_planned or 0) * weights / max(1.0, float(weights.sum()))
 
-    def estimate(self, name: str, counted: int, *, more: float = 0.0, base: int = 0) -> Estimate:
-        """Returns the estimate of a count.
+    def counted(self, name: str) -> int:
+        """Returns how many there are in the sample."""
+        return round(sum(unit.counts.get(name, 0) for unit in self._all))
 
-        Args:
-          name: the name of the count.
-          counted: how many there are in the sample.
-          more: an additional uncertainty, as a share of the value.
-          base: a constant to add, which does not depend on the corpus; not part of `counted`.
-        """
+    def estimate(self, name: str, *, more: float = 0.0) -> Estimate:
+        """Returns the estimate of a count; `more` is an additional uncertainty, as a share of the value."""
+        counted = self.counted(name)
         if self._is_whole:
-            whole = base + counted
-            return Estimate(whole, math.floor(whole * (1 - more)), math.ceil(whole * (1 + more)))
+            return Estimate(counted, math.floor(counted * (1 - more)), math.ceil(counted * (1 + more)))
         y = np.array([unit.counts.get(name, 0) for unit in self._units], np.float64)
         value, half = min((self._sum(y, by) for by in (self._read, self._meant)), key=lambda each: each[1])
         if len(y) < 2:
-            return Estimate(base + round(value), base + counted, None)
+            return Estimate(round(value), counted, None)
         half = math.hypot(half, more * value)
         high = max(value + half, (counted + _MISSED) * self.factor)
-        return Estimate(base + round(value), base + round(max(counted, value - half)), base + math.ceil(high))
+        return Estimate(round(value), round(max(counted, value - half)), math.ceil(high))
 
     def divide(self, name: str, sizes: Sequence[int]) -> npt.NDArray[np.float64]:
         """Returns how a count is divided among parts of the corpus: float64[n], of the whole estimate.
 
         Args:
-          name: the name of the count.
           sizes: planned bytes of the parts, in the order of the corpus.
         """
         y = np.array([unit.counts.get(name, 0) for unit in self._units], np.float64)

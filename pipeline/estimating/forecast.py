@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A forecast of a job: tokens, rejects, shards and their bytes, each with bounds, from a trial on a sample."""
 
-import dataclasses
-import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import parts, quantities
-from tokenmill.pipeline.books.job_books import add_up
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import places, trial
@@ -52,9 +48,8 @@ _PROBE_BYTES = 2 << 20
 _PLACES = 8
 """Text for measuring the speed is read from this many places: few, because a job reads sequentially."""
 
-_TOTALS = (
-    "n_records", "n_documents", "n_bytes", "n_chars", "n_words", "n_special_tokens", "n_added_tokens",
-)  # fmt: skip
+_OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
+_AROUND_TEXT = ("n_special_tokens", "n_added_tokens")
 _OF_TOKENIZER = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_rows", "shard_tokens")
 
 
@@ -127,7 +122,6 @@ def forecast(plan: JobPlan) -> Forecast:
                 pace, contention = _later_pace(plan, _places(plan, budget // 4, folder), tokenizers)
             paces.append(pace)
     trials = [each for each in (counting, tokenizing) if each is not None]
-    found = _totals(trials[-1]) if trials else {}
     scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
     sizes = [split.n_bytes for split in plan.splits]
     seconds = sum(paces) * plan.n_bytes + len(paces) * _decompressing(plan, samples)
@@ -137,15 +131,15 @@ def forecast(plan: JobPlan) -> Forecast:
         n_passes = len(plan_passes(len(sizes), plan.splits.n_work, shuffle.run_bytes))
     return Forecast(
         plan=plan,
-        sample_bytes=found.get("n_bytes", 0),
+        sample_bytes=scale.counted("n_bytes"),
         is_whole=is_whole,
         factor=scale.factor,
         notes=tuple(_notes(samples, is_guess, n_passes)),
-        totals=_estimates(found, scale, is_guess),
-        padding=_padding(plan.config, found) if tokenizing is not None else None,
+        totals=_estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {},
+        padding=_padding(plan.config, tokenizing.written) if tokenizing is not None else None,
         unknown=unknown,
         n_shards=_n_shards(plan),
-        shard_bytes=_shard_bytes(plan, tokenizing, scale, is_guess, is_whole) if tokenizing is not None else {},
+        shard_bytes=_shard_bytes(plan, scale, is_guess, is_whole) if tokenizing is not None else {},
         work=Work(
             split_bytes=tuple(sizes),
             split_seconds=tuple((divided * seconds / max(1e-9, float(divided.sum()))).tolist()),
@@ -267,13 +261,16 @@ def _n_shards(plan: JobPlan) -> int:
     return len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts))
 
 
-def _padding(config: Config, totals: Mapping[str, Any]) -> float | None:
-    rows, padding = totals["shard_rows"], config.tokenizer.padding
-    if padding is not None:
-        return 1 - totals["shard_tokens"] / max(1, rows * padding.length)
-    if packing := totals.get("packing"):
-        return float(packing_summary(packing)["share_of_padding"] or 0.0)
-    return None
+def _padding(config: Config, written: Sequence[Written]) -> float | None:
+    if (padding := config.tokenizer.padding) is not None:
+        n_rows, n_tokens = (sum(getattr(entry.shard, name) or 0 for entry in written) for name in ("rows", "tokens"))
+        return 1 - n_tokens / max(1, n_rows * padding.length)
+    if config.output.packing is None:
+        return None
+    packed: Counter[str] = Counter()
+    for entry in written:
+        packed.update(entry.packing or {})
+    return float(packing_summary(packed)["share_of_padding"] or 0.0)
 
 
 def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> tuple[tuple[str, int], ...]:
@@ -288,46 +285,19 @@ def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> t
     return tuple(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 
 
-def _totals(tried: Trial) -> dict[str, Any]:
-    """Returns the sums of a trial, by the names of `totals` of the manifest."""
-    if tried.entries:
-        of_folders = {
-            folder: add_up(entries, tried.shards.get(folder, [])) for folder, entries in tried.entries.items()
-        }
-        if len(of_folders) == 1:
-            return of_folders[""]
-        each = {trial.of_folder(name, key): n[name] for key, n in of_folders.items() for name in trial.OF_FOLDERS}
-        return parts.add_up(of_folders) | each
-    totals: dict[str, Any] = {}
-    for split in tried.counted:
-        for name, value in dataclasses.asdict(split.totals).items():
-            totals[name] = quantities.plus(totals.get(name), value) if name in totals else value
-    return totals
-
-
-def _shard_bytes(plan: JobPlan, tried: Trial, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
-    entries: list[Written] = list(itertools.chain(*tried.shards.values())) or list(
-        itertools.chain(*tried.entries.values())
-    )
+def _shard_bytes(plan: JobPlan, scale: Scale, is_guess: bool, is_whole: bool) -> dict[str, Estimate]:
     more = (0.0 if is_whole else SHARD_SIZE_MATTERS) + (SAMPLE_VOCABULARY if is_guess else 0.0)
-    found = {}
-    for format_, n_bytes in trial.bytes_of(plan.config.output, trial.files_of(entries)).items():
-        empty = tried.empty_bytes.get(format_, 0)
-        found[format_] = scale.estimate(
-            f"bytes.{format_}", n_bytes - empty * len(entries), more=more, base=empty * _n_shards(plan)
-        )
-    return found
+    return {name: scale.estimate(f"bytes.{name}", more=more) for name in map(str, plan.config.output.formats)}
 
 
-def _estimates(totals: Mapping[str, Any], scale: Scale, is_guess: bool) -> dict[str, Estimate]:
-    found = {name: scale.estimate(name, totals[name]) for name in _TOTALS if name in totals}
-    more = SAMPLE_VOCABULARY if is_guess else 0.0
-    of_tokenizer = (name for name in totals if name.partition(".")[0] in (*_OF_TOKENIZER, "n_documents"))
-    found |= {name: scale.estimate(name, totals[name], more=more) for name in of_tokenizer if name not in found}
+def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Estimate]:
+    found = {name: scale.estimate(name) for name in (*_OF_TEXT, *(_AROUND_TEXT if tokenizes else ()))}
+    of_folders = (name for name in scale.names if name.partition(".")[0] in trial.OF_FOLDERS and "." in name)
+    for name in (*_OF_TOKENIZER, *of_folders) if tokenizes else ():
+        found[name] = scale.estimate(name, more=SAMPLE_VOCABULARY if is_guess else 0.0)
     for kind in ("rejected", "filtered"):
-        counts = totals.get(kind) or {}
-        found[kind] = scale.estimate(kind, sum(counts.values()))
-        found |= {(name := f"{kind}.{each}"): scale.estimate(name, n) for each, n in counts.items()}
+        names = (kind, *(name for name in scale.names if name.startswith(f"{kind}.")))
+        found |= {name: scale.estimate(name) for name in names}
     return found
 
 

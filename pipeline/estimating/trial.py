@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import LedgerEntry
@@ -23,7 +24,6 @@ from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS
-from tokenmill.pipeline.counting.split_counts import SplitCounts
 from tokenmill.pipeline.estimating.costs import memory_now, peak_memory
 from tokenmill.pipeline.estimating.estimates import Unit, spread
 from tokenmill.pipeline.estimating.places import Sample
@@ -70,10 +70,11 @@ class Trial:
     """The time for merging `shards`, or counts."""
     memory: int = 0
     """Bytes by which the memory of the process grew, at its peak: what a worker takes."""
-    empty_bytes: dict[str, int] = field(default_factory=dict)
-    """Bytes of a shard without documents, by format: what a shard takes whatever it holds. Of the first folder."""
-    counted: list[SplitCounts] = field(default_factory=list)
-    """The counts of the samples, if the job counts words."""
+
+    @property
+    def written(self) -> list[Written]:
+        """The entries with shards: of all folders, the merged ones if the job shuffles."""
+        return [*chain(*self.shards.values())] or [*chain(*self.entries.values())]
 
     @property
     def pace(self) -> float:
@@ -99,7 +100,6 @@ def tokenize(
     """Tokenizes samples and writes their shards.
 
     Args:
-      samples: what to read.
       folders: the config of each folder in the trial, and its tokenizer, as workers have it.
       shards: of each folder, to merge, if the job shuffles.
       batch_bytes: the size of a unit.
@@ -107,10 +107,9 @@ def tokenize(
     trial = Trial(entries={folder: [] for folder in folders})
     config, _ = next(iter(folders.values()))
     # The first use of a tokenizer builds its tables, which is a part of the start of a job.
-    empty = [_empty_shard(*each) for each in folders.values()][:1]
+    for each in folders.values():
+        _write_empty_shard(*each)
     at_first = memory_now()
-    if config.output.shuffle is None:
-        trial.empty_bytes = bytes_of(config.output, files_of(empty))
     for sample in samples:
         started = time.perf_counter()
         reading = _Reading(sample, batch_bytes)
@@ -125,9 +124,9 @@ def tokenize(
                 pieces = {piece for piece, _ in batch.pieces}
                 found = {}
                 for folder, (attempt, _) in attempts.items():
-                    before = _flat(attempt.counts(pieces))
+                    before = _flat(attempt.counts(pieces).to_record())
                     attempt.add(batch)
-                    found[folder] = Counter(_flat(attempt.counts(pieces)))
+                    found[folder] = Counter(_flat(attempt.counts(pieces).to_record()))
                     found[folder].subtract(before)
                 reading.note(_together(found) if len(found) > 1 else found[""])
             for folder, (attempt, staging) in attempts.items():
@@ -136,7 +135,7 @@ def tokenize(
                 trial.entries[folder].append(entry)
         trial.seconds.append(time.perf_counter() - started)
         made = [entries[-1] for entries in trial.entries.values()]
-        trial.units += _spread_entries(reading.units(), made, config.output, trial.empty_bytes)
+        trial.units += _spread_entries(reading.units(), made, config.output)
     started = time.perf_counter()
     for folder, planned in shards.items():
         runs = [runs_of(entry) for entry in trial.entries[folder]]
@@ -144,7 +143,7 @@ def tokenize(
     trial.merge_seconds = time.perf_counter() - started
     trial.memory = peak_memory() - at_first
     if shards:
-        _spread_files(trial.units, [*chain(*trial.shards.values())], config.output, {})
+        _spread_files(trial.units, trial.written, config.output)
     return trial
 
 
@@ -163,9 +162,7 @@ def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return found
 
 
-def _spread_entries(
-    units: list[Unit], entries: Sequence[LedgerEntry], output: OutputConfig, empty: Mapping[str, int]
-) -> list[Unit]:
+def _spread_entries(units: list[Unit], entries: Sequence[LedgerEntry], output: OutputConfig) -> list[Unit]:
     """Gives the units of a sample their shares of what is counted only for all of it, in each folder."""
     n_special, n_added, n_documents, n_words = (
         sum(getattr(entry, name) for entry in entries)
@@ -180,31 +177,24 @@ def _spread_entries(
     spread(units, "n_special_tokens", n_special, "n_documents")
     spread(units, "n_added_tokens", n_added, "n_documents")
     if entries[0].runs is None:
-        _spread_files(units, entries, output, empty)
+        _spread_files(units, entries, output)
     return units
 
 
-def _spread_files(
-    units: list[Unit], entries: Sequence[Written], output: OutputConfig, empty: Mapping[str, int]
-) -> None:
+def _spread_files(units: list[Unit], entries: Sequence[Written], output: OutputConfig) -> None:
     is_document = output.packing is None and all(entry.windows is None for entry in entries)
     n_rows = sum(entry.shard.rows or 0 for entry in entries)
     spread(units, "shard_rows", n_rows, "n_documents" if is_document else "n_tokens")
     spread(units, "shard_tokens", sum(entry.shard.tokens or 0 for entry in entries), "n_tokens")
-    for format_, n_bytes in bytes_of(output, files_of(entries)).items():
-        spread(units, f"bytes.{format_}", n_bytes - len(entries) * empty.get(format_, 0), "n_tokens")
-
-
-def files_of(entries: Iterable[Written]) -> Iterator[tuple[str, int]]:
-    """Yields name and bytes of each file of shards."""
-    return ((file.file, file.n_bytes) for entry in entries for file in (entry.shard, *entry.companions))
+    files = ((file.file, file.n_bytes) for entry in entries for file in (entry.shard, *entry.companions))
+    for format_, n_bytes in bytes_of(output, files).items():
+        spread(units, f"bytes.{format_}", n_bytes, "n_tokens")
 
 
 def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Returns the bytes of shards by format, index files included.
 
     Args:
-      output: the section.
       files: the files of the shards: name and bytes.
     """
     format_of = {suffix: name for name in output.formats for suffix in formats.suffixes(output, name)}
@@ -214,40 +204,44 @@ def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str
     return found
 
 
-def _empty_shard(config: Config, tokenizer: Tokenizer) -> LedgerEntry:
+def _write_empty_shard(config: Config, tokenizer: Tokenizer) -> None:
     nothing = Split(0, "empty", ())
     config = config.model_copy(update={"input": next(iter(config.input.by_source.values()))})
     with Staging(config.output.path, nothing.id) as staging:
-        return Attempt(nothing, config, tokenizer, tokenizer_info(tokenizer), staging, 1).finish()
+        Attempt(nothing, config, tokenizer, tokenizer_info(tokenizer), staging, 1).finish()
 
 
 def count_words(samples: Sequence[Sample], config: Config, counting_json: str, batch_bytes: int) -> Trial:
     """Counts the words of samples; see `tokenize`."""
     trial, tokenizer, at_first = Trial(), Tokenizer.from_str(counting_json), memory_now()
-    key = count.count_key(config.input, config.counts, counting_json, config.text)
+    key, done = count.count_key(config.input, config.counts, counting_json, config.text), []
     for sample in samples:
         started = time.perf_counter()
         reading = _Reading(sample, batch_bytes)
 
-        def note(n_bytes: int, n_documents: int, n_rejected: int, *_: int, reading: _Reading = reading) -> None:
-            reading.note({"n_bytes": n_bytes, "n_documents": n_documents, "rejected": n_rejected})
+        def note(n_bytes: int, *numbers: int, reading: _Reading = reading) -> None:
+            n_documents, n_rejected, _, n_filtered = numbers
+            records = {"n_documents": n_documents, "rejected": n_rejected, "filtered": n_filtered}
+            reading.note({"n_bytes": n_bytes, "n_records": sum(numbers), **records})
 
         counts = count.count_split(
             sample.split, config.input, config.output.path, tokenizer, key, config.counts,
             on_batch=note, text=config.text, read=reading.batches,
         )  # fmt: skip
-        trial.counted.append(counts)
+        done.append(counts)
         trial.seconds.append(time.perf_counter() - started)
         units = reading.units()
-        spread(units, "n_words", counts.totals.n_words, "n_bytes")
+        for name, n in _flat(asdict(counts.totals)).items():
+            kind, _, each = name.partition(".")
+            if each or name in ("n_chars", "n_words"):
+                spread(units, name, n, kind if each else "n_bytes")
         trial.units += units
     started = time.perf_counter()
     by = config.counts.by
     partitions = [
-        finishing.merge_partition(number, N_PARTITIONS, trial.counted, config.output.path, by)
-        for number in range(N_PARTITIONS)
+        finishing.merge_partition(number, N_PARTITIONS, done, config.output.path, by) for number in range(N_PARTITIONS)
     ]
-    finishing.finish_counts(trial.counted, partitions, config.output.path, key, counting_json, by)
+    finishing.finish_counts(done, partitions, config.output.path, key, counting_json, by)
     trial.merge_seconds = time.perf_counter() - started
     trial.memory = peak_memory() - at_first
     return trial
@@ -309,12 +303,12 @@ class _Reading:
         return units
 
 
-def _flat(counts: PieceCounts) -> dict[str, int]:
+def _flat(counts: Mapping[str, Any]) -> dict[str, int]:
     """Returns the counts by name; of rejects and of filtered documents by "rejected.reason" and so on, too."""
     flat: dict[str, int] = {}
-    for name, value in counts.to_record().items():
+    for name, value in counts.items():
         if isinstance(value, int):
             flat[name] = value
-        elif name != "sha256":
+        elif isinstance(value, Mapping):
             flat |= {name: sum(value.values()), **{f"{name}.{each}": n for each, n in value.items()}}
     return flat

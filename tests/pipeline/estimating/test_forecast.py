@@ -166,6 +166,28 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
 
 
+def test_records_of_a_count_are_estimated_as_documents_are(tmp_path, small_sample):
+    write(tmp_path, "jsonl", n=3000)
+    lines = [line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()]
+    found = [json.loads(line).get("text") for line in lines if line.endswith(b"}")]
+    actual = {
+        "n_records": len(lines),
+        "n_documents": sum(isinstance(text, str) for text in found),
+        "n_chars": sum(len(text) for text in found if isinstance(text, str)),
+        "rejected.not_string": found.count(1),
+    }
+    config = {
+        "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 1 << 18, "on_damage": "warn"},
+        "tokenizer": {"train": {"vocab_size": 100}},
+        "output": {"path": str(tmp_path / "out")},
+    }
+    told = forecast.forecast(planning.plan_job("count", Config.model_validate(config)))
+    assert not told.is_whole
+    for name, n in actual.items():
+        assert told.totals[name].value == pytest.approx(n, rel=0.15), name
+        assert told.totals[name].low <= told.totals[name].value <= told.totals[name].high
+
+
 def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, monkeypatch):
     write(tmp_path, "jsonl")
     planned = plan(tmp_path, tiny_vocab_file, "jsonl", output={"shuffle": {"shards": 3}})
