@@ -21,7 +21,6 @@ from tokenmill.pipeline.commands import (
     elsewhere,
     jobs,
     looking,
-    plan,
     results,
     tokenizers,
     warm,
@@ -83,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, plan, looking, results, counts, tokenizers, chat, warm, elsewhere, configs):
+    for group in (jobs, looking, results, counts, tokenizers, chat, warm, elsewhere, configs):
         group.add_parsers(commands)
     for name, command, _ in commands_of(root):
         command.epilog = f"For example: {EXAMPLES[name]}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands, a module for each group. In: arguments. Out: an exit code, and lines on stdout and stderr.
 
-- `jobs`: run, count, train, tokenize; `plan`; `looking`: inspect, viz, diff, trace; `results`: verify, replay, report;
+- `jobs`: run, count, train, tokenize, plan; `looking`: inspect, viz, diff, trace; `results`: verify, replay, report;
 - `counts`: add and subtract word counts; `tokenizers`: convert, compare; `chat`; `warm`;
 - `elsewhere`: attach, workers; `configs`: schema, completion.
 

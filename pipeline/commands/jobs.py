@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs: `tokenmill run`, `count`, `train` and `tokenize`."""
+"""The jobs, `tokenmill run`, `count`, `train` and `tokenize`; and `plan`, or `--dry-run`, which `estimating` does."""
 
 import argparse
 import contextlib
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.commands.arguments import add_config, add_local, set_command
-from tokenmill.pipeline.commands.plan import plan_only, planned, prepared
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, STOPPED, Mistake, mistakes, print_json, say
 
 if TYPE_CHECKING:
+    from tokenmill.pipeline.config.file import ConfigSource
     from tokenmill.pipeline.config.job import Config, JobName
+    from tokenmill.pipeline.estimating.report import Told
     from tokenmill.pipeline.jobs.planning import JobPlan
     from tokenmill.pipeline.output.folders import Mode
     from tokenmill.pipeline.running.runner_jobs import RunnerJob
+    from tokenmill.pipeline.running.runners import Mode as RunnerMode
     from tokenmill.pipeline.running.runners import RunnerSettings
 
 JOBS = {
@@ -48,6 +51,17 @@ def add_parsers(commands: Any) -> None:
             help="end when a runner elsewhere has the job; `tokenmill attach` waits for it",
         )
         job.set_defaults(job=name)
+
+    plan = commands.add_parser(
+        "plan",
+        help="say what a job would do: tokens, rejects, bytes, time, memory",
+        description="Tries a job on a sample of its input and estimates the whole job, with bounds. "
+        "Writes nothing. If the output folder holds the finished job, compares the plan with it.",
+    )
+    add_config(plan)
+    plan.add_argument("--job", choices=JOBS, default="run", help="the job (run)")
+    set_command(plan, plan_only, "the plan")
+    add_local(plan)
 
 
 def _run_job(options: argparse.Namespace) -> int:
@@ -182,17 +196,8 @@ def execute(
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
         if plan.tokenizes:
-            _tell(plan, began, _lengths(source.entered()))
+            _tell(plan, began, source.lengths(time.monotonic()))
     return None
-
-
-def _lengths(entered: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Returns pairs of a stage and its seconds, from pairs of a stage and its start in `time.monotonic`.
-
-    A stage lasts until the next one starts, the last one until now.
-    """
-    ends = [*(at for _, at in entered[1:]), time.monotonic()]
-    return [(name, end - at) for (name, at), end in zip(entered, ends, strict=True)]
 
 
 def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) -> None:
@@ -234,3 +239,102 @@ def report_stop() -> int:
     """Says that a job was stopped; returns the exit code."""
     say("stopped; what is committed is kept: the same command with --resume goes on from there")
     return STOPPED
+
+
+def plan_only(options: argparse.Namespace) -> int:
+    """Prints the plan of the job `options.job` of the config `options.config`."""
+    with mistakes():
+        config, choose = prepared(
+            options.config, options.overrides, options.job, options.beam_args, options.mode, options.workers
+        )
+
+    from tokenmill.pipeline.estimating import report
+    from tokenmill.pipeline.running.runners import explain
+    from tokenmill.pipeline.running.terminal import Terminal
+
+    try:
+        told = estimate(options.job, config, choose)
+    except Mistake:
+        raise
+    except (OSError, ValueError) as error:
+        if options.debug:
+            raise
+        say(f"the job would fail: {explain(error)}")
+        return FAILED
+    if options.json:
+        print_json(report.to_record(told))
+    else:
+        Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
+    return DONE
+
+
+def prepared(
+    source: "ConfigSource", overrides: Sequence[str], job: "JobName",
+    beam_args: Sequence[str], mode: "RunnerMode | None", workers: int | None,
+) -> "tuple[Config, Callable[..., RunnerSettings]]":  # fmt: skip
+    """Returns the config of a job, and `choose_runner` with the options of the command.
+
+    Raises:
+      OSError, ValueError: if one of them is wrong; the input is not looked at.
+    """
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.running.runners import choose_runner
+
+    config = load_config(source, overrides, job)
+    choose = functools.partial(choose_runner, beam_args, mode=mode, workers=workers)
+    choose()
+    return config, choose
+
+
+def planned(
+    job: "JobName", config: "Config", choose: "Callable[..., RunnerSettings]"
+) -> "tuple[JobPlan, RunnerSettings]":
+    """Returns the plan of a job and where it runs, and says what it warns of; raises Mistake if it cannot begin."""
+    from tokenmill.pipeline.jobs.planning import plan_job
+
+    with mistakes():
+        plan = plan_job(job, config)
+        settings = choose(n_splits=len(plan.splits))
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    return plan, settings
+
+
+def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"]) -> "Told":
+    """Tries a job on a sample of its input; `choose` is `choose_runner` with the options of the command.
+
+    Raises:
+      Mistake: if the job could not begin. OSError, ValueError: if it would fail.
+    """
+    from tokenmill.pipeline.estimating import advice, forecast, report
+
+    plan, settings = planned(job, config, choose)
+    start = _start(job, config, settings)
+    found = forecast.forecast(plan)
+    actual = report.outcome(plan)
+    seconds = {}
+    if start is not None:
+        seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
+    return report.Told(found, seconds, advice.advise(found, max(1, settings.workers)), actual)
+
+
+def _start(name: Any, config: "Config", settings: "RunnerSettings") -> float | None:
+    """Returns the seconds that a job takes to start and end, besides its work; None if it does not run here."""
+    from tokenmill.pipeline.estimating.costs import START_SECONDS, measure_start
+
+    if settings.name is not None:
+        return None
+    try:
+        return measure_start(name, config, settings)
+    except Exception as error:  # not every config can use the made-up text
+        say(f"warning: the start could not be measured, so {START_SECONDS:.0f} s are assumed for it: {error}")
+        return START_SECONDS
+
+
+def _workers(most: int) -> list[int]:
+    """Returns the powers of two below `most`, and `most`.
+
+    >>> _workers(6)
+    [1, 2, 4, 6]
+    """
+    return [*(1 << k for k in range(most.bit_length()) if 1 << k < most), most]

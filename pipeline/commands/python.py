@@ -72,8 +72,7 @@ def run(
     said: list[str] = []
     with _plainly():
         from tokenmill.pipeline import storage
-        from tokenmill.pipeline.commands.jobs import execute, record
-        from tokenmill.pipeline.commands.plan import prepared
+        from tokenmill.pipeline.commands.jobs import execute, prepared, record
         from tokenmill.pipeline.reporting.summary import warnings
         from tokenmill.pipeline.running.runners import explain
 
@@ -108,7 +107,7 @@ def plan(
     """
     with _plainly():
         from tokenmill.pipeline import storage
-        from tokenmill.pipeline.commands.plan import estimate, prepared
+        from tokenmill.pipeline.commands.jobs import estimate, prepared
         from tokenmill.pipeline.estimating.report import to_record
 
         storage.configure(())

@@ -3,6 +3,7 @@
 
 `comparison.compare` does all of it. `from_text` reads documents with `reading`, `from_counts` the words of a counts
 artifact. Both keep `Sums` by source, language and script, and `Words`; `measure` makes the comparison from these, plain
-JSON. `probes` tests tokenizers on made-up texts, `sweep` cuts a BPE tokenizer down to smaller sizes. `conditions` are
-those of `--fail-if`; `page` makes tables for people, prints and draws them. `code_points` needs no text.
+JSON. `probes` tests tokenizers on made-up texts, `loading` also cuts a BPE tokenizer down to smaller sizes.
+`conditions` are those of `--fail-if`; `page` makes tables for people, prints and draws them. `code_points` needs no
+text.
 """

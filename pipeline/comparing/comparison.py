@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tokenmill.pipeline.comparing import from_counts, from_text, loading, page, probes, sweep
+from tokenmill.pipeline.comparing import from_counts, from_text, loading, page, probes
 from tokenmill.pipeline.comparing.reading import Corpus
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import html
@@ -51,7 +51,7 @@ def compare(
     on = [on] if isinstance(on, str) else on
     candidates = loading.load(tokenizers, least=1 if len(sizes) > 1 else 2)
     if sizes:
-        candidates = sweep.at_sizes(candidates, sizes)
+        candidates = loading.at_sizes(candidates, sizes)
     texts = []
     if any(counts.is_counts(path) for path in on):
         if len(on) > 1:
@@ -69,7 +69,7 @@ def compare(
             again = dataclasses.replace(corpus, max_bytes=_SPEED_BYTES)
             texts = [read.table.column("text") for read in again.documents()]
     if sizes:
-        report["sizes"] = sweep.gains(report, candidates)
+        report["sizes"] = loading.gains(report, candidates)
     if speed:
         report["speed"] = probes.speed(candidates, texts)
     return Comparison(report)

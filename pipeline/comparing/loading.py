@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizers of a comparison, each under a label that no other has."""
+"""The tokenizers of a comparison, each under a label that no other has; or one at several sizes of its vocabulary.
 
+BPE training adds one token after the other, so training for a smaller size would give the beginning of the vocabulary.
+WordPiece by the same rule keeps no merges, and Unigram prunes down to a size: these must be trained for each size.
+"""
+
+import dataclasses
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tokenmill.tokenizer import Tokenizer
+from tokenmill.pipeline.comparing.sums import ALL
+from tokenmill.tokenizer import BPE, Tokenizer
 
 _ORACLES = {"0.23": "8", "1.0": "17", "8": "8", "17": "17"}
 """What may come after "@": a version of HF tokenizers, or of Unicode -> `unicode` of `Tokenizer.from_file`."""
@@ -74,4 +82,69 @@ def labels(paths: Sequence[str]) -> list[str]:
         same = parts[:i].count(mine)
         found.append("/".join(mine[-n:]) + (f"#{same + 1}" if same else ""))
     assert max(Counter(found).values()) == 1
+    return found
+
+
+def at_sizes(candidates: Sequence[Candidate], sizes: Sequence[int]) -> list[Candidate]:
+    """Returns each tokenizer at each of the sizes, ascending, labelled `label@size`.
+
+    Raises:
+      ValueError: as `smaller`, naming the tokenizer.
+    """
+    found = []
+    for each in candidates:
+        for size in sorted(set(sizes)):
+            try:
+                tokenizer = smaller(each.tokenizer, size)
+            except ValueError as error:
+                raise ValueError(f"{each.path!r}: {error}") from error
+            found.append(dataclasses.replace(each, label=f"{each.label}@{size}", tokenizer=tokenizer))
+    return found
+
+
+def smaller(tokenizer: Tokenizer, size: int) -> Tokenizer:
+    """Returns a BPE tokenizer as it was when its vocabulary had `size` entries, the alphabet included.
+
+    It adds no tokens around texts, which are compared bare, and has no added token except those in its vocabulary.
+
+    Raises:
+      ValueError: if it is not BPE with merges in the order of training, or its vocabulary never had this size.
+    """
+    model = tokenizer.model
+    if not isinstance(model, BPE) or model.merge_ranks is not None:
+        raise ValueError(
+            f"--sizes: takes BPE with its merges, and this is {type(model).__name__}"
+            f"{' of SentencePiece' if isinstance(model, BPE) else ''}, which does not say what a smaller one would "
+            "hold; train it with tokenizer.train.vocab_size: [8000, 16000, ...] and compare those"
+        )
+    prefix = model.continuing_subword_prefix or ""
+    made = [left + right.removeprefix(prefix) for left, right in model.merges]
+    kept = set(model.vocab) - set(made)
+    n_first, n_merges = len(kept), 0
+    while n_merges < len(made) and len(kept) < size:
+        kept.add(made[n_merges])
+        n_merges += 1
+    if len(kept) != size:
+        raise ValueError(
+            f"--sizes: must be from {n_first:,}, what the vocabulary begins with, to {len(model.vocab):,}, all of it; "
+            f"got {size:,}"
+        )
+    ids = {token: i for i, token in enumerate(sorted(kept, key=model.vocab.__getitem__))}
+    added = [dataclasses.replace(each, id=ids[each.content]) for each in tokenizer.added_tokens if each.content in ids]
+    return tokenizer.replace(
+        model=dataclasses.replace(model, vocab=ids, merges=list(model.merges[:n_merges])),
+        added_tokens=tuple(added), post_processor=None, truncation=None, padding=None,
+    )  # fmt: skip
+
+
+def gains(report: Mapping[str, Any], candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    """Returns bytes per token at each size, and how many of them each doubling since the size before gained."""
+    found: list[dict[str, Any]] = []
+    for before, each in zip([None, *candidates], candidates, strict=False):
+        size, measured = each.tokenizer.n_ids, report[ALL]["by"][each.label]["bytes_per_token"]
+        gain = None
+        if before is not None and before.path == each.path and before.tokenizer.n_ids < size and measured:
+            gained = measured - report[ALL]["by"][before.label]["bytes_per_token"]
+            gain = gained / math.log2(size / before.tokenizer.n_ids)
+        found.append({"label": each.label, "size": size, "bytes_per_token": measured, "gain_per_doubling": gain})
     return found

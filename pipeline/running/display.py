@@ -130,17 +130,15 @@ def _show(source: Progress, stream: TextIO, stop: threading.Event, line_seconds:
         while True:
             if is_last:
                 source.refresh()
-            now, entered = time.monotonic(), source.entered()
-            starts = [since for _, since in entered]
-            n_ended = len(entered) - (not is_last)
-            for (stage, since), end in list(zip(entered, [*starts[1:], now], strict=True))[n_over:n_ended]:
-                view.end(source.snapshot(stage), end - since)
+            now = time.monotonic()
+            *ended, running = source.lengths(now)
+            for stage, seconds in [*ended, *([running] if is_last else [])][n_over:]:
+                view.end(source.snapshot(stage), seconds)
             if is_last:
                 return
-            n_over, stage = n_ended, entered[-1][0]
-            snapshot = source.snapshot(stage)
+            n_over, snapshot = len(ended), source.snapshot(running[0])
             rates.add(now, snapshot)
-            view.go_on(snapshot, rates, now, now - starts[-1])
+            view.go_on(snapshot, rates, now, running[1])
             is_last = stop.wait(_BAR_SECONDS)
 
 

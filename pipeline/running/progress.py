@@ -178,10 +178,14 @@ class Progress:
                     n_done += self._share(known, split_id, counts.n_bytes)
             return Snapshot(name, n_done, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
 
-    def entered(self) -> list[tuple[str, float]]:
-        """Returns the stages the job has been in, in order, and when it entered each, by `time.monotonic`."""
+    def lengths(self, now: float) -> list[tuple[str, float]]:
+        """Returns the stages the job has been in, in order, and the seconds it was in each, the last one until `now`.
+
+        The job is in a stage until it enters the next; `now` is of `time.monotonic`.
+        """
         with self._lock:
-            return list(self._entered.items())
+            starts = [*self._entered.values(), now]
+            return [(name, end - since) for name, since, end in zip(self._entered, starts, starts[1:], strict=False)]
 
     def refresh(self) -> None:
         """Makes sure that the next answers are of this moment, as they always are where workers report."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.word_counts import table
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.comparing.sweep import smaller
+from tokenmill.pipeline.comparing.loading import smaller
 from tokenmill.tokenizer import BPETrainer, Tokenizer, UnigramTrainer
 
 TEXT = "the mill grinds the text into tokens, and the mill's tokens into the text of the mill and the grinder"
