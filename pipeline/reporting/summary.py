@@ -83,18 +83,14 @@ _LINES_PER_FILE = 1000
 
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
     totals, stats = found["totals"], stats_file.read(output)
-    rejected = totals["rejected"]
     added = stats["added_tokens_in_text"]
     in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
     rows = [
-        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
-        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
-        *_filtered(totals["filtered"]),
-        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        *_input(totals),
         *_sources(stats),
         ("words", f"{totals['n_words']:,}", f"{totals['n_chars']:,} characters"),
         *_resized(stats),
-        ("tokens", f"{totals['n_tokens']:,}", _vocabulary(found, stats)),
+        ("tokens", f"{totals['n_tokens']:,}", _vocabulary(stats)),
         *_cut(stats["tokens_made"]),
         *_added(stats["tokens_made"]),
         ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
@@ -109,9 +105,9 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
-    names = {record["file"] for record in found["files"]}
-    rows = _counted(counts.read_report(output)) if counts.REPORT_NAME in names else []
-    for name in sorted(names):
+    report = _read(output, found)
+    rows = _counted(report) if report is not None else []
+    for name in sorted({record["file"] for record in found["files"]}):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
             record = json_files.read(output, name, _TRAINING)
@@ -122,12 +118,8 @@ def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
 
 def _counted(report: Mapping[str, Any]) -> list[Row]:
     totals, pruned = report["totals"], report["pruned"]
-    rejected = totals["rejected"]
     rows = [
-        ("documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"),
-        ("rejected", f"{sum(rejected.values()):,}", _listed(rejected)),
-        *_filtered(totals["filtered"]),
-        ("bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])),
+        *_input(totals),
         ("words", f"{totals['n_words']:,}", f"{totals['n_distinct_words']:,} distinct"),
     ]
     if report["labels"]:
@@ -169,7 +161,7 @@ def _files(output: str, found: Mapping[str, Any]) -> list[str]:
     return [f"in {output}", *(f"  {line}" for line in lines)]
 
 
-def _vocabulary(found: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+def _vocabulary(stats: Mapping[str, Any]) -> str:
     vocabulary = stats["vocabulary"]
     return f"{vocabulary['used']:,} of {vocabulary['size']:,} vocabulary entries used"
 
@@ -182,8 +174,12 @@ def _ratio(ratio: float | None) -> str:
     return f"{ratio:.3f}" if ratio is not None else "-"
 
 
-def _filtered(rules: Mapping[str, int]) -> list[Row]:
-    return [("filtered", f"{sum(rules.values()):,}", _listed(rules))] if rules else []
+def _input(totals: Mapping[str, Any]) -> Iterator[Row]:
+    yield "documents", f"{totals['n_documents']:,}", f"of {totals['n_records']:,} records"
+    for kind in ("rejected", "filtered"):
+        if totals[kind] or kind == "rejected":
+            yield kind, f"{sum(totals[kind].values()):,}", _listed(totals[kind])
+    yield "bytes", f"{totals['n_bytes']:,}", megabytes(totals["n_bytes"])
 
 
 def warnings(output: str, config: Config) -> list[str]:
@@ -208,14 +204,19 @@ def warnings(output: str, config: Config) -> list[str]:
     ]
 
 
-def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+def _read(output: str, found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns what says what was read: the manifest, or the report of a job that only counted; None if it did not."""
     if found["shards"]:
-        inputs = found["inputs"] if found["totals"]["rejected"] else ()
-    elif counts.REPORT_NAME in {record["file"] for record in found["files"]}:
-        inputs = counts.read_report(output).get("inputs", ())
-    else:
+        return found
+    has_counts = any(record["file"] == counts.REPORT_NAME for record in found["files"])
+    return counts.read_report(output) if has_counts else None
+
+
+def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+    read = _read(output, found)
+    if read is None or not read["totals"]["rejected"]:
         return []
-    return LossyFiles(config.input, inputs).warnings()
+    return LossyFiles(config.input, read.get("inputs", ())).warnings()
 
 
 def _absent_fields(found: Mapping[str, Any]) -> list[str]:
@@ -245,12 +246,8 @@ def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
 
 
 def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
-    totals = found["totals"]
-    if not found["shards"]:
-        if counts.REPORT_NAME not in {record["file"] for record in found["files"]}:
-            return []
-        totals = counts.read_report(output)["totals"]
-    if totals["n_documents"]:
+    read = _read(output, found)
+    if read is None or (totals := read["totals"])["n_documents"]:
         return []
     if not totals["n_records"]:
         return ["there is no record in the input, and no document in the output"]
