@@ -24,8 +24,7 @@ from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, cou
 from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.statistics import token_table
-from tokenmill.pipeline.statistics.agreement import disagreements
-from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.tally import Statistics, disagreements
 from tokenmill.pipeline.statistics.token_table import token_counts
 from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 

@@ -2,7 +2,7 @@
 """What text steps and spans changed in the documents of a split, or of many: counts that can be added up."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -38,11 +38,6 @@ class TextCounts:
         if {*self.spans} != {*other.spans}:
             raise ValueError(f"counts of different spans do not add up: {[*self.spans]} and {[*other.spans]}")
         return replace(self, steps=steps, spans={token: n + other.spans[token] for token, n in self.spans.items()})
-
-    @classmethod
-    def of(cls, reports: "Sequence[StepReport]", spans: Mapping[str, int]) -> Self:
-        """Returns the counts of one batch."""
-        return cls(tuple(reports), dict(spans))
 
     def to_json(self) -> str:
         """Returns this as JSON; the same text for equal counts."""

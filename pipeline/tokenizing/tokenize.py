@@ -39,10 +39,9 @@ from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
 from tokenmill.pipeline.shuffling.sorting import SortedSplit
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics import words
-from tokenmill.pipeline.statistics.agreement import check_agreement
 from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.pipeline.statistics.sample import Sample
-from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
 from tokenmill.pipeline.statistics.texts import TextCounts
 from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.chat import COUNTS, ChatTexts
@@ -341,7 +340,7 @@ class Attempt:
             return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
         rows = self._text.encode_prepared(prepared, self._tally)
-        self._statistics.text += TextCounts.of(prepared.reports, prepared.n_spans)
+        self._statistics.text += TextCounts(tuple(prepared.reports), prepared.n_spans)
         sources = self._text.sources(prepared)
         text = prepared.documents()
         if prepared.rejected.any():

@@ -265,13 +265,13 @@ def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make
 
 
 def test_counts_add_up_and_come_back_from_json() -> None:
-    one = TextCounts.of([StepReport("nfc", 3, 1, 0, 10, 9, 2)], {"[A]": 2})
+    one = TextCounts((StepReport("nfc", 3, 1, 0, 10, 9, 2),), {"[A]": 2})
     assert one + TextCounts() == TextCounts() + one == one
     twice = one + one
     assert (twice.steps[0].n_chars, twice.spans) == (20, {"[A]": 4})
     assert TextCounts.from_json(twice.to_json()) == twice
-    by_language = TextCounts.of([StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)})], {})
-    other = TextCounts.of([StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)})], {})
+    by_language = TextCounts((StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)}),), {})
+    other = TextCounts((StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)}),), {})
     both = by_language + other
     assert both.steps[0].by_language == {"de": (9, 8), "en": (6, 7), "zh": (0, 1)}
     assert TextCounts.from_json(both.to_json()) == both

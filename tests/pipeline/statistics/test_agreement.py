@@ -7,8 +7,7 @@ import pytest
 
 from tests.ledger_entries import entry_of
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.statistics.agreement import check_agreement
-from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
 
 
 def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2, 2, 1)), n_cut=0):
