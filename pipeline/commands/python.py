@@ -57,6 +57,7 @@ def run(
         result.totals["n_tokens"]
 
     Args:
+      config: the config.
       job: part of what the config says, as the command of this name.
       resume, overwrite: go on with what this job left in the output folder, or remove what an earlier one left there.
       workers, mode: of local runs, as `--workers` and `--mode`.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions on a comparison, for a CI: `bytes_per_token[de]@new.json < 3.8`."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tokenmill.pipeline.comparing.sums import ALL, KINDS
@@ -23,58 +23,46 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 _LISTED = 40
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A measure of a group, compared with a number."""
-
-    text: str
-    metric: str
-    group: str
-    """The name of a group, or its kind and name as in `language:de`."""
-    tokenizer: str | None
-    """The label of a tokenizer; None: any of them."""
-    sign: str
-    number: float
-
-
-def parse(text: str) -> Condition:
-    """Returns the condition that a text spells.
+def parse(text: str) -> re.Match[str]:
+    """Returns a condition in its parts: metric, group, tokenizer, sign, number.
 
     Raises:
       ValueError: if it is not a condition.
     """
     found = _GRAMMAR.fullmatch(text)
     try:
-        number = float(found["number"]) if found else None
+        is_good = found is not None and not math.isnan(float(found["number"]))
     except ValueError:
-        number = None
-    if found is None or number is None or number != number:
+        is_good = False
+    if found is None or not is_good:
         raise ValueError(
             f"--fail-if: {text!r} is no condition; write METRIC[GROUP]@TOKENIZER < NUMBER, where [GROUP] and "
             f"@TOKENIZER may be left out and the sign is one of {', '.join(_SIGNS)}, as in 'bytes_per_token[de] < 3.8'"
         )
-    return Condition(text.strip(), found["metric"], found["group"] or ALL, found["tokenizer"], found["sign"], number)
+    return found
 
 
-def holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
-    """Returns a line for each tokenizer for which a condition holds.
+def holding(condition: re.Match[str], report: Mapping[str, Any]) -> list[str]:
+    """Returns a line for each tokenizer for which a condition holds; for all tokenizers, if it names none.
 
     Raises:
       ValueError: if the comparison has no such metric, group or tokenizer, or no value for it; the message lists those
         that it has.
     """
-    by_group = _found(condition, "metric", condition.metric, _measures(report))
-    names = (condition.group, *(f"{kind}:{condition.group}" for kind in ("language", "script", "source")))
+    text = condition.string.strip()
+    by_group = _found(text, "metric", condition["metric"], _measures(report))
+    group = condition["group"] or ALL  # or its kind and name, as in `language:de`
+    names = (group, *(f"{kind}:{group}" for kind in ("language", "script", "source")))
     by_label = next((by_group[name] for name in names if name in by_group), None)
     if by_label is None:
-        by_label = _found(condition, "group", condition.group, by_group)
-    if condition.tokenizer is not None:
-        by_label = {condition.tokenizer: _found(condition, "tokenizer", condition.tokenizer, by_label)}
+        by_label = _found(text, "group", group, by_group)
+    if (label := condition["tokenizer"]) is not None:
+        by_label = {label: _found(text, "tokenizer", label, by_label)}
     known = {label: value for label, value in by_label.items() if value is not None}
     if not known:
-        raise ValueError(f"--fail-if {condition.text!r}: there is no token or no word to say it of")
-    holds = _SIGNS[condition.sign]
-    return [f"{condition.text}: it is {n:.6g} for {label}" for label, n in known.items() if holds(n, condition.number)]
+        raise ValueError(f"--fail-if {text!r}: there is no token or no word to say it of")
+    holds, limit = _SIGNS[condition["sign"]], float(condition["number"])
+    return [f"{text}: it is {n:.6g} for {label}" for label, n in known.items() if holds(n, limit)]
 
 
 def _measures(report: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -103,11 +91,9 @@ def _measures(report: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float 
     return found
 
 
-def _found(condition: Condition, what: str, name: str, known: Mapping[str, Any]) -> Any:
+def _found(text: str, what: str, name: str, known: Mapping[str, Any]) -> Any:
     if name in known:
         return known[name]
     names = list(known)
     more = f", and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    raise ValueError(
-        f"--fail-if {condition.text!r}: there is no {what} {name!r}; there are {', '.join(names[:_LISTED])}{more}"
-    )
+    raise ValueError(f"--fail-if {text!r}: there is no {what} {name!r}; there are {', '.join(names[:_LISTED])}{more}")

@@ -46,6 +46,9 @@ class Report(dict[str, Any]):
 def read_report(output: str) -> Report:
     """Returns the report of a finished job; `stats` has the contents of `stats.json`.
 
+    Args:
+      output: its output folder.
+
     Raises:
       ValueError: if the folder holds no finished job with shards; OSError: if a file cannot be read.
     """
