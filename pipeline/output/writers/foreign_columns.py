@@ -7,12 +7,11 @@ changed.
 
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenmill.pipeline.output.writers.thrift import Fields, Struct, read_struct
+from tokenmill.pipeline.output.writers.thrift import Fields, read_struct
 
 _MAGIC = b"PAR1"
 _SCHEMA, _ROW_GROUPS, _COLUMNS, _METADATA = 2, 4, 1, 3
@@ -27,18 +26,18 @@ class ForeignColumns:
     def __init__(self, fields: Sequence[pa.Field], compression: str) -> None:
         """Takes the columns, perhaps none, and their compression, "zstd" or "none"."""
         self.n_fields = self.n_leaves = 0
-        self.described: list[Struct] = []
+        self.described: list[Fields] = []
         """The columns as elements of a Parquet schema."""
         self._schema = pa.schema(fields)
         self._compression = compression
         if fields:
             footer, _ = self._write(self._schema.empty_table())
-            _, elements = _list_of(footer, _SCHEMA)
-            self.described = [Struct.of(element) for element in elements[1:]]
+            elements = _structs(footer, _SCHEMA)
+            self.described = elements[1:]
             self.n_fields = len(fields)
             self.n_leaves = sum(1 for element in elements[1:] if 1 in element)  # with a physical type
 
-    def write(self, table: pa.Table, position: int) -> tuple[list[Struct], bytes, int]:
+    def write(self, table: pa.Table, position: int) -> tuple[list[Fields], bytes, int]:
         """Returns the metadata of the columns for a row group, their pages, and the bytes of these before compression.
 
         Args:
@@ -48,8 +47,8 @@ class ForeignColumns:
         if not self.n_fields:
             return [], b"", 0
         footer, data = self._write(table.select(self._schema.names))
-        _, groups = _list_of(footer, _ROW_GROUPS)
-        _, chunks = _list_of(groups[0], _COLUMNS)
+        groups = _structs(footer, _ROW_GROUPS)
+        chunks = _structs(groups[0], _COLUMNS)
         n_bytes = 0
         for chunk in chunks:
             metadata = chunk[_METADATA][1]
@@ -60,7 +59,7 @@ class ForeignColumns:
                     metadata[number] = kind, offset + position - len(_MAGIC)
             # Where the column begins; Arrow says nothing there.
             chunk[2] = chunk[2][0], min(metadata[number][1] for number in _OFFSETS if number in metadata)
-        return [Struct.of(chunk) for chunk in chunks], data, n_bytes
+        return chunks, data, n_bytes
 
     def _write(self, table: pa.Table) -> tuple[Fields, bytes]:
         sink = io.BytesIO()
@@ -78,6 +77,6 @@ class ForeignColumns:
         return footer, data[len(_MAGIC) : len(data) - 8 - n_footer]
 
 
-def _list_of(fields: Fields, number: int) -> tuple[int, list[Any]]:
-    kind, elements = fields[number][1]
-    return kind, elements
+def _structs(fields: Fields, number: int) -> list[Fields]:
+    _, elements = fields[number][1]
+    return list(elements)

@@ -25,7 +25,7 @@ from tokenmill.pipeline.output.writers.parquet_kernels import (
     list_levels,
     map_values,
 )
-from tokenmill.pipeline.output.writers.thrift import Struct, varint
+from tokenmill.pipeline.output.writers.thrift import BINARY, I32, I64, LIST, STRUCT, Fields, encode, varint
 
 _MAGIC = b"PAR1"
 _PAGE_ENTRIES = 1 << 19
@@ -60,7 +60,7 @@ class _Chunk:
     n_values: int = 0
     n_bytes: int = 0
     n_compressed: int = 0
-    statistics: Struct | None = None
+    statistics: Fields | None = None
 
 
 class ParquetFileWriter:
@@ -106,7 +106,7 @@ class ParquetFileWriter:
         self._created_by = created_by
         self._n_written = 0
         self._n_rows = 0
-        self._groups: list[Struct] = []
+        self._groups: list[Fields] = []
         self._put(_MAGIC)
 
     def write_row_group(self, table: pa.Table) -> None:
@@ -121,35 +121,37 @@ class ParquetFileWriter:
         own = [field for field in self._schema if not field.nullable]
         chunks = [self._write_column(table.column(i)) for i in range(len(own))]
         columns = [
-            Struct().i64(2, chunk.offset).struct(3, self._describe_chunk(field, chunk))
+            {2: (I64, chunk.offset), 3: (STRUCT, self._describe_chunk(field, chunk))}
             for field, chunk in zip(own, chunks, strict=True)
         ]
         foreign, data, n_foreign = self._foreign.write(table, self._n_written)
         self._put(data)
         columns += foreign
         self._groups.append(
-            Struct()
-            .structs(1, columns)
-            .i64(2, sum(chunk.n_bytes for chunk in chunks) + n_foreign)
-            .i64(3, table.num_rows)
-            .i64(5, start)
-            .i64(6, self._n_written - start)
+            {
+                1: (LIST, (STRUCT, columns)),
+                2: (I64, sum(chunk.n_bytes for chunk in chunks) + n_foreign),
+                3: (I64, table.num_rows),
+                5: (I64, start),
+                6: (I64, self._n_written - start),
+            }
         )
         self._n_rows += table.num_rows
 
     def close(self) -> None:
         """Writes the footer; leaves the handle open."""
-        ordered_by_type = Struct().struct(1, Struct())
-        footer = (
-            Struct()
-            .i32(1, 2)
-            .structs(2, [*_describe_schema(self._schema), *self._foreign.described])
-            .i64(3, self._n_rows)
-            .structs(4, self._groups)
-            .structs(5, [Struct().binary(1, key).binary(2, value) for key, value in self._metadata.items()])
-            .binary(6, self._created_by)
-            .structs(7, [ordered_by_type] * (len(self._schema) - self._foreign.n_fields + self._foreign.n_leaves))
-            .to_bytes()
+        n_leaves = len(self._schema) - self._foreign.n_fields + self._foreign.n_leaves
+        ordered_by_type = {1: (STRUCT, {})}
+        footer = encode(
+            {
+                1: (I32, 2),
+                2: (LIST, (STRUCT, [*_describe_schema(self._schema), *self._foreign.described])),
+                3: (I64, self._n_rows),
+                4: (LIST, (STRUCT, self._groups)),
+                5: (LIST, (STRUCT, [{1: (BINARY, key), 2: (BINARY, each)} for key, each in self._metadata.items()])),
+                6: (BINARY, self._created_by),
+                7: (LIST, (STRUCT, [ordered_by_type] * n_leaves)),
+            }
         )
         self._put(footer + len(footer).to_bytes(4, "little") + _MAGIC)
 
@@ -169,44 +171,43 @@ class ParquetFileWriter:
                 chunk.statistics = values.statistics()
         if values.dictionary is not None:
             chunk.dictionary_offset = self._n_written
-            header = Struct().i32(1, values.dictionary.size).i32(2, _PLAIN)
+            header = {1: (I32, values.dictionary.size), 2: (I32, _PLAIN)}
             self._write_page(chunk, _DICTIONARY_PAGE, 7, header, [values.dictionary.tobytes()])
         chunk.data_offset = self._n_written
         start = 0
         for n_entries, n_values, levels in _pages(array, offsets, valid, values):
-            header = Struct().i32(1, n_entries).i32(2, values.encoding).i32(3, _RLE).i32(4, _RLE)
+            header = {1: (I32, n_entries), 2: (I32, values.encoding), 3: (I32, _RLE), 4: (I32, _RLE)}
             self._write_page(chunk, _DATA_PAGE, 5, header, [*levels, *values.encode(start, start + n_values)])
             chunk.n_values += n_entries
             start += n_values
         return chunk
 
-    def _write_page(self, chunk: _Chunk, kind: int, number: int, header: Struct, parts: list[Any]) -> None:
+    def _write_page(self, chunk: _Chunk, kind: int, number: int, header: Fields, parts: list[Any]) -> None:
         body = b"".join(parts)
         data = body if self._codec is None else self._codec.compress(body, asbytes=True)
-        described = Struct().i32(1, kind).i32(2, len(body)).i32(3, len(data)).struct(number, header).to_bytes()
+        described = encode({1: (I32, kind), 2: (I32, len(body)), 3: (I32, len(data)), number: (STRUCT, header)})
         self._put(described)
         self._put(data)
         chunk.n_bytes += len(described) + len(body)
         chunk.n_compressed += len(described) + len(data)
 
-    def _describe_chunk(self, field: pa.Field, chunk: _Chunk) -> Struct:
+    def _describe_chunk(self, field: pa.Field, chunk: _Chunk) -> Fields:
         is_list = pa.types.is_list(field.type)
         encodings = [_PLAIN, _RLE] if chunk.dictionary_offset is None else [_PLAIN, _RLE, _RLE_DICTIONARY]
-        described = (
-            Struct()
-            .i32(1, _PHYSICAL[field.type.value_type if is_list else field.type])
-            .i32s(2, encodings)
-            .strings(3, [field.name, "list", "element"] if is_list else [field.name])
-            .i32(4, _CODECS[self._compression])
-            .i64(5, chunk.n_values)
-            .i64(6, chunk.n_bytes)
-            .i64(7, chunk.n_compressed)
-            .i64(9, chunk.data_offset)
-        )
+        described: Fields = {
+            1: (I32, _PHYSICAL[field.type.value_type if is_list else field.type]),
+            2: (LIST, (I32, encodings)),
+            3: (LIST, (BINARY, [field.name, "list", "element"] if is_list else [field.name])),
+            4: (I32, _CODECS[self._compression]),
+            5: (I64, chunk.n_values),
+            6: (I64, chunk.n_bytes),
+            7: (I64, chunk.n_compressed),
+            9: (I64, chunk.data_offset),
+        }
         if chunk.dictionary_offset is not None:
-            described.i64(11, chunk.dictionary_offset)
+            described[11] = I64, chunk.dictionary_offset
         if chunk.statistics is not None:
-            described.struct(12, chunk.statistics)
+            described[12] = STRUCT, chunk.statistics
         return described
 
     def _put(self, data: bytes) -> None:
@@ -230,12 +231,12 @@ class _Numbers:
     def encoding(self) -> int:
         return _PLAIN if self.dictionary is None else _RLE_DICTIONARY
 
-    def statistics(self) -> Struct | None:
+    def statistics(self) -> Fields | None:
         """Returns the smallest and the largest number; None if there are none, and for floats."""
         if self._range is None:
             return None
         low, high = (np.array(value, self._values.dtype).tobytes() for value in self._range)
-        return Struct().i64(3, 0).binary(5, high).binary(6, low)
+        return {3: (I64, 0), 5: (BINARY, high), 6: (BINARY, low)}
 
     def encode(self, start: int, stop: int) -> list[Any]:
         values = self._values[start:stop]
@@ -354,25 +355,26 @@ def _check_type(field: pa.Field) -> None:
         )
 
 
-def _describe_schema(schema: pa.Schema) -> list[Struct]:
-    described = [Struct().binary(4, "schema").i32(5, len(schema))]
+def _describe_schema(schema: pa.Schema) -> list[Fields]:
+    described: list[Fields] = [{4: (BINARY, "schema"), 5: (I32, len(schema))}]
     for field in schema:
         if field.nullable:
             continue
         if pa.types.is_list(field.type):
-            logical = Struct().struct(3, Struct())
-            described.append(
-                Struct().i32(3, _REQUIRED).binary(4, field.name).i32(5, 1).i32(6, _LIST).struct(10, logical)
-            )
-            described.append(Struct().i32(3, _REPEATED).binary(4, "list").i32(5, 1))
-            described.append(_describe_leaf("element", field.type.value_type, field.type.value_field.nullable))
+            logical = {3: (STRUCT, {})}
+            described += [
+                {3: (I32, _REQUIRED), 4: (BINARY, field.name), 5: (I32, 1), 6: (I32, _LIST), 10: (STRUCT, logical)},
+                {3: (I32, _REPEATED), 4: (BINARY, "list"), 5: (I32, 1)},
+                _describe_leaf("element", field.type.value_type, field.type.value_field.nullable),
+            ]
         else:
             described.append(_describe_leaf(field.name, field.type, field.nullable))
     return described
 
 
-def _describe_leaf(name: str, type_: pa.DataType, nullable: bool) -> Struct:
-    leaf = Struct().i32(1, _PHYSICAL[type_]).i32(3, _OPTIONAL if nullable else _REQUIRED).binary(4, name)
+def _describe_leaf(name: str, type_: pa.DataType, nullable: bool) -> Fields:
+    repetition = _OPTIONAL if nullable else _REQUIRED
+    leaf: Fields = {1: (I32, _PHYSICAL[type_]), 3: (I32, repetition), 4: (BINARY, name)}
     if pa.types.is_string(type_):
-        leaf.i32(6, _UTF8).struct(10, Struct().struct(1, Struct()))
+        leaf |= {6: (I32, _UTF8), 10: (STRUCT, {1: (STRUCT, {})})}
     return leaf

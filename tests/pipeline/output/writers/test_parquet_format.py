@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline.output.writers import parquet_format
 from tokenmill.pipeline.output.writers.parquet_format import ParquetFileWriter
-from tokenmill.pipeline.output.writers.thrift import Struct
+from tokenmill.pipeline.output.writers.thrift import BINARY, I32, I64, LIST, STRUCT, encode
 
 
 def list_of(type_, *, nullable=False):
@@ -231,9 +231,9 @@ def test_a_group_of_other_columns_is_refused():
 
 
 def test_thrift_structs_as_the_specification_encodes_them():
-    inner = Struct().i32(1, -1).i64(3, 1 << 40)
-    assert inner.to_bytes() == bytes([0x15, 0x01, 0x26, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0x00])
-    assert Struct().binary(4, "é").to_bytes() == bytes([0x48, 2, 0xC3, 0xA9, 0])
-    assert Struct().i32s(2, [0, 1]).to_bytes() == bytes([0x29, 0x25, 0, 2, 0])
-    assert Struct().strings(1, ["a"] * 15).to_bytes() == bytes([0x19, 0xF8, 15]) + b"\1a" * 15 + b"\0"
-    assert Struct().structs(1, [Struct(), Struct()]).to_bytes() == bytes([0x19, 0x2C, 0, 0, 0])
+    inner = {1: (I32, -1), 3: (I64, 1 << 40)}
+    assert encode(inner) == bytes([0x15, 0x01, 0x26, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0x00])
+    assert encode({4: (BINARY, "é")}) == bytes([0x48, 2, 0xC3, 0xA9, 0])
+    assert encode({2: (LIST, (I32, [0, 1]))}) == bytes([0x29, 0x25, 0, 2, 0])
+    assert encode({1: (LIST, (BINARY, ["a"] * 15))}) == bytes([0x19, 0xF8, 15]) + b"\1a" * 15 + b"\0"
+    assert encode({1: (LIST, (STRUCT, [{}, {}]))}) == bytes([0x19, 0x2C, 0, 0, 0])
