@@ -13,12 +13,13 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from tokenmill.pipeline.config import sections
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_LABELS, KEEPS_MASK, OWN_COLUMNS, OutputConfig
 from tokenmill.pipeline.config.parts import MAX_PARTS
-from tokenmill.pipeline.config.sections import Section, attribute_docstrings, mistake
+from tokenmill.pipeline.config.sections import Section, mistake
 from tokenmill.pipeline.config.text import Spans, Steps, TextOptions
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import OPTIONS, CountsConfig
@@ -132,10 +133,10 @@ class Config(Section):
         parts = self.output.parts
         assert parts is not None
         output = self.output.model_copy(update={"parts": parts.model_copy(update={"only": name}), "path": path})
-        sections: dict[str, Section] = {"output": output}
+        changed: dict[str, Section] = {"output": output}
         if parts.tokenizers:
-            sections["tokenizer"] = self.tokenizer.model_copy(update={"file": parts.tokenizers[name]})
-        return self.model_copy(update=sections)
+            changed["tokenizer"] = self.tokenizer.model_copy(update={"file": parts.tokenizers[name]})
+        return self.model_copy(update=changed)
 
     @model_validator(mode="after")
     def _check_kept_fields(self) -> Self:
@@ -264,11 +265,4 @@ def with_paths(config: Mapping[str, Any], input: str, output: str) -> dict[str, 
 
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of a config file, for editors."""
-    schema = Config.model_json_schema()
-    sections = {
-        section.__name__: section for kind in Section.__subclasses__() for section in (kind, *kind.__subclasses__())
-    }
-    for name, described in {Config.__name__: schema, **schema["$defs"]}.items():
-        for key, text in attribute_docstrings(sections[name]).items():
-            described["properties"][key]["description"] = text
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "TokenMill config"}
+    return {**sections.json_schema(Config), "title": "TokenMill config"}

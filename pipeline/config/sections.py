@@ -5,8 +5,8 @@ import ast
 import difflib
 import inspect
 import itertools
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -43,16 +43,32 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def attribute_docstrings(section: type[Section]) -> dict[str, str]:
-    """Returns the docstrings below the keys of a section.
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON Schema of a model, with the docstrings below its keys, and below those of the models in it.
 
-    pydantic can do this itself, but would parse the source of every section whenever a command starts. Only the JSON
-    Schema needs them.
+    pydantic can do this itself, but would parse the source of every model whenever a command starts.
     """
-    (definition,) = ast.parse(inspect.getsource(section)).body
+    schema = model.model_json_schema()
+    models = {each.__name__: each for base in model.__bases__ for each in _derived(base)}
+    for name, described in {model.__name__: schema, **schema["$defs"]}.items():
+        for key, text in _attribute_docstrings(models[name]).items():
+            key = models[name].model_fields[key].alias or key
+            described["properties"][key] = dict(sorted({**described["properties"][key], "description": text}.items()))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _derived(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for each in model.__subclasses__():
+        yield each
+        yield from _derived(each)
+
+
+def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Returns the docstrings below the keys of a model."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(definition, ast.ClassDef)
-    bases = (base for base in section.__bases__ if issubclass(base, Section) and base is not Section)
-    inherited = {name: text for base in bases for name, text in attribute_docstrings(base).items()}
+    bases = (base for base in model.__bases__ if issubclass(base, BaseModel) and base.model_fields)
+    inherited = {name: text for base in bases for name, text in _attribute_docstrings(base).items()}
     return inherited | {
         statement.target.id: inspect.cleandoc(below.value.value)
         for statement, below in itertools.pairwise(definition.body)

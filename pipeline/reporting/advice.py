@@ -7,8 +7,8 @@ from typing import Any
 
 from tokenmill.pipeline.books.reject_limits import DAMAGE
 from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.running.display import duration
-from tokenmill.tokenizer.languages import UNKNOWN
 
 LEAST_SHARE = 0.01
 """A smaller share of tokens, records, bytes or documents is not mentioned."""

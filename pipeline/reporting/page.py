@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
+from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.reporting import html
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.reporting.facts import gather
-from tokenmill.tokenizer.languages import UNKNOWN
 
 _MOST_ITEMS, _LONGEST = 100, 2000
 """What is shown of a list or mapping of a config, and of a text, such as a pattern."""

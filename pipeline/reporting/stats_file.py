@@ -13,12 +13,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.config import sections
 
 FORMAT_VERSION = 3
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _has_keys(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -419,7 +420,7 @@ class StatsFile(_Part):
 
 def json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of stats.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **StatsFile.model_json_schema(by_alias=True)}
+    return sections.json_schema(StatsFile)
 
 
 def read(output: str) -> dict[str, Any]:

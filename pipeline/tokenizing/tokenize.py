@@ -5,7 +5,7 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,11 @@ from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
 from tokenmill.pipeline.statistics.texts import TextCounts
 from tokenmill.pipeline.tokenizing import parts
-from tokenmill.pipeline.tokenizing.chat import COUNTS, ChatTexts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
+
+if TYPE_CHECKING:
+    from tokenmill.pipeline.tokenizing.chat import ChatTexts
 
 _PADDED_IDS = 4 << 20
 """At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""
@@ -199,8 +201,13 @@ class Attempt:
         self._n_unknown_marks = around.count(tokenizer.unk_token_id)
         self._statistics = Statistics(info.vocab_size, tokenizer.unk_token_id)
         self._sample = Sample(tokenizer, split.n_bytes, has_spans=bool(config.text.tokens))
-        self._chat = ChatTexts.of(config, tokenizer) if config.input.is_chat else None
+        self._chat: ChatTexts | None = None
         self._chat_counts: Counter[str] = Counter()
+        if config.input.is_chat:  # which needs what renders templates
+            from tokenmill.pipeline.tokenizing import chat
+
+            self._chat = chat.ChatTexts.of(config, tokenizer)
+            self._chat_counts.update(dict.fromkeys(chat.COUNTS, 0))
         fim = config.output.fim
         self._fim = None if fim is None else FillInMiddle.of(fim, tokenizer, _room(config, self._rows))
         self._names = [piece.name for piece in split.pieces]
@@ -286,7 +293,7 @@ class Attempt:
             shard=shard,
             companions=tuple(companions),
             documents=self._shard.documents,
-            chat={name: self._chat_counts[name] for name in COUNTS} if self._chat is not None else None,
+            chat=dict(self._chat_counts) if self._chat is not None else None,
             fields=self._split.fields,
             has_field=dict(self._has_field),
             packing=self._shard.packing,
@@ -332,7 +339,7 @@ class Attempt:
             made = self._chat.encode(text.to_pylist(), self._layout, self._tally)
             for reason, rows, details in made.rejects:
                 self._reject(documents.take(rows), reason, details)
-            self._chat_counts += made.counts
+            self._chat_counts.update(made.counts)
             return made.texts, made.ids, made.masks, documents.take(made.rows)
         if self._fim is not None:
             return text, self._fim.encode(documents, self._names, self._tally), None, documents

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,15 +12,9 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.tokenizer import Tokenizer, WordPiece
-from tokenmill.tokenizer.trainers import (
-    BPETrainer,
-    CharacterTrainer,
-    Tell,
-    Trainer,
-    UnigramTrainer,
-    WordLevelTrainer,
-    WordPieceTrainer,
-)
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer.trainers import Tell, Trainer
 
 
 def load_tokenizer(config: TokenizerConfig) -> Tokenizer:
@@ -54,7 +48,7 @@ def given_tokenizer(config: Config) -> Tokenizer:
 
 
 def train_tokenizer(
-    counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: Tell | None = None
+    counts: pa.Table, config: TokenizerConfig, span_tokens: Sequence[str] = (), tell: "Tell | None" = None
 ) -> dict[int, Tokenizer]:
     """Returns the tokenizers that `config.train` describes, one for each size, from one training on `counts`.
 
@@ -85,32 +79,31 @@ def train_tokenizer(
     return tokenizers
 
 
-def _unigram_trainer(special_tokens: Sequence[str], unk_token: str, **options: Any) -> UnigramTrainer:
-    """Returns a trainer that turns the special tokens into pieces, with ids in the order of the list."""
-    return UnigramTrainer(
-        unk_id=special_tokens.index(unk_token),
-        unk_piece=unk_token,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=tuple(token for token in special_tokens if token != unk_token),
-        **options,
-    )
+def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> "Trainer[Any]":
+    from tokenmill.tokenizer import trainers  # which a job with a given tokenizer does not need
 
+    def unigram(special_tokens: Sequence[str], unk_token: str, **options: Any) -> "Trainer[Any]":
+        """Returns a trainer that turns the special tokens into pieces, with ids in the order of the list."""
+        return trainers.UnigramTrainer(
+            unk_id=special_tokens.index(unk_token),
+            unk_piece=unk_token,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=tuple(token for token in special_tokens if token != unk_token),
+            **options,
+        )
 
-_TRAINERS: Mapping[str, Callable[..., Trainer[Any]]] = {
-    "wordpiece": WordPieceTrainer,
-    "bpe": BPETrainer,
-    "byte_level_bpe": functools.partial(BPETrainer, byte_level=True),
-    "unigram": _unigram_trainer,
-    "wordlevel": WordLevelTrainer,
-    "char": CharacterTrainer,
-}
-
-
-def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> Trainer[Any]:
+    make: Mapping[str, Callable[..., Trainer[Any]]] = {
+        "wordpiece": trainers.WordPieceTrainer,
+        "bpe": trainers.BPETrainer,
+        "byte_level_bpe": functools.partial(trainers.BPETrainer, byte_level=True),
+        "unigram": unigram,
+        "wordlevel": trainers.WordLevelTrainer,
+        "char": trainers.CharacterTrainer,
+    }
     options = dict(train.trainer_options)
     options["special_tokens"] = tuple(dict.fromkeys([*options["special_tokens"], *span_tokens]))
-    return _TRAINERS[train.model](vocab_size=max(train.sizes), **options)
+    return make[train.model](vocab_size=max(train.sizes), **options)
 
 
 def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ()) -> Tokenizer:

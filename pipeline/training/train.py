@@ -4,7 +4,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,9 @@ from tokenmill.pipeline.counting.counts import CountsArtifact, Group, words_dige
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.trainers import Tell
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer.trainers import Tell
 
 FORMAT_VERSION = 1
 """Version of training.json."""
@@ -71,7 +73,7 @@ def train_vocabularies(
     artifact: CountsArtifact,
     config: TokenizerConfig,
     span_tokens: Sequence[str] = (),
-    tell: Tell | None = None,
+    tell: "Tell | None" = None,
     by: str | None = None,
     labels: Sequence[str] = (),
 ) -> Iterator[Vocabulary]:

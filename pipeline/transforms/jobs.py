@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.transforms.combiners import Count
+from apache_beam.transforms.combiners import CountCombineFn
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, lists, manifest
@@ -156,7 +156,7 @@ def _tokenize(
         shards = [each.merge(of) for each, of in zip(shuffled, runs, strict=True)]
         ends = [of | f"{i}Shards" >> beam.Map(_with_folder, i) for i, of in enumerate(shards)]
         ends = ends | "AllShards" >> beam.Flatten()
-    n_done = beam.pvalue.AsSingleton(ends | "CountDone" >> Count.Globally())
+    n_done = _number_of(ends, "CountDone")
     jobs = {name: (part.config, part.job) for name, part in plan.folders.items()}
     numbers: Any = None
     if max(len(plan.splits), *(each.n_shards for each in shuffled), 0) > (n := totals.PART_ENTRIES):
@@ -169,6 +169,12 @@ def _tokenize(
     made.append(beam.pvalue.AsList(numbers) if numbers is not None else None)
     side_inputs = n_done, *made, jobs, plan.config, plan.job, plan.lease
     return call_once(pipeline, "Finish", _finish_tokenizing, *side_inputs, *texts)
+
+
+def _number_of(elements: Any, label: str) -> Any:
+    """Returns a side input: how many elements there are. With `Count.Globally`, a graph has four more steps."""
+    counted = beam.CombineGlobally(CountCombineFn()).without_defaults()
+    return beam.pvalue.AsSingleton(elements | label >> counted, default_value=0)
 
 
 def _finish_tokenizing(
@@ -221,9 +227,8 @@ class _Shuffle:
             | f"{name}NameShards" >> named
             | f"{name}SpreadShards" >> beam.Reshuffle()
             | f"{name}FindMergedShards" >> find
-            | f"{name}CountMerged" >> Count.Globally()
         )
-        self.n_merged = beam.pvalue.AsSingleton(found)
+        self.n_merged = _number_of(found, f"{name}CountMerged")
         """How many shards an earlier run has merged."""
 
     def merge(self, runs: Any) -> Any:
