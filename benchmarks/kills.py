@@ -275,8 +275,8 @@ def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
         if wanted.get(name) != data
     ]
     names = [path.stem for path in (output / filenames.LEDGER).glob("*.json") if len(path.stem) == 16]
-    splits = [ledger.read_entry(str(output), name) for name in names]
-    merged = [shard_entry.read_shard_entry(str(output), name) for name in names]
+    splits = [ledger.LedgerEntry.read(str(output), name) for name in names]
+    merged = [shard_entry.ShardEntry.read(str(output), name) for name in names]
     # Runs are needed until every shard is merged from them.
     needs_runs = sum(entry is not None for entry in merged) < _N_SHARDS
     for name, *entries in zip(names, splits, merged, strict=True):

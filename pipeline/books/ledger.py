@@ -49,13 +49,71 @@ class FileRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerEntry(ReadCounts):
+class Entry:
+    """What all entries have: those of splits, and those of shards that were merged from several."""
+
+    index: Count
+    """The place of the split in the plan, or of the shard."""
+    tokenizer: str
+    """Digest of the tokenizer."""
+    fields: str = ""
+    """The kept fields, as in `Split.fields`."""
+    shard: FileRecord
+    """The rows in the first format."""
+    companions: tuple[FileRecord, ...] = ()
+    """The other files of the shard: its index, and the same rows in other formats."""
+    documents: FileRecord | None = None
+    """The table of the shard's documents; None for a split of a job that shuffles, as the merged shards have it."""
+    packing: Mapping[str, int] | None = None
+    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
+    windows: Mapping[str, int] | None = None
+    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+
+    def files(self) -> Iterator[FileRecord]:
+        """Yields the files this entry names."""
+        yield self.shard
+        yield from self.companions
+        if self.documents is not None:
+            yield self.documents
+
+    def has_files(self, output: str, names: Sequence[str | None], *, without: FileRecord | None = None) -> bool:
+        """Returns whether the shard has files of these names, and all files but `without` are as recorded; reads them.
+
+        Args:
+          output: the output folder.
+          names: those of the shard, of its companions and of its table of documents.
+          without: a file that may be gone.
+        """
+        mine = [file.file for file in (self.shard, *self.companions, self.documents) if file is not None]
+        return mine == names and not any(problem(output, file) for file in self.files() if file is not without)
+
+    def to_json(self) -> bytes:
+        """Returns this as JSON; the same bytes for equal entries."""
+        return to_json({"format_version": FORMAT_VERSION, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
+        return read_as(cls, load_entry(data, "a ledger entry"), "a ledger entry")
+
+    @classmethod
+    def read(cls, output: str, entry_id: str) -> Self | None:
+        """Returns the entry of this id as it is on disk; None if there is none, or it cannot be read as one."""
+        path = storage.join(output, entry_name(entry_id))
+        if not storage.exists(path):
+            return None
+        with storage.open_read(path) as handle:
+            try:
+                return cls.from_json(handle.read())
+            except ValueError:
+                return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry(ReadCounts, Entry):
     """What one split read, what became of it, and what it wrote. All counts are exact; `quantities` describes them."""
 
     split_id: str
-    index: int
-    tokenizer: str
-    """Digest of the tokenizer."""
     pieces: tuple[Piece, ...]
     rejected: Mapping[str, int]
     filtered: Mapping[str, int]
@@ -71,22 +129,10 @@ class LedgerEntry(ReadCounts):
     n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]
     """What was read of each piece, in the order of `pieces`; their sum is what the split read."""
-    shard: FileRecord
-    """The rows in the first format."""
     rejects: FileRecord | None
     statistics: FileRecord
-    companions: tuple[FileRecord, ...] = ()
-    """The other files of the shard: its index, and the same rows in other formats."""
-    documents: FileRecord | None = None
-    """The table of the shard's documents; None if the job shuffles, because the merged shards then have it."""
-    packing: Mapping[str, int] | None = None
-    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
-    windows: Mapping[str, int] | None = None
-    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
     chat: Mapping[str, int] | None = None
     """`chat.COUNTS` where documents are conversations; None where they are texts."""
-    fields: str = ""
-    """The kept fields, as in `Split.fields`."""
     has_field: Mapping[str, int] = field(default_factory=dict)
     """How many documents have each kept field, by its name; nulls do not count."""
     runs: Mapping[str, Any] | None = None
@@ -94,35 +140,28 @@ class LedgerEntry(ReadCounts):
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
-        yield self.shard
-        yield from self.companions
-        if self.documents is not None:
-            yield self.documents
+        yield from super().files()
         if self.rejects is not None:
             yield self.rejects
         yield self.statistics
 
     def to_json(self) -> bytes:
-        """Returns this as JSON; the same bytes for equal entries."""
+        """Returns this as JSON; of each piece the counts that are not zero."""
         inputs = [counts.to_record() for counts in self.inputs]
         others = asdict(dataclasses.replace(self, inputs=()))  # which would copy every count of every piece
         return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Returns the entry that `to_json` turned into `data`.
-
-        Raises:
-          ValueError: if `data` is something else.
-        """
-        entry = read_as(cls, load_entry(data, "a ledger entry"), "a ledger entry")
+        """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
+        entry = super().from_json(data)
         if entry.runs is not None:
             json_files.check(entry.runs, _RUNS, "not runs of a ledger entry")
         return entry
 
 
 _RUNS = TypeAdapter(RunsRecord)
-Entry = TypeVar("Entry")
+Kind = TypeVar("Kind")
 
 
 def load_entry(data: bytes | str, what: str, format_version: int = FORMAT_VERSION) -> dict[str, Any]:
@@ -137,11 +176,11 @@ def load_entry(data: bytes | str, what: str, format_version: int = FORMAT_VERSIO
     return fields
 
 
-def read_as(kind: Callable[..., Entry], fields: dict[str, Any], what: str) -> Entry:
+def read_as(kind: Callable[..., Kind], fields: dict[str, Any], what: str) -> Kind:
     """Returns the dataclass `kind` with these fields, plain JSON; raises ValueError if they are not `what`."""
     if wrong := {each.name for each in dataclasses.fields(cast(Any, kind))} ^ {*fields}:
         raise ValueError(f"not {what}: {min(wrong)!r} is {'no' if min(wrong) in fields else 'a missing'} key of it")
-    found: Entry = json_files.check(fields, _shape(kind), f"not {what}")
+    found: Kind = json_files.check(fields, _shape(kind), f"not {what}")
     return found
 
 
@@ -189,7 +228,7 @@ def load_committed(
       runs: the name of the file with the sorted runs, if the job shuffles; the split has no other shard.
       are_merged: whether all shards are merged already, so that runs may have been removed.
     """
-    entry = read_entry(output, split.id)
+    entry = LedgerEntry.read(output, split.id)
     names = [runs]
     if runs is None:
         names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
@@ -198,24 +237,11 @@ def load_committed(
         entry is None
         or (entry.split_id, entry.index, entry.pieces, entry.fields, entry.tokenizer)
         != (split.id, split.index, split.pieces, split.fields, tokenizer)
-        or [file.file for file in (entry.shard, *entry.companions, entry.documents) if file is not None] != names
         or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
-        or any(problem(output, file) for file in entry.files() if not (are_merged and file is entry.shard))
+        or not entry.has_files(output, names, without=entry.shard if are_merged else None)
     ):
         return None
     return entry
-
-
-def read_entry(output: str, split_id: str) -> LedgerEntry | None:
-    """Returns the ledger entry of a split as it is on disk; None if there is none, or it cannot be read as one."""
-    path = storage.join(output, entry_name(split_id))
-    if not storage.exists(path):
-        return None
-    with storage.open_read(path) as handle:
-        try:
-            return LedgerEntry.from_json(handle.read())
-        except ValueError:
-            return None
 
 
 def problem(output: str, record: FileRecord) -> str | None:

@@ -72,7 +72,7 @@ class PlannedSplits:
 
 def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
     """Returns the entry of a split; raises BooksError if it is not committed with the tokenizer of this digest."""
-    entry = ledger.read_entry(output, split_id)
+    entry = ledger.LedgerEntry.read(output, split_id)
     if entry is None or entry.tokenizer != tokenizer:
         raise BooksError(f"split {split_id} has not been committed with tokenizer {tokenizer}")
     return entry

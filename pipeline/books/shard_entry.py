@@ -2,19 +2,17 @@
 """The ledger entry of a shard that was merged from sorted runs: what is in it, and in which files."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from pydantic import TypeAdapter
 
-from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files, ledger
 from tokenmill.pipeline.books.json_files import Count
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.ledger import Entry, FileRecord, LedgerEntry
 from tokenmill.pipeline.books.shapes import SumsRecord
 from tokenmill.pipeline.books.sums import SplitRuns, Sums
-from tokenmill.pipeline.filenames import entry_name
 
 
 def runs_digest(splits: Iterable[SplitRuns]) -> str:
@@ -32,31 +30,17 @@ def add_digests(digests: Iterable[str]) -> str:
     return f"{sum(int(digest, 16) for digest in digests) % (1 << 256):064x}"
 
 
-@dataclass(frozen=True)
-class ShardEntry:
+@dataclass(frozen=True, kw_only=True)
+class ShardEntry(Entry):
     """The contents of one shard of a shuffled job. All counts are exact."""
 
     shard_id: str
-    index: Count
     n_shards: Count
-    tokenizer: str
-    """Digest of the tokenizer."""
     runs: str
     """`runs_digest` of the runs it was merged from."""
     sums: Sums
-    shard: FileRecord
-    """The rows in the first format."""
-    companions: tuple[FileRecord, ...]
-    """The other files of the shard."""
     documents: FileRecord
-    """The table of its documents."""
     keys: FileRecord
-    fields: str = ""
-    """`Split.fields` of the job."""
-    packing: Mapping[str, int] | None = None
-    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
-    windows: Mapping[str, int] | None = None
-    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
 
     @property
     def n_documents(self) -> int:
@@ -75,25 +59,16 @@ class ShardEntry:
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
-        yield self.shard
-        yield from self.companions
-        yield self.documents
+        yield from super().files()
         yield self.keys
 
     def to_json(self) -> bytes:
-        """Returns this as JSON; the same bytes for equal entries."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields |= {name: vars(fields[name]) for name in ("shard", "documents", "keys")}
-        fields |= {"companions": [vars(file) for file in self.companions], "sums": self.sums.to_record()}
-        return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **fields})
+        """Returns this as JSON, with the record of the sums."""
+        return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **asdict(self), "sums": self.sums.to_record()})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Returns the entry that `to_json` turned into `data`.
-
-        Raises:
-          ValueError: if `data` is something else.
-        """
+        """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
         fields = ledger.load_entry(data, _WHAT)
         sums = Sums.from_record(json_files.check(fields.get("sums"), _SUMS, f"not {_WHAT}").model_dump())
         entry = ledger.read_as(cls, {**fields, "sums": sums}, _WHAT)
@@ -107,18 +82,6 @@ Written = LedgerEntry | ShardEntry
 
 _WHAT = "the entry of a shard"
 _SUMS = TypeAdapter(SumsRecord)
-
-
-def read_shard_entry(output: str, shard_id: str) -> ShardEntry | None:
-    """Returns the entry of a shard as it is on disk; None if there is none, or it cannot be read as one."""
-    path = storage.join(output, entry_name(shard_id))
-    if not storage.exists(path):
-        return None
-    with storage.open_read(path) as handle:
-        try:
-            return ShardEntry.from_json(handle.read())
-        except ValueError:
-            return None
 
 
 def runs_of(entry: LedgerEntry) -> SplitRuns:

@@ -18,7 +18,7 @@ from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.planned import entry_digest, read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles
-from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, read_shard_entry
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.writers import mds
 from tokenmill.pipeline.running.in_turn import in_turn
@@ -136,7 +136,7 @@ class Totals:
                 self.lossy.add(record)
 
     def _read_shard(self, shard_id: str) -> ShardEntry:
-        entry = read_shard_entry(self._output, shard_id)
+        entry = ShardEntry.read(self._output, shard_id)
         if entry is None:
             raise BooksError(f"shard {shard_id} has not been merged")
         check_balance(entry)

@@ -68,7 +68,7 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     is_text = not config.spans and config.output.fim is None
     comparison = Comparison(compared, len(chosen)) if is_text else None
     for split_id in chosen:
-        entry = ledger.read_entry(output, split_id)
+        entry = ledger.LedgerEntry.read(output, split_id)
         if entry is None:
             report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
         else:

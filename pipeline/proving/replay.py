@@ -171,7 +171,7 @@ def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
 
 
 def _fields_of(output: str, found: Mapping[str, Any]) -> str:
-    entries = (ledger.read_entry(output, split_id) for split_id in manifest.split_ids(found))
+    entries = (ledger.LedgerEntry.read(output, split_id) for split_id in manifest.split_ids(found))
     return next((entry.fields for entry in entries if entry is not None), "")
 
 
@@ -183,7 +183,7 @@ def _groups(
     group: list[tuple[Piece, np.ndarray | None]] = []
     n_bytes = 0
     for record in found["rejects"]:
-        entry = ledger.read_entry(output, record["split"])
+        entry = ledger.LedgerEntry.read(output, record["split"])
         if entry is None:
             raise ValueError(f"{filenames.entry_name(record['split'])}: missing, or not a ledger entry")
         for piece, offsets in _pieces(output, entry, record["file"], config, named):

@@ -135,7 +135,7 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
 
 def _pieces(output: str, found: Mapping[str, Any]) -> Iterator[Piece]:
     for split_id in manifest.split_ids(found):
-        entry = ledger.read_entry(output, split_id)
+        entry = ledger.LedgerEntry.read(output, split_id)
         if entry is not None:
             yield from entry.pieces
 

@@ -15,7 +15,7 @@ from tokenmill.pipeline.books.equations import imbalances
 from tokenmill.pipeline.books.job_books import JobBooks, identities
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
-from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums, read_shard_entry
+from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.output.writers import formats
@@ -154,7 +154,7 @@ class LedgerProof:
     def splits(self) -> Iterator[LedgerEntry]:
         """Yields the entries of all splits in the order of the plan, after comparing each with the lists."""
         for split_id in manifest.split_ids(self._found):
-            entry = ledger.read_entry(self._output, split_id)
+            entry = ledger.LedgerEntry.read(self._output, split_id)
             if entry is not None:
                 self.books.add(entry)
             self._compare_files(split_id, entry)
@@ -168,7 +168,7 @@ class LedgerProof:
         digest, n_shards = self.books.runs_digest, len(self._found["shards"])
         are_in_order = True
         for index, record in enumerate(self._found["shards"]):
-            entry = read_shard_entry(self._output, record["entry"])
+            entry = ShardEntry.read(self._output, record["entry"])
             if entry is not None:
                 self.books.add_shard(entry)
                 are_in_order = are_in_order and (entry.index, entry.n_shards) == (index, n_shards)

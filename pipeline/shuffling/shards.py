@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.equations import check_balance
-from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, read_shard_entry, runs_digest, runs_of
+from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, runs_digest, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
@@ -156,7 +156,7 @@ def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
     Returns None if a split is not recorded as it is planned now.
     """
     total = add_digests(())
-    found = in_turn(lambda split: (split, ledger.read_entry(output, split.id)), splits, waits=storage.is_remote(output))
+    found = in_turn(lambda split: (split, LedgerEntry.read(output, split.id)), splits, waits=storage.is_remote(output))
     for split, entry in found:
         if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
             return None
@@ -180,16 +180,13 @@ def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, token
       output: the section.
       tokenizer: digest of the tokenizer.
     """
-    entry = read_shard_entry(output.path, planned.id)
+    entry = ShardEntry.read(output.path, planned.id)
+    names = [filenames.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)]
+    names.append(filenames.documents_name(planned.index, planned.n_shards))
     if (
         entry is None
         or (entry.shard_id, entry.runs, entry.tokenizer) != (planned.id, runs, tokenizer)
-        or [file.file for file in (entry.shard, *entry.companions, entry.documents)]
-        != [
-            *(filenames.shard_name(planned.index, planned.n_shards, each) for each in suffixes(output)),
-            filenames.documents_name(planned.index, planned.n_shards),
-        ]
-        or any(ledger.problem(output.path, file) for file in entry.files())
+        or not entry.has_files(output.path, names)
     ):
         return None
     return entry

@@ -176,7 +176,7 @@ def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
         job.tokenize()
     # Some names may be there; without an entry in the ledger none of them counts.
     assert renamed
-    assert ledger.read_entry(str(job.output), job.splits[0].id) is None
+    assert ledger.LedgerEntry.read(str(job.output), job.splits[0].id) is None
     monkeypatch.undo()
     again = work("again", format=ALL)
     again.run()

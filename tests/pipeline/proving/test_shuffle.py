@@ -50,7 +50,7 @@ def test_a_damaged_run_is_an_error_or_does_not_balance(make_shuffled):
 
 def _rewrite(job, change, n=1, keys=None):
     """Changes the rows of a shard and makes every record agree with its bytes: a mistake, not damage."""
-    entry = shard_entry.read_shard_entry(str(job.output), job.planned[n].id)
+    entry = shard_entry.ShardEntry.read(str(job.output), job.planned[n].id)
     path = job.output / entry.shard.file
     before = path.read_bytes()
     table = pq.read_table(path)

@@ -141,7 +141,7 @@ def test_the_ledger_says_what_was_read_and_written(work, corpus):
     reasons = [reason for entry in entries for reason, n in entry.rejected.items() for _ in range(n)]
     assert sorted(reasons) == ["missing_field", "not_json", "not_string"]
     for entry in entries:
-        assert ledger.read_entry(str(job.output), entry.split_id) == entry
+        assert ledger.LedgerEntry.read(str(job.output), entry.split_id) == entry
         check_agreement(entry, Statistics.from_bytes((job.output / entry.statistics.file).read_bytes()))
         equations.check_balance(entry)
 

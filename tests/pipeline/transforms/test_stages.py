@@ -94,7 +94,7 @@ def test_tokenize_splits(mode, beam_args, corpus, tokenizer, tmp_path):
         )
         expected = sorted(json.loads(split)[1] for split in splits)
         assert_that(ids, equal_to([(0, *json.loads(split)[:2], "") for split in splits]))
-    entries = [ledger.read_entry(config.output.path, split_id) for split_id in expected]
+    entries = [ledger.LedgerEntry.read(config.output.path, split_id) for split_id in expected]
     assert sum(entry.n_tokens for entry in entries) == 28
     assert {entry.tokenizer for entry in entries} == {tokenizer_info(tokenizer).digest}
     counters = pipeline.counters
