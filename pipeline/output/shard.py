@@ -65,7 +65,10 @@ class Shard:
         self._taken = documents.names
         if self._arranger is not None:
             schema = self._arranger.schema
-        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name)
+        self._has_labels = output.labels
+        if output.labels:
+            schema = schema.set(schema.get_field_index(schemas.LOSS_MASK.name), schemas.LABELS)
+        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name, schemas.LABELS.name)
         narrow = schemas.rows(name for name in schema.names if name in own)
         self._table = DocumentTable(
             staging.create(filenames.documents_name(index, n_shards)),
@@ -137,5 +140,7 @@ class Shard:
         return self._arranger.counts if isinstance(self._arranger, Windower) else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
+        if self._has_labels:
+            rows = schemas.labelled(rows)
         for writer, columns in zip(self._writers, self._columns, strict=True):
             writer.write(rows.select(columns))

@@ -79,10 +79,6 @@ def open_writer(
       index: open for writing, if the format has an index; stays open.
       schema: the schema of the rows.
     """
-    if output.labels:
-        plain = output.model_copy(update={"labels": False})
-        schema = schema.set(schema.get_field_index(schemas.LOSS_MASK.name), schemas.LABELS)
-        return _Labels(open_writer(handle, plain, tokenizer, format=format, index=index, schema=schema))
     format = format or output.formats[0]
     if format == "parquet":
         compression = "zstd" if output.compression == "auto" else output.compression
@@ -103,25 +99,6 @@ def open_writer(
         return MegatronWriter(handle, index, tokenizer, schema=schema)
     assert format == "memmap", format
     return MemmapWriter(handle, index, tokenizer, schema=schema)
-
-
-class _Labels:
-    """Writes `schemas.LABELS` in place of `schemas.LOSS_MASK`."""
-
-    def __init__(self, writer: ShardWriter) -> None:
-        self._writer = writer
-        self.close = writer.close
-
-    @property
-    def n_rows(self) -> int:
-        return self._writer.n_rows
-
-    @property
-    def n_tokens(self) -> int:
-        return self._writer.n_tokens
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write(schemas.labelled(batch))
 
 
 def _checked(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
