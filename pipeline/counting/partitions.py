@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.counting import partitions_kernels
 
 N_PARTITIONS = 16
@@ -36,11 +37,8 @@ def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[n
     agree in both are merely in the same partition.
     """
     partitions = np.empty(len(words), np.int64)
-    _, offsets, values = words.buffers()
-    if len(words):
-        starts = np.frombuffer(offsets, np.int64)[words.offset : words.offset + len(words) + 1]
-        data = np.frombuffer(values or b"", np.uint8)  # None where there is nothing but the empty word
-        partitions_kernels.hash_words(data, starts, np.uint64(n_partitions), partitions)
+    starts, data = children(words)
+    partitions_kernels.hash_words(data.to_numpy(), starts, np.uint64(n_partitions), partitions)
     return partitions
 
 

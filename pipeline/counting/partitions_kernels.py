@@ -20,7 +20,7 @@ def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) ->
     """Finds the hash partition of words.
 
     Args:
-      values: uint8[n_bytes]; offsets: int64[n + 1]: the words, both read-only.
+      values: uint8[n_bytes]; offsets: int64[n + 1]: the words; `values` are read-only.
       n_partitions: how many there are, uint64.
       partitions: int64[n], filled.
     """

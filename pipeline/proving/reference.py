@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.columns import children
 from tokenmill.tokenizer import Tokenizer, reference_encoding
 
 N_DOCUMENTS = 200
@@ -48,15 +49,14 @@ class Comparison:
           texts: their texts, as the tokenizer gets them.
           rows: int32, their tokens, without those that are put around them.
         """
-        data, lengths = texts.buffers()[2], np.diff(_offsets(texts))
-        unknown, wide = np.zeros(lengths.size, np.int64), np.zeros(lengths.size, np.int64)
+        bounds, data = children(texts)
+        lengths = np.diff(bounds)
+        unknown = np.zeros(lengths.size, np.int64)
         offsets = rows.offsets.to_numpy()
         if self._tokenizer.unk_token_id is not None:
             ends = np.append(0, np.cumsum(rows.values.to_numpy() == self._tokenizer.unk_token_id))
             unknown = np.diff(ends[offsets])
-        if data is not None:
-            ends = np.append(0, np.cumsum(np.frombuffer(data, np.uint8) >= 0x80))
-            wide = np.diff(ends[_offsets(texts)])
+        wide = np.diff(np.append(0, np.cumsum(data.to_numpy() >= 0x80))[bounds])
         fits = lengths <= MAX_BYTES
         if not fits.any():
             return
@@ -88,12 +88,6 @@ class Comparison:
                     f"{where}: document {doc_id!r} has other ids than {REFERENCE} gives it, from token {at} on: "
                     f"{ids[at : at + 5]}, expected {expected[at : at + 5]}"
                 )
-
-
-def _offsets(texts: pa.Array) -> np.ndarray:
-    """Returns int64[n + 1], where in its data each text of a column of strings begins."""
-    dtype = np.int64 if pa.types.is_large_string(texts.type) else np.int32
-    return np.frombuffer(texts.buffers()[1], dtype)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
 
 
 def _library(tokenizer: Tokenizer) -> tuple[str, Callable[[str], list[int]] | None]:

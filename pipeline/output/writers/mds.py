@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
-from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.output.writers.base import TokenizerInfo, check_schema, narrow_ids, ragged, scatter, skip_rows
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 
@@ -169,10 +169,8 @@ def _column_bytes(batch: pa.RecordBatch, name: str, tokenizer: TokenizerInfo) ->
     column = batch.column(name_in_batch)
     is_kept = batch.schema.field(name_in_batch).nullable
     if is_kept or pa.types.is_string(column.type):
-        wide = json_texts(column) if is_kept else column.cast(pa.large_string())
-        _, offset_buffer, data = wide.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int64)[wide.offset : wide.offset + len(wide) + 1]
-        return np.frombuffer(data or b"", np.uint8), offsets, 0
+        offsets, data = children(json_texts(column) if is_kept else column)
+        return data.to_numpy(), offsets, 0
     if pa.types.is_boolean(column.type.value_type):
         column = column.cast(pa.large_list(pa.uint8()))
     values, offsets = ragged(column)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.sums_kernels import copy_rows
-from tokenmill.pipeline.columns import stretches
+from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.output.writers import tfrecord_kernels as kernels
 from tokenmill.pipeline.output.writers.base import check_schema
 
@@ -68,7 +68,8 @@ class TFRecordWriter:
         n_rows = batch.num_rows
         if n_rows == 0:
             return
-        doc_bytes, doc_offsets = _string_views(batch.column(0))
+        doc_offsets, doc_ids = children(batch.column(0))
+        doc_bytes = doc_ids.to_numpy()
         offsets = batch.column(1).offsets.to_numpy()
         ids = batch.column(1).values.to_numpy()
         n_tokens = batch.column(2).to_numpy()
@@ -221,12 +222,3 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _string_views(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (bytes uint8, offsets int64[n + 1]) of a string array; the offsets count from the start of the bytes."""
-    _, offset_buffer, data_buffer = strings.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    data = np.frombuffer(data_buffer or b"", np.uint8)
-    data.flags.writeable = False  # so that one compiled version serves buffers of all owners
-    return data, offsets.astype(np.int64)
