@@ -206,8 +206,7 @@ class Config(Section):
     @property
     def text(self) -> TextOptions:
         """The sections `normalize`, `spans` and `languages` as plain data for workers."""
-        languages = self.languages.options if self.languages is not None else None
-        return TextOptions(tuple(self.normalize), tuple(self.spans), languages)
+        return TextOptions(tuple(self.normalize), tuple(self.spans), self.languages)
 
     @model_validator(mode="after")
     def _check_packing(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from tokenmill.pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
-from tokenmill.pipeline.config.text import LanguageOptions, Steps
+from tokenmill.pipeline.config.text import Steps
 
 DEFAULT = "default"
 """The key for all languages that are not named; equal to that of `tokenizer/languages`, which is slow to import."""
@@ -66,9 +66,3 @@ class LanguagesConfig(Section):
         if both := [code for code in self.keep if code in self.drop]:
             raise mistake("drop", both[0], "is in keep, too")
         return self
-
-    @property
-    def options(self) -> LanguageOptions:
-        """This section as plain data for workers."""
-        rules = {code: tuple(steps) for code, steps in sorted(self.rules.items())}
-        return LanguageOptions(self.threshold, tuple(self.keep), tuple(self.drop), self.drop_mixed, rules)

@@ -6,7 +6,7 @@ The library that parses steps and spans is imported only for a config that has s
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
+    from tokenmill.pipeline.config.languages import LanguagesConfig
     from tokenmill.tokenizer import Tokenizer
     from tokenmill.tokenizer.text import TextTokenizer
 
@@ -92,23 +93,12 @@ Spans = Annotated[
 
 
 @dataclass(frozen=True)
-class LanguageOptions:
-    """The section `languages` of a config as plain data, small enough to send to workers."""
-
-    threshold: float = 0.5
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    drop_mixed: bool = False
-    rules: Mapping[str, tuple[str | dict[str, Any], ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class TextOptions:
     """The three sections as plain data, small enough to send to workers."""
 
     normalize: tuple[Entry, ...] = ()
     spans: tuple[Mapping[str, Any], ...] = ()
-    languages: LanguageOptions | None = None
+    languages: "LanguagesConfig | None" = None
 
     def __bool__(self) -> bool:
         return bool(self.normalize or self.spans or self.languages)
@@ -157,5 +147,5 @@ class TextOptions:
         parts = {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
         if self.languages is not None:
             versions["py3langid"] = metadata.version("py3langid")
-            parts["languages"] = asdict(self.languages)
+            parts["languages"] = self.languages.model_dump()
         return parts

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE
-from tokenmill.pipeline.config.languages import DEFAULT
-from tokenmill.pipeline.config.text import LanguageOptions
+from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.tokenizer import unchecked_text_rows
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tokenmill.tokenizer.text import PreparedText, TextTokenizer
 
 
-def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
+def identify_languages(batch: ReadBatch, options: LanguagesConfig) -> ReadBatch:
     """Returns the batch with the columns of `schemas.LANGUAGES` in its documents; unchanged if they have them."""
     from tokenmill.tokenizer.languages import identify
 
@@ -36,7 +35,7 @@ def identify_languages(batch: ReadBatch, options: LanguageOptions) -> ReadBatch:
     return dataclasses.replace(batch, documents=documents)
 
 
-def tell_languages(batch: ReadBatch, options: LanguageOptions) -> tuple[ReadBatch, "LanguageCounts"]:
+def tell_languages(batch: ReadBatch, options: LanguagesConfig) -> tuple[ReadBatch, "LanguageCounts"]:
     """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
 
     Returns:
