@@ -36,14 +36,9 @@ def decode_fields(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) if text else pa.schema([])
 
 
-def without_marks(fields: pa.Schema) -> list[pa.Field]:
+def without_marks(fields: Iterable[pa.Field]) -> list[pa.Field]:
     """Returns the fields as they are stored, without the metadata `TEXT`."""
     return [field.remove_metadata() for field in fields]
-
-
-def paths_of(config: InputConfig) -> list[str]:
-    """Returns the paths of the fields, in order."""
-    return list(config.keep_fields)
 
 
 def declared_fields(config: InputConfig) -> pa.Schema:
@@ -54,7 +49,7 @@ def declared_fields(config: InputConfig) -> pa.Schema:
             pa.field(path, _type_of(declared[path]))
             if declared.get(path) is not None
             else pa.field(path, pa.string(), metadata={TEXT: b""})
-            for path in paths_of(config)
+            for path in config.keep_fields
         ]
     )
 
@@ -70,7 +65,7 @@ def _type_of(declared: Any) -> pa.DataType:
 def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
     """Returns the kept fields that a Parquet file has, with the file's types as `plain_type` gives them."""
     found = []
-    for path in paths_of(config):
+    for path in config.keep_fields:
         field = find_field(schema, path)
         if field is not None:
             found.append(pa.field(path, plain_type(field.type)))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.kept_fields import find_field, paths_of, without_marks
+from tokenmill.pipeline.config.kept_fields import find_field, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.lines import Mask, Positions
 from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at
@@ -230,7 +230,7 @@ def check_columns(schema: pa.Schema, config: InputConfig) -> None:
             f"has no column {config.messages_field!r} for input.messages_field, nor another that holds a conversation; "
             f"it has {listed_names(schema.names)}"
         )
-    for field in (*text_columns(config), config.id_field, *paths_of(config)):
+    for field in (*text_columns(config), config.id_field, *config.keep_fields):
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
     for field in text_columns(config) if config.messages_field is None else ():

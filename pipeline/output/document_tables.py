@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.columns import row_bytes
+from tokenmill.pipeline.config.kept_fields import without_marks
 from tokenmill.pipeline.config.output import KEEPS_FIELDS
 from tokenmill.pipeline.output.packing.sequences import Segments
 from tokenmill.pipeline.output.staging import StagedFile
@@ -188,7 +189,7 @@ def listed_fields(formats: Iterable[str], fields: Iterable[pa.Field], *, are_doc
     """Returns the kept fields to store in tables of documents: none if shards of every format store them, else all."""
     if all(has_fields(each, are_documents=are_documents) for each in formats):
         return []
-    return [field.remove_metadata() for field in fields]
+    return without_marks(fields)
 
 
 def read_table(output: str, record: FileRecord, *, has_segments: bool) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from tokenmill.pipeline.config.kept_fields import without_marks
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 
 
@@ -13,7 +14,7 @@ class KeptFields:
 
     def __init__(self, fields: pa.Schema, listed: pa.Table) -> None:
         """Takes the fields that the ledger names, and the table of documents, which may have them."""
-        self._fields = pa.schema([field.remove_metadata() for field in fields])
+        self._fields = pa.schema(without_marks(fields))
         self._first: tuple[str, pa.Table] | None = None
         if len(fields) and set(fields.names) <= set(listed.schema.names):
             self._first = "the table of documents", listed.select(fields.names)
