@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `languages` of a config."""
+"""The section `languages` of a config, and all three sections that change text before a tokenizer sees it."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from tokenmill.pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
-from tokenmill.pipeline.config.text import Steps
+from tokenmill.pipeline.config.text import Entry, Steps
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.tokenizer.text import TextTokenizer
 
 DEFAULT = "default"
 """The key for all languages that are not named; equal to that of `tokenizer/languages`, which is slow to import."""
@@ -66,3 +73,62 @@ class LanguagesConfig(Section):
         if both := [code for code in self.keep if code in self.drop]:
             raise mistake("drop", both[0], "is in keep, too")
         return self
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The sections `normalize`, `spans` and `languages`, for workers."""
+
+    normalize: tuple[Entry, ...] = ()
+    spans: tuple[Mapping[str, Any], ...] = ()
+    languages: LanguagesConfig | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.normalize or self.spans or self.languages)
+
+    @property
+    def keeps_sources(self) -> bool:
+        """Whether any span keeps its text."""
+        return any(span.get("keep_source") for span in self.spans)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that these sections add to rows; not all formats keep them. See `schemas.rows`."""
+        sources = ["span_sources"] if self.keeps_sources else []
+        return [*sources, "lang", "lang_confidence", "lang_mixed"] if self.languages is not None else sources
+
+    @property
+    def tokens(self) -> list[str]:
+        """Tokens of the spans, in order."""
+        return [span["token"] for span in self.spans]
+
+    def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
+        """Returns `tokenizer` with these sections applied to text first.
+
+        Raises:
+          ValueError: if the token of a span already has another role in the tokenizer.
+        """
+        if self.languages is not None:
+            from tokenmill.tokenizer.languages import LanguageTextTokenizer
+
+            rules, threshold = self.languages.rules, self.languages.threshold
+            return LanguageTextTokenizer(
+                tokenizer, rules=rules, normalize=self.normalize, spans=self.spans, threshold=threshold
+            )
+        from tokenmill.tokenizer.text import TextTokenizer
+
+        return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
+
+    def parts(self) -> dict[str, Any]:
+        """Returns all that decides how text is changed, as plain JSON: the sections and versions of libraries."""
+        if not self:
+            return {}
+        from tokenmill.tokenizer.text import UNICODE_VERSION
+
+        versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
+        versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}
+        parts = {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
+        if self.languages is not None:
+            versions["py3langid"] = metadata.version("py3langid")
+            parts["languages"] = self.languages.model_dump()
+        return parts

@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections `normalize`, `spans` and `languages` of a config, which change text before a tokenizer sees it.
+"""The sections `normalize` and `spans` of a config, which change text before a tokenizer sees it.
 
 The library that parses steps and spans is imported only for a config that has some: reading a config must stay fast.
 """
 
-import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import metadata
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
-
-if TYPE_CHECKING:
-    from tokenmill.pipeline.config.languages import LanguagesConfig
-    from tokenmill.tokenizer import Tokenizer
-    from tokenmill.tokenizer.text import TextTokenizer
 
 Entry = str | dict[str, Any]
 
@@ -90,62 +81,3 @@ Spans = Annotated[
     list[dict[str, Any]], AfterValidator(_check_spans), WithJsonSchema({"type": "array", "items": _SPAN_SCHEMA})
 ]
 """A list of spans, each with its token and one of `find`, `regex`, `literal`; see docs/explanation/text.md."""
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """The three sections as plain data, small enough to send to workers."""
-
-    normalize: tuple[Entry, ...] = ()
-    spans: tuple[Mapping[str, Any], ...] = ()
-    languages: "LanguagesConfig | None" = None
-
-    def __bool__(self) -> bool:
-        return bool(self.normalize or self.spans or self.languages)
-
-    @property
-    def keeps_sources(self) -> bool:
-        """Whether any span keeps its text."""
-        return any(span.get("keep_source") for span in self.spans)
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns that these sections add to rows; not all formats keep them. See `schemas.rows`."""
-        sources = ["span_sources"] if self.keeps_sources else []
-        return [*sources, "lang", "lang_confidence", "lang_mixed"] if self.languages is not None else sources
-
-    @property
-    def tokens(self) -> list[str]:
-        """Tokens of the spans, in order."""
-        return [span["token"] for span in self.spans]
-
-    def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
-        """Returns `tokenizer` with these sections applied to text first.
-
-        Raises:
-          ValueError: if the token of a span already has another role in the tokenizer.
-        """
-        if self.languages is not None:
-            from tokenmill.tokenizer.languages import LanguageTextTokenizer
-
-            rules, threshold = self.languages.rules, self.languages.threshold
-            return LanguageTextTokenizer(
-                tokenizer, rules=rules, normalize=self.normalize, spans=self.spans, threshold=threshold
-            )
-        from tokenmill.tokenizer.text import TextTokenizer
-
-        return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
-
-    def parts(self) -> dict[str, Any]:
-        """Returns all that decides how text is changed, as plain JSON: the sections and versions of libraries."""
-        if not self:
-            return {}
-        from tokenmill.tokenizer.text import UNICODE_VERSION
-
-        versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
-        versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}
-        parts = {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
-        if self.languages is not None:
-            versions["py3langid"] = metadata.version("py3langid")
-            parts["languages"] = self.languages.model_dump()
-        return parts

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.text import TextOptions
+from tokenmill.pipeline.config.languages import TextOptions
 from tokenmill.pipeline.config.training import CountsConfig
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.finishing import PartitionCounts
