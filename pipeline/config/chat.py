@@ -4,10 +4,9 @@
 import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field, Tag
 
-from tokenmill.pipeline.config.output import ONE, SEVERAL
-from tokenmill.pipeline.config.sections import NonEmpty, Section, mistake
+from tokenmill.pipeline.config.sections import ONE, ONE_OR_SEVERAL, SEVERAL, NonEmpty, Section, mistake
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"]
 RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
@@ -23,10 +22,6 @@ def _check_arguments(value: dict[str, Any]) -> dict[str, Any]:
     if taken := RESERVED & {*value}:
         raise mistake(min(taken), value[min(taken)], "cannot be given: the job renders conversations whole")
     return value
-
-
-def _count_roles(value: Any) -> str:
-    return SEVERAL if isinstance(value, list) else ONE
 
 
 class ChatConfig(Section):
@@ -46,7 +41,7 @@ class ChatConfig(Section):
     train: Annotated[
         Annotated[Literal["assistant", "last_assistant", "all"], Tag(ONE)]
         | Annotated[list[Role], Tag(SEVERAL), Field(min_length=1)],
-        Discriminator(_count_roles),
+        ONE_OR_SEVERAL,
     ] = "assistant"
     """What is trained: all turns of the assistant, those after the last message of the user, everything, or the
     messages of the roles in a list. `train` or `weight` of a message, or of a part of one, come first."""

@@ -21,8 +21,7 @@ from pydantic_core import ErrorDetails
 
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.config.output import ONE, SEVERAL
-from tokenmill.pipeline.config.sections import EXPAND, Section, did_you_mean
+from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""
@@ -68,10 +67,10 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
         config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
-    if job in ("count", "train") and any(each.get("messages_field") for each in _input_sections(tree)):
-        problems.append(
-            "input.messages_field: is for the job tokenize; count and train read texts, from input.text_field"
-        )
+    else:
+        if job in ("count", "train") and config.input.is_chat:
+            said = "is for the job tokenize; count and train read texts, from input.text_field"
+            problems.append(f"input.messages_field: {said}")
     if problems:
         raise ConfigError(problems)
     if (parts := config.output.parts) is not None and parts.only is not None:
@@ -123,15 +122,6 @@ def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
     found = tree["input"]
     is_empty = isinstance(found, dict) and "paths" not in found and not found.get("sources")
     return ["input.paths: required but missing"] if is_empty else []
-
-
-def _input_sections(tree: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the section `input` and those of its sources, as far as they are sections."""
-    found: Any = tree.get("input")
-    sources = found.get("sources") if isinstance(found, dict) else None
-    return [
-        each for each in (found, *(sources.values() if isinstance(sources, dict) else ())) if isinstance(each, dict)
-    ]
 
 
 def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:

@@ -13,8 +13,17 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, mod
 from pydantic_core import PydanticCustomError
 
 from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
-from tokenmill.pipeline.config.output import ONE, SEVERAL
-from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, did_you_mean, mistake
+from tokenmill.pipeline.config.sections import (
+    ONE,
+    SEVERAL,
+    Natural,
+    NonEmpty,
+    PathText,
+    Positive,
+    Section,
+    did_you_mean,
+    mistake,
+)
 
 MIB = 1 << 20
 LIMITS = ("max_rejected", "max_rejected_fraction", "max_rejected_per_file", "on_damage")

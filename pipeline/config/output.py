@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section `output` of a config: what is written, in which formats, and how documents become rows."""
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from tokenmill.pipeline.config.parts import PartsConfig
-from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.sections import (
+    ONE,
+    ONE_OR_SEVERAL,
+    SEVERAL,
+    Natural,
+    NonEmpty,
+    PathText,
+    Positive,
+    Section,
+    mistake,
+)
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""
@@ -35,9 +45,6 @@ OWN_COLUMNS = (
 )
 """Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
 schemas, which a config does not import."""
-
-ONE, SEVERAL = "<one>", "<several>"
-"""pydantic adds these to the path of a mistake in a value that may be one format or a list; messages drop them."""
 
 
 class PackingConfig(Section):
@@ -108,18 +115,13 @@ _COMPRESSIONS = {
 }
 
 
-def _count_formats(value: Any) -> str:
-    return SEVERAL if isinstance(value, list) else ONE
-
-
 class OutputConfig(Section):
     """What is written and where."""
 
     path: PathText
     """A folder; created if it does not exist."""
     format: Annotated[
-        Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)],
-        Discriminator(_count_formats),
+        Annotated[Format, Tag(ONE)] | Annotated[list[Format], Tag(SEVERAL), Field(min_length=1)], ONE_OR_SEVERAL
     ] = "parquet"
     """One format, or a list of several to write in one pass."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"

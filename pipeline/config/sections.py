@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from tokenmill.pipeline.config.paths import expand
@@ -34,6 +34,11 @@ MAX_INT = (1 << 63) - 1
 """The largest integer of kernels and Arrow columns. Every number of a config has a range; for most this is its end."""
 Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
 Natural = Annotated[int, Field(ge=0, le=MAX_INT)]
+
+
+ONE, SEVERAL = "<one>", "<several>"
+"""pydantic adds these to the path of a mistake in a value that may be one or a list; messages drop them."""
+ONE_OR_SEVERAL = Discriminator(lambda value: SEVERAL if isinstance(value, list) else ONE)
 
 
 class Section(BaseModel):

@@ -5,11 +5,19 @@ import fnmatch
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, Tag, model_validator
 
 from tokenmill.pipeline.config.languages import check_codes
-from tokenmill.pipeline.config.sections import NonEmpty, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.sections import (
+    ONE,
+    ONE_OR_SEVERAL,
+    SEVERAL,
+    NonEmpty,
+    PathText,
+    Positive,
+    Section,
+    mistake,
+)
 
 MAX_VOCAB_SIZE = 10_000_000
 
@@ -53,25 +61,9 @@ class CountsConfig(Section):
         return self
 
 
-def _check_sizes(value: Any) -> Any:
-    sizes = value if isinstance(value, list) else [value]
-    if not sizes:
-        raise PydanticCustomError("too_short", "too short", {"min_length": 1})
-    for size in sizes:
-        if type(size) is not int:
-            raise PydanticCustomError("int_type", "not an integer")
-        if size < 1:
-            raise PydanticCustomError("greater_than_equal", "too small", {"ge": 1})
-        if size > MAX_VOCAB_SIZE:
-            raise PydanticCustomError("less_than_equal", "too large", {"le": MAX_VOCAB_SIZE})
-    return value
-
-
-_ONE_SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_VOCAB_SIZE}
+_Size = Annotated[int, Field(ge=1, le=MAX_VOCAB_SIZE)]
 Sizes = Annotated[
-    int | list[int],
-    PlainValidator(_check_sizes),
-    WithJsonSchema({"anyOf": [_ONE_SIZE, {"type": "array", "items": _ONE_SIZE, "minItems": 1}]}),
+    Annotated[_Size, Tag(ONE)] | Annotated[list[_Size], Tag(SEVERAL), Field(min_length=1)], ONE_OR_SEVERAL
 ]
 
 BERT_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
