@@ -31,7 +31,7 @@ from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import files_of_lists
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.filenames import documents_name, entry_name, shard_name, statistics_name
+from tokenmill.pipeline.filenames import PLAN, documents_name, entry_name, shard_name, statistics_name
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import finish, planning, totals
 from tokenmill.pipeline.proving import verify
@@ -240,7 +240,7 @@ def _prove(folder: str, found: Mapping[str, Any], told: VerifyReport) -> None:
 
 
 def _plan_path(folder: str) -> str:
-    return f"{folder}/{planning.PLAN_NAME}"
+    return f"{folder}/{PLAN}"
 
 
 def _measured(name: str, function: Any) -> Any:

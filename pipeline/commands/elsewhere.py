@@ -58,7 +58,7 @@ def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
     from tokenmill.pipeline.running import display, progress
     from tokenmill.pipeline.splits import Split
 
-    path = storage.join(output, planning.PLAN_NAME)
+    path = storage.join(output, filenames.PLAN)
     if not storage.exists(path):
         return contextlib.nullcontext()
     splits = [Split.from_json(line) for line in planning.read_plan(path)]

@@ -40,10 +40,6 @@ TOKENIZING_STAGE = "tokenizing"
 SHUFFLING_STAGE = "shuffling"
 FINISHING_STAGE = "finishing"
 
-PLAN_NAME = f"{filenames.LEDGER}/plan.jsonl"
-"""The splits of a plan, a line each, most work first. Workers read this file, to keep the Beam graph small."""
-
-
 _NO_END = (
     "output.packing puts documents one behind the other, and no token says where one ends; set "
     "output.packing.separator, for example to '<|endoftext|>', or output.append"
@@ -102,7 +98,7 @@ class JobPlan:
     def plan_path(self) -> str:
         """Where `prepare` writes the splits; of an output in parts, those of the first."""
         first = next(iter(self.folders.values()))
-        return storage.join(first.config.output.path, PLAN_NAME)
+        return storage.join(first.config.output.path, filenames.PLAN)
 
     @property
     def n_bytes(self) -> int:

@@ -195,9 +195,7 @@ def _finish_tokenizing(
     for i, ((name, (part, its_job)), tokenizer) in enumerate(
         zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
     ):
-        splits = PlannedSplits(
-            map(Split.from_json, planning.read_plan(storage.join(part.output.path, planning.PLAN_NAME)))
-        )
+        splits = PlannedSplits(map(Split.from_json, planning.read_plan(storage.join(part.output.path, filenames.PLAN))))
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
         counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
         folders[name] = part, its_job, splits, tokenizer, files, counts

@@ -12,7 +12,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
-from tokenmill.pipeline.jobs import planning
+from tokenmill.pipeline.filenames import PLAN
 from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
 from tokenmill.pipeline.running.progress import Stage
 from tokenmill.pipeline.splits import Split
@@ -120,7 +120,7 @@ def test_a_folder_with_results_is_refused_unless_told(config):
         prepare(plan, "new")
     prepare(plan, "resume")
     prepare(plan, "overwrite")
-    assert (planning.PLAN_NAME.split("/")[0], job_record.JOB.split("/")[0]) == ("_ledger", "_ledger")
+    assert (PLAN.split("/")[0], job_record.JOB.split("/")[0]) == ("_ledger", "_ledger")
 
 
 def test_half_written_files_of_a_killed_run_are_removed(config, tmp_path):
