@@ -63,7 +63,7 @@ def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Bloc
     complete: list[bytes | memoryview] = []  # whole lines at `offset`
     n_complete = 0
     offset = stream.offset
-    line = _OpenLine(max(block_bytes, max_bytes))
+    line = OpenRecord(max(block_bytes, max_bytes))
     for chunk in stream.chunks():
         cut = chunk.rfind(b"\n") + 1
         if cut == 0:
@@ -103,33 +103,43 @@ def cut_lines(stream: Stream, block_bytes: int, max_bytes: int) -> Iterator[Bloc
         yield LongLine(offset, line.n_bytes, line.head(), line.is_blank())
 
 
-class _OpenLine:
-    """The beginning of a line whose end is not read yet; beyond `max_bytes` only its size, beginning and blankness."""
+class OpenRecord:
+    """A record whose end is not read yet; beyond `max_bytes` only its size, its beginning and whether it is blank."""
 
     def __init__(self, max_bytes: int) -> None:
+        """Starts with no record."""
         self._max_bytes = max_bytes
         self.clear()
 
     def clear(self) -> None:
+        """Ends the record."""
         self.parts: list[bytes | memoryview] = []
-        self.n_bytes = 0
+        self.offset = self.n_bytes = 0
         self.is_long = False
         self._head = b""
         self._has_text = False
 
-    def extend(self, chunk: bytes) -> None:
-        if not chunk:
-            return
-        self.n_bytes += len(chunk)
-        self.parts.append(chunk)
+    def extend(self, chunk: bytes, offset: int = 0, n_bytes: int | None = None) -> None:
+        """Adds bytes at a position; if they are too many, `chunk` may be the beginning of `n_bytes`."""
+        if not self.n_bytes:
+            self.offset = offset
+        if chunk:
+            self.n_bytes += len(chunk) if n_bytes is None else n_bytes
+            self.parts.append(chunk)
         if self.n_bytes > self._max_bytes:
             self._summarize()
 
+    def data(self) -> bytes:
+        """Returns the record, or its beginning if it is too long to keep."""
+        return self._head if self.is_long else b"".join(self.parts)
+
     def head(self) -> bytes:
+        """Returns the beginning of the record."""
         self._summarize()
         return self._head
 
     def is_blank(self) -> bool:
+        """Returns whether it has nothing but blanks."""
         self._summarize()
         return not self._has_text
 

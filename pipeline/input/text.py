@@ -6,7 +6,7 @@ inside it are kept as they are. A document that is a file is kept byte for byte,
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,10 @@ import pyarrow as pa
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, lost, make_documents, rejected, skipped
 from tokenmill.pipeline.input.lines import (
-    HEAD_BYTES,
     Block,
     LongLine,
     Mask,
+    OpenRecord,
     PartialLine,
     Positions,
     cut_lines,
@@ -59,6 +59,15 @@ def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
     return "\n".join(record[config.text_field] for record in records).encode()
 
 
+class _Lines(NamedTuple):
+    """A block and the lines in it, as `find_lines` gives them."""
+
+    data: bytes
+    starts: Positions
+    ends: Positions
+    nexts: Positions
+
+
 class TextReader:
     """Reads the documents of one plain text file."""
 
@@ -95,7 +104,7 @@ class TextReader:
     def read_paragraphs(self, stream: Stream) -> Iterator[Part]:
         """Yields every run of lines that are not blank as a document; see `_mark_blank`."""
         yield from skipped(stream.n_skipped)
-        document = _OpenDocument(self._max_bytes)
+        document = OpenRecord(self._max_bytes)
         for item in cut_lines(stream, self._block_bytes, self._max_bytes):
             if isinstance(item, Block):
                 yield from self._read_paragraph_block(item, document)
@@ -103,7 +112,7 @@ class TextReader:
                 yield from self._close(document)
                 yield from skipped(item.n_bytes)
             else:
-                document.extend(item.offset, item.head, item.n_bytes)
+                document.extend(item.head, item.offset, item.n_bytes)
                 if not isinstance(item, LongLine):
                     # It cannot be known whether the document ends where the stream was cut.
                     partial = PartialLine(document.offset, document.n_bytes, document.data())
@@ -114,16 +123,16 @@ class TextReader:
     def read_file(self, stream: Stream) -> Iterator[Part]:
         """Yields the whole file as a document; none if it is empty."""
         yield from skipped(stream.n_skipped)
-        document = _OpenDocument(self._max_bytes)
+        document = OpenRecord(self._max_bytes)
         for chunk in stream.chunks():
-            document.extend(stream.offset, chunk, len(chunk))
+            document.extend(chunk, stream.offset)
         if stream.damage is not None:
             partial = PartialLine(stream.offset, document.n_bytes, document.data())
             yield lost(partial, stream, self._source, self._max_bytes)
         else:
             yield from self._close(document, keep_line_end=True)
 
-    def _read_paragraph_block(self, block: Block, document: "_OpenDocument") -> Iterator[Part]:
+    def _read_paragraph_block(self, block: Block, document: OpenRecord) -> Iterator[Part]:
         """Yields the documents that end in a block; one that may continue after it becomes the open document."""
         data = block.data
         starts, ends, nexts = find_lines(data)
@@ -133,21 +142,21 @@ class TextReader:
         start, stop = 0, len(data)
         if document.n_bytes and not blank[0]:
             start = int(nexts[last[0]])
-            document.extend(block.offset, data[:start], start)
+            document.extend(data[:start], block.offset)
             first, last = first[1:], last[1:]
             if start == stop:
                 return
         yield from self._close(document)
         if len(last) and last[-1] == len(starts) - 1:
             stop = int(starts[first[-1]])
-            document.extend(block.offset + stop, data[stop:], len(data) - stop)
+            document.extend(data[stop:], block.offset + stop)
             first, last = first[:-1], last[:-1]
         if start < stop:
             n_skipped = int((nexts - starts)[blank].sum())
             lines = _Lines(data, starts, ends, nexts)
             yield Part(*self._make_rows(block.offset, lines, first, last), stop - start, n_skipped)
 
-    def _close(self, document: "_OpenDocument", keep_line_end: bool = False) -> Iterator[Part]:
+    def _close(self, document: OpenRecord, keep_line_end: bool = False) -> Iterator[Part]:
         if not document.n_bytes:
             return
         data = document.data()
@@ -162,7 +171,7 @@ class TextReader:
         document.clear()
 
     def _make_rows(
-        self, offset: int, lines: "_Lines", first: Positions, last: Positions
+        self, offset: int, lines: _Lines, first: Positions, last: Positions
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """Returns documents and rejects of a block, each from a line in `first` to the matching line in `last`."""
         starts, ends = lines.starts[first], lines.ends[last]
@@ -191,44 +200,6 @@ class TextReader:
         texts = take_stretches(lines.data, skip_marks(lines.data, starts, ends), ends, pa.string())
         documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
         return documents, rejects.to_batch()
-
-
-class _Lines:
-    """A block and the lines in it, as `find_lines` gives them."""
-
-    def __init__(self, data: bytes, starts: Positions, ends: Positions, nexts: Positions) -> None:
-        self.data = data
-        self.starts = starts
-        self.ends = ends
-        self.nexts = nexts
-
-
-class _OpenDocument:
-    """A document whose end is not read yet; beyond `max_bytes` only its size and beginning are kept."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self.clear()
-
-    def clear(self) -> None:
-        self.offset = 0
-        self.n_bytes = 0
-        self._parts: list[bytes] = []
-
-    def extend(self, offset: int, data: bytes, n_bytes: int) -> None:
-        """Adds `n_bytes` bytes at `offset`; `data` is all of them or, for a line too long to keep, the beginning."""
-        if not self.n_bytes:
-            self.offset = offset
-        self.n_bytes += n_bytes
-        if self.n_bytes <= self._max_bytes:
-            self._parts.append(data)
-        else:
-            head = self.data()[:HEAD_BYTES]
-            self._parts = [head + data[: HEAD_BYTES - len(head)]]
-
-    def data(self) -> bytes:
-        """Returns the document, or its beginning if it is too long to keep."""
-        return b"".join(self._parts)
 
 
 def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
