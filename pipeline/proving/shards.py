@@ -85,22 +85,19 @@ def _count_shard(
             rows = formats.read_rows(handle, name, index=index or None)
             rows = _count_trained(rows, report) if file is entry.shard else rows
             proof = stack.enter_context(RowsProof(output, entry)) if isinstance(entry, ShardEntry) else None
-            if listed is None and (entry.packing is not None or entry.windows is not None):
-                return None  # a problem is reported already, and nothing else tells how many documents there are
-            if entry.packing is not None and listed is not None:
+            if entry.packing is not None or entry.windows is not None:
+                if listed is None:
+                    return None  # a problem is reported already, and nothing else tells how many documents there are
                 hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
-                batches = _compare_sequences(rows, name, listed, report)
-                lengths = packed.count(batches, name, entry, found, counted, report.problems, hashes)
+                lengths: np.ndarray | None = listed.n_tokens
+                if entry.packing is not None:
+                    sequences = _compare_sequences(rows, name, listed, report)
+                    lengths = packed.count(sequences, name, entry, found, counted, report.problems, hashes)
+                else:
+                    spans = _with_spans(rows, padding, tokenizer, name)
+                    windowed.count(spans, name, entry, listed.windows(found), counted, hashes)
                 if proof is not None and hashes is not None and lengths is not None:
                     proof.add_documents(hashes, lengths)
-                    report.problems += proof.problems(name, has_doc_ids=False)
-                return _close_count(counted, entry, file, report)
-            if entry.windows is not None and listed is not None:
-                batches = _with_spans(rows, padding, tokenizer, name)
-                hashes = np.zeros(entry.n_documents, np.uint64) if proof is not None else None
-                windowed.count(batches, name, entry, listed.windows(found), counted, hashes)
-                if proof is not None and hashes is not None:
-                    proof.add_documents(hashes, listed.n_tokens)
                     report.problems += proof.problems(name, has_doc_ids=False)
                 return _close_count(counted, entry, file, report)
             kept: list[pa.RecordBatch] = []
