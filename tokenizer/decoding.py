@@ -3,13 +3,13 @@
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.tokenizer import decoders, recycled
 from tokenmill.tokenizer import row_kernels as kernels
@@ -125,22 +125,18 @@ class IdDecoder:
         """
         rows = id_rows(ids)
         skipped = self._check(rows, skip_special)
-        if self._texts is not None:
-            data, offsets = self._join(rows, skipped)
-            whole = pa.Array.from_buffers(
-                pa.large_string(), 1, [None, pa.py_buffer(offsets[[0, -1]]), pa.py_buffer(data)]
-            )
-            try:
-                whole.validate(full=True)
-            except pa.ArrowInvalid:
-                pass  # byte tokens that do not form whole characters: rare enough to decode row by row
-            else:
-                # The column is valid as a whole; its rows are too if none begins in the middle of a character.
-                if not (data[offsets[:-1][np.diff(offsets) > 0]] & 0xC0 == 0x80).any():
-                    return string_array(data, offsets, null_rows(ids))
-        each = (rows.values[a:b].tolist() for a, b in itertools.pairwise(rows.offsets.tolist()))
-        texts = [self.decode_row(row, skip_special) for row in each]
-        return pa.array(texts, pa.large_string(), mask=_mask(ids))
+        bounds = np.column_stack([rows.offsets[:-1], rows.offsets[1:]])
+        if self._texts is None:
+            return pa.array(self._decode_rows(rows.values, bounds, skip_special), pa.large_string(), mask=_mask(ids))
+        data, offsets = self._join(rows, skipped)
+        texts, is_broken = string_array(data, offsets, null_rows(ids)), _are_broken(data, offsets)
+        if not is_broken.any():
+            return texts
+        others = pa.array(self._decode_rows(rows.values, bounds[is_broken], skip_special), pa.large_string())
+        return pc.replace_with_mask(texts, pa.array(is_broken), others)
+
+    def _decode_rows(self, values: npt.NDArray[Any], bounds: npt.NDArray[np.int64], skip_special: bool) -> list[str]:
+        return [self.decode_row(values[start:stop].tolist(), skip_special) for start, stop in bounds.tolist()]
 
     def no_token(self, i: int) -> str:
         """Returns the message of an error."""
@@ -168,6 +164,31 @@ class IdDecoder:
         out = recycled.empty(int(offsets[-1]), np.uint8)
         kernels.join_texts(values, rows.offsets, skipped, first, first_offsets, later, later_offsets, out)
         return out, offsets
+
+
+def _are_broken(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Returns which rows are not whole characters, bool[n]: byte tokens may be cut anywhere, which is rare."""
+    is_broken = np.zeros(offsets.size - 1, np.bool_)
+    begins = offsets[:-1][np.diff(offsets) > 0]
+    begins = begins[data[begins] & 0xC0 == 0x80]
+    # A row that begins in the middle of a character is broken, and so is the one that has the byte before it.
+    places = np.concatenate([_bytes_beside(data, offsets), begins, begins[begins > 0] - 1])
+    is_broken[np.searchsorted(offsets, places, side="right") - 1] = True
+    return is_broken
+
+
+def _bytes_beside(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns where in rows, taken as one text, the bytes are that are of no character."""
+    whole = pa.Array.from_buffers(pa.large_string(), 1, [None, pa.py_buffer(offsets[[0, -1]]), pa.py_buffer(data)])
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        text = data[: offsets[-1]].tobytes().decode(errors="surrogateescape")
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+        is_byte = (points >= 0xDC80) & (points <= 0xDCFF)
+        sizes = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
+        return (np.cumsum(np.where(is_byte, 1, sizes)) - 1)[is_byte]
+    return np.zeros(0, np.int64)
 
 
 def _mask(ids: Any) -> npt.NDArray[np.bool_] | None:

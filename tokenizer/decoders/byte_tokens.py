@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from tokenmill.tokenizer.decoders.base import Decoder, TokenTexts
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 
-_BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
+_BYTES = dict.fromkeys(range(256), "\u0100") | {ord(character): byte for byte, character in enumerate(BYTE_ALPHABET)}
+"""For `str.translate`: characters of the alphabet become those of Latin-1 with the numbers of their bytes."""
 # HF reads the digits as Rust reads numbers: in upper or lower case, and with a sign.
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2}|[+][0-9A-Fa-f])>")
 
@@ -35,8 +36,8 @@ class ByteLevel(Decoder):
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; see `Decoder`."""
         try:
-            return bytes([_BYTE_OF[character] for character in token])
-        except KeyError:
+            return token.translate(_BYTES).encode("latin-1")
+        except UnicodeEncodeError:
             return token.encode()
 
     def token_texts(self, tokens: Sequence[str]) -> TokenTexts:

@@ -2,6 +2,7 @@
 """Models in `tokenizer.json`."""
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -188,7 +189,7 @@ def write_model(model: Any) -> dict[str, Any] | None:
             "byte_fallback": model.byte_fallback,
             "ignore_merges": model.ignore_merges,
             "vocab": _by_id(model.vocab),
-            "merges": [list(merge) for merge in model.merges],
+            "merges": list(model.merges),
         }
         if model.merge_ranks is not None:
             fields["merge_ranks"] = np.asarray(model.merge_ranks).tolist()  # HF ignores it
@@ -207,4 +208,4 @@ def write_model(model: Any) -> dict[str, Any] | None:
 
 
 def _by_id(vocab: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(vocab.items(), key=lambda item: item[1]))
+    return dict(sorted(vocab.items(), key=operator.itemgetter(1)))

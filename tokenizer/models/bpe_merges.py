@@ -46,6 +46,5 @@ class MergesOfIds(Sequence[tuple[str, str]]):
         return self._tokens[int(self.ids.lefts[index])], self._tokens[int(self.ids.rights[index])]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        tokens = self._tokens
-        for left, right in zip(self.ids.lefts.tolist(), self.ids.rights.tolist(), strict=True):
-            yield tokens[left], tokens[right]
+        lefts, rights = (map(self._tokens.__getitem__, each.tolist()) for each in (self.ids.lefts, self.ids.rights))
+        return zip(lefts, rights, strict=True)

@@ -354,6 +354,10 @@ class TokensById(Mapping[int, str]):
     def __iter__(self) -> Iterator[int]:
         return iter(self._dict)
 
+    def values(self) -> ValuesView[str]:
+        """As of a dict."""
+        return self._dict.values()
+
     def __len__(self) -> int:
         return len(self._dict)
 
