@@ -141,7 +141,7 @@ class ParquetFileWriter:
     def close(self) -> None:
         """Writes the footer; leaves the handle open."""
         n_leaves = len(self._schema) - self._foreign.n_fields + self._foreign.n_leaves
-        ordered_by_type = {1: (STRUCT, {})}
+        ordered_by_type: Fields = {1: (STRUCT, {})}
         footer = encode(
             {
                 1: (I32, 2),
@@ -361,7 +361,7 @@ def _describe_schema(schema: pa.Schema) -> list[Fields]:
         if field.nullable:
             continue
         if pa.types.is_list(field.type):
-            logical = {3: (STRUCT, {})}
+            logical: Fields = {3: (STRUCT, {})}
             described += [
                 {3: (I32, _REQUIRED), 4: (BINARY, field.name), 5: (I32, 1), 6: (I32, _LIST), 10: (STRUCT, logical)},
                 {3: (I32, _REPEATED), 4: (BINARY, "list"), 5: (I32, 1)},
