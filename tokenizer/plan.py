@@ -26,7 +26,6 @@ from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.bert import BertEngine
 from tokenmill.tokenizer.engines.few import MOST_TEXTS
-from tokenmill.tokenizer.engines.staged import whole_rows
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.locating import AlignedToken, Located, align, located
 from tokenmill.tokenizer.models import BPE, Unigram
@@ -37,7 +36,7 @@ from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled_words
 from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 from tokenmill.tokenizer.sampling import Sampling, encode_sampled
-from tokenmill.tokenizer.words import Words
+from tokenmill.tokenizer.words import Words, whole_rows
 
 Int32s = npt.NDArray[np.int32]
 _Stage = collections.abc.Callable[[Ragged, npt.NDArray[np.bool_]], tuple[Ragged, npt.NDArray[np.bool_]]]

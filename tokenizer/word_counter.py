@@ -11,7 +11,6 @@ import pyarrow as pa
 from tokenmill.tokenizer import kernel_memory
 from tokenmill.tokenizer.counting import export, word_count_table
 from tokenmill.tokenizer.engines.choice import fused_with_bert
-from tokenmill.tokenizer.engines.staged import whole_rows
 from tokenmill.tokenizer.engines.tables import new_table
 from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
 from tokenmill.tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
@@ -24,7 +23,7 @@ from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, S
 from tokenmill.tokenizer.pre_tokenizers.sequence import one_step, scanner_of
 from tokenmill.tokenizer.ragged import Errors, read_only, text_rows
 from tokenmill.tokenizer.unicode import tables as unicode_tables
-from tokenmill.tokenizer.words import Words
+from tokenmill.tokenizer.words import Words, whole_rows
 
 _FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
 """Size of the table's lines: at first, and once as many words have been evicted as the table has slots."""

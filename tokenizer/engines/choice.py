@@ -9,7 +9,7 @@ from tokenmill.tokenizer.engines.bert import BertEngine
 from tokenmill.tokenizer.engines.models import model_runner
 from tokenmill.tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
 from tokenmill.tokenizer.engines.scanned import ScannedEngine
-from tokenmill.tokenizer.engines.sentencepiece import LikeSentencePieceEngine, RawSentencePieceEngine
+from tokenmill.tokenizer.engines.sentencepiece import SentencePieceEngine
 from tokenmill.tokenizer.engines.sentencepiece_tables import raw_tables
 from tokenmill.tokenizer.engines.staged import StagedEngine
 from tokenmill.tokenizer.engines.tables import TablePool
@@ -60,7 +60,7 @@ def choose(
     if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
         tables = raw_tables(normalizer, model)
         if tables is not None:
-            return RawSentencePieceEngine(normalizer, model, tables, runner, pool), True
+            return SentencePieceEngine((normalizer, None), normalizer, model, tables, runner, pool), True
     merges = merges_like_sentencepiece(model)
     like = _like_sentencepiece(normalizer, pre_tokenizer) if raw and merges else None
     normalizes = like is not None
@@ -73,7 +73,7 @@ def choose(
     tables = raw_tables(like, model) if like is not None else None
     if like is not None and tables is not None:
         parts = normalizer if normalizes else None, pre_tokenizer
-        return LikeSentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
+        return SentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
     scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tokenmill.tokenizer import normalizers, recycled
 from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenmill.tokenizer.engines.models import ModelRunner
-from tokenmill.tokenizer.engines.staged import StagedEngine, whole_rows
+from tokenmill.tokenizer.engines.staged import StagedEngine
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import normalized_words as kernels
@@ -55,7 +55,7 @@ from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenmill.tokenizer.row_kernels import insert_rows
 from tokenmill.tokenizer.unicode import tables as unicode_tables
-from tokenmill.tokenizer.words import Words
+from tokenmill.tokenizer.words import Words, whole_rows
 
 _METASPACE = Metaspace(SPACE, prepend_scheme="always", split=True)
 _STRIPS = (Strip(left=False, right=True), Strip(left=True, right=True))
@@ -271,9 +271,8 @@ class NormalizedWordsEngine(StagedEngine):
     def _may_round(self, words: Words) -> npt.NDArray[np.bool_]:
         """Returns for each part of a word whether rounding might decide how Unigram cuts it, bool[n]."""
         assert self._cuts is not None
-        n, gaps = words.max_word + 1, np.empty(words.n_words, np.float64)
-        seconds = np.empty(n, np.float64)
-        kernels.find_gaps(*words[:3], self._cuts.unigram, new_unigram_scratch(n), seconds, gaps)
+        gaps = np.empty(words.n_words, np.float64)
+        kernels.find_gaps(*words[:3], self._cuts.unigram, new_unigram_scratch(words.max_word), gaps)
         return gaps <= (words.stops - words.starts) * self._cuts.least_gap
 
     def _count(

@@ -9,8 +9,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import ModelRunner
-from tokenmill.tokenizer.engines.prefixes import begin_with_space
-from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.staged import StagedEngine, begin_with_space
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels import scanning
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner

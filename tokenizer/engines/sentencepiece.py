@@ -9,21 +9,15 @@ import numpy.typing as npt
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.models import ModelRunner
-from tokenmill.tokenizer.engines.prefixes import begin_with_space
-from tokenmill.tokenizer.engines.sentencepiece_tables import (
-    RawTables,
-    new_merging_scratch,
-    new_scored_scratch,
-    scored_unigram,
-)
-from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.sentencepiece_tables import RawTables
+from tokenmill.tokenizer.engines.staged import StagedEngine, begin_with_space
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
 from tokenmill.tokenizer.kernels.encode_loop import AT_ID, NEEDED
 from tokenmill.tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
 from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
 from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.models.unigram import SPACE
+from tokenmill.tokenizer.models.unigram import SPACE, new_unigram_scratch
 from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers import Metaspace
 from tokenmill.tokenizer.ragged import Ragged, read_only
@@ -34,26 +28,30 @@ _SPARE_IDS, _SPARE_WORDS = 4096, 4096
 """Room at the beginning: for ids, besides one per byte, and for noted words."""
 
 
-class RawSentencePieceEngine:
-    """Normalizes and encodes raw rows. A tally counts the stretches between white space as words."""
+class SentencePieceEngine:
+    """Normalizes and encodes rows like sentencepiece. A tally counts the stretches between white space as words."""
 
     few: Any = None
 
     def __init__(
-        self, normalizer: SentencePieceNormalizer, model: Any, tables: RawTables, runner: ModelRunner,
-        pool: TablePool,
+        self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
+        runner: ModelRunner, pool: TablePool,
     ) -> None:  # fmt: skip
-        self._normalizer = normalizer
-        self._model = model
-        self._tables = tables
+        """Prepares an engine.
+
+        parts: the normalizer and the pre-tokenizer of the tokenizer: `normalizer` and None, or HF's that give the same
+        ids. The normalizer is None if there is none or a stage before runs it; the pre-tokenizer is then a Metaspace.
+        """
+        self._parts, self._normalizer, self._model, self._tables = parts, normalizer, model, tables
         self._runner = runner
-        self.stages: Any = None, runner
+        self.stages: Any = parts[1], runner
+        self._scheme = parts[1].prepend_scheme if isinstance(parts[1], Metaspace) else "never"
         self._pool = pool
         # Another pool: whole rows are looked up normalized, words raw.
         self._whole = StagedEngine(None, runner, pool.another())
-        self._lowered: Any = scored_unigram(model) if isinstance(model, Unigram) else runner.tables
-        kernel = sentencepiece_unigram.encode if isinstance(model, Unigram) else sentencepiece_bpe.encode
-        self._encode = kernel.bound(tables, self._lowered)
+        is_unigram = isinstance(model, Unigram)
+        self._encode = (sentencepiece_unigram if is_unigram else sentencepiece_bpe).encode.bound(tables, runner.tables)
+        self._new_scratch = new_unigram_scratch if is_unigram else runner.new_scratch
 
     def new_tally(self) -> Tally:
         """Returns an empty tally that can tell what this model's unknown token swallows."""
@@ -63,15 +61,12 @@ class RawSentencePieceEngine:
         """Returns the room that the normalized text of `n_bytes` raw bytes needs."""
         return self._normalizer.normalized_bytes(n_bytes) + _PADDING
 
-    def _scratch(self, n_bytes: int) -> Any:
-        if isinstance(self._model, Unigram):
-            return new_scored_scratch(n_bytes)
-        return new_merging_scratch(n_bytes, self._lowered)
-
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes raw rows; see `base.Engine`."""
+        """Encodes rows; see `base.Engine`."""
+        if self._scheme != "never":
+            rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
         n_bytes = self._normalized_bytes(min(rows.max_row, MOST_PART_BYTES))
         state = PartsState(
             cells=np.zeros(5, np.int64),
@@ -81,7 +76,7 @@ class RawSentencePieceEngine:
             noted=np.empty(0 if tally is None else 3 * _SPARE_WORDS, np.int64),
         )
         with self._pool.borrow(None) as lent:
-            lent.make_room(n_bytes, 1, self._scratch)
+            lent.make_room(n_bytes, 1, self._new_scratch)
             met = lent.uncounted.state[COUNTER_TOTAL]
             # Enough for most text, which has fewer ids than bytes; the kernel may ask for more.
             n_ids = rows.n_values + 4 * rows.n_rows + _SPARE_IDS
@@ -137,36 +132,5 @@ class RawSentencePieceEngine:
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
-        fused = [type(self._normalizer).__name__, type(self._model).__name__]
+        fused = [type(part).__name__ for part in (*self._parts, self._model) if part is not None]
         return f"sentencepiece_{self._runner.model_name}", fused, []
-
-
-class LikeSentencePieceEngine(RawSentencePieceEngine):
-    """Encodes like sentencepiece, for HF's parts that give the same ids."""
-
-    def __init__(
-        self, parts: tuple[Any, Any], normalizer: SentencePieceNormalizer, model: Any, tables: RawTables,
-        runner: ModelRunner, pool: TablePool,
-    ) -> None:  # fmt: skip
-        """Prepares an engine.
-
-        parts: HF's normalizer and pre-tokenizer. The normalizer is None if there is none or a stage before runs it;
-        the pre-tokenizer is then a Metaspace.
-        """
-        super().__init__(normalizer, model, tables, runner, pool)
-        self._parts, self.stages = parts, (parts[1], runner)
-        self._scheme = parts[1].prepend_scheme if isinstance(parts[1], Metaspace) else "never"
-
-    def encode(
-        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
-    ) -> Ragged:
-        """Encodes rows; see `base.Engine`."""
-        if self._scheme != "never":
-            rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
-        return super().encode(rows, added, is_first, tally)
-
-    def describe(self) -> tuple[str, list[str], list[str]]:
-        """Returns the kernel, the components fused into it, and the stages before it."""
-        kernel, _, stages = super().describe()
-        names = [type(part).__name__ for part in (*self._parts, self._model) if part is not None]
-        return kernel, names, stages

@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.kernels import sentencepiece_blocks as blocks
 from tokenmill.tokenizer.kernels import sentencepiece_units as kernels
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.models import BPE, Unigram
-from tokenmill.tokenizer.models.bpe import BPETables, new_bpe_scratch
-from tokenmill.tokenizer.models.bpe_tables import BPEScratch
-from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables
+from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.models.vocabulary import Characters, ids_of, tokens_of
 from tokenmill.tokenizer.normalizers.sentencepiece import (
     MAX_WORK,
@@ -56,59 +53,6 @@ class RawTables(NamedTuple):
     """The id that means "no id" in a slot; for Unigram one with the score 0, so that it can be summed."""
     ids_per_byte: float
     """The most ids that a byte of a row can become, not counting the "▁" in front."""
-
-
-class ScoredUnigram(NamedTuple):
-    """A Unigram vocabulary as the kernels of sentencepiece read it."""
-
-    unigram: UnigramTables
-    steps: npt.NDArray[np.float32]
-    """float32[n_pieces + 1]: the score that each id adds to the sum of a path; the last is 0."""
-
-
-class ScoredScratch(NamedTuple):
-    """Viterbi's work space: a value for every place in a part; see models.unigram.UnigramScratch."""
-
-    scores: npt.NDArray[np.float64]
-    pieces: npt.NDArray[np.int32]
-    starts: npt.NDArray[np.int64]
-    """float64[n_bytes + 1], int32[n_bytes + 1] and int64[n_bytes + 1], as in UnigramScratch."""
-    seconds: npt.NDArray[np.float64]
-    """float64[n_bytes + 1]: the second best score of each place."""
-
-
-class MergingScratch(NamedTuple):
-    """The work space of BPE merges."""
-
-    bpe: BPEScratch
-    ends: npt.NDArray[np.int64]
-    """int64[n_bytes + 1]: where the tokens of a part end."""
-
-
-def scored_unigram(model: Unigram) -> ScoredUnigram:
-    """Lowers a Unigram model under sentencepiece's rules."""
-    tables = model.tables
-    steps = np.append(tables.scores.astype(np.float32), np.float32(0.0))
-    if tables.unk_id >= 0:
-        steps[tables.unk_id] = tables.unk_score
-    for byte in range(256):
-        if tables.byte_ids[byte] >= 0:
-            steps[tables.byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else tables.unk_score
-    return ScoredUnigram(tables, read_only(steps))
-
-
-def new_scored_scratch(n_bytes: int) -> ScoredScratch:
-    """Makes scratch for texts of up to `n_bytes` bytes. Memory pages that no text reaches are never touched."""
-    n = n_bytes + 1
-    return ScoredScratch(
-        recycled.empty(n, np.float64), recycled.empty(n, np.int32), recycled.empty(n, np.int64),
-        recycled.empty(n, np.float64),
-    )  # fmt: skip
-
-
-def new_merging_scratch(n_bytes: int, tables: BPETables) -> MergingScratch:
-    """Makes scratch for texts of up to `n_bytes` bytes. Memory pages that no text reaches are never touched."""
-    return MergingScratch(new_bpe_scratch(n_bytes, tables), recycled.empty(n_bytes + 1, np.int64))
 
 
 def raw_tables(normalizer: SentencePieceNormalizer, model: Any) -> RawTables | None:

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.normalizers.edit_lists import prepend
 from tokenmill.tokenizer.ragged import Ragged
-from tokenmill.tokenizer.words import Words
+from tokenmill.tokenizer.words import Words, begins_with, whole_rows
 
 
 class StagedEngine:
@@ -46,9 +47,13 @@ class StagedEngine:
         return self._runner.found_kernel.__name__, [], [name] if name else []
 
 
-def whole_rows(rows: Ragged) -> Words:
-    """Makes every row that is not empty one word."""
-    filled = np.diff(rows.offsets) > 0
-    row_offsets = np.zeros(rows.n_rows + 1, np.int64)
-    np.cumsum(filled, out=row_offsets[1:])
-    return Words(rows.values, rows.offsets[:-1][filled], rows.offsets[1:][filled], row_offsets)
+def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool_] | None = None) -> Ragged:
+    """Puts a space before every row that is not empty and begins with none of `spellings`.
+
+    where: bool[n_rows], the rows to consider; all if None.
+    """
+    starts, stops = rows.offsets[:-1], rows.offsets[1:]
+    wanted = starts < stops if where is None else where & (starts < stops)
+    for spelling in spellings:
+        wanted &= ~begins_with(rows.values, starts, stops, spelling)
+    return prepend(rows, wanted, " ").rows if wanted.any() else rows

@@ -464,14 +464,13 @@ def set_entries(points, images, entries):
 
 
 @kernel
-def find_gaps(values, starts, stops, model, scratch, seconds, gaps):
+def find_gaps(values, starts, stops, model, scratch, gaps):
     """Finds the least lead of Unigram's best path, over the second best, in each word.
 
     Args:
       values: uint8[n]; starts, stops: int64[n_words] into it.
       model: UnigramTables; scratch: UnigramScratch for the longest word, for work.
-      seconds: float64[n_places], as long as `scratch.scores`, for work.
       gaps: float64[n_words], filled: the least lead at any place that the best path passes.
     """
     for k in range(starts.size):
-        gaps[k], _, _ = weigh_paths(values, starts[k], stops[k] - starts[k], model, scratch, seconds)
+        gaps[k], _, _ = weigh_paths(values, starts[k], stops[k] - starts[k], model, scratch)

@@ -24,8 +24,8 @@ from tokenmill.tokenizer.kernels.sentencepiece_spans import (
 
 
 @kernel_part
-def _tokenize(word, n, model, scratch, out, o):
-    o, _ = bpe_word(word, 0, n, model, scratch.bpe, out, o, scratch.ends)
+def _tokenize(word, n, model, scratch, out, o, ends):
+    o, _ = bpe_word(word, 0, n, model, scratch, out, o, ends)
     return o, np.int64(0)
 
 
@@ -51,7 +51,7 @@ def _miss(arguments, k, o):
 
 @kernel_of_short_loops
 def encode(tables, model, rows, added, scratch, state, work):
-    """As `sentencepiece_unigram.encode`; model: models.bpe.BPETables, scratch: MergingScratch."""
+    """As `sentencepiece_unigram.encode`; model: models.bpe.BPETables, scratch: BPEScratch."""
     data, offsets = rows
     arguments = refer(PartsArguments(data, offsets, tables, model, scratch, state, work))
     return encode_rows(

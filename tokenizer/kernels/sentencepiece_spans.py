@@ -5,8 +5,8 @@ A part has the FLAG if a "▁" precedes it that is not among its bytes. Text is 
 ends in a "▁" which may belong to the next unit, or that is very long, makes its row *irregular*: the row is left
 without ids, and the engine encodes it as a whole.
 
-The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o) -> (o, limit)`,
-and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
+The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o, ends) -> (o,
+limit)`, and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
 
 Its reference implementation is
 `tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
@@ -393,7 +393,7 @@ def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
         limit = np.int64(0)
         table.state[MISSES] += 1
         if not found:
-            o, limit = tokenize(work.word, n, model, scratch, out, before)
+            o, limit = tokenize(work.word, n, model, scratch, out, before, work.ends)
             unknown = has_unknown(out, before, o, unk_id)
             if limit >= 0:
                 absent = np.uint64(tables.absent_id)

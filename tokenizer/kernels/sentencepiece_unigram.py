@@ -41,19 +41,6 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @kernel_part
-def _find_exact_path(word, w, model, scratch):
-    """Does what `find_best_path` does, with sums in double precision that begin at 0.
-
-    Returns the limit below which, for the size of the sum so far, sentencepiece finds the same path; -1 if it may find
-    another one even at 0.
-    """
-    gap, largest, n_chars = weigh_paths(word, np.int64(0), w, model.unigram, scratch, scratch.seconds)
-    # Half of what the proof above allows. A unit in the last place of x is at most |x| / 2^23.
-    safe = min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0
-    return np.int64(safe) if safe >= 0 else np.int64(-1)
-
-
-@kernel_part
 def _emit_pieces(word, w, model, scratch, out, o):
     """Writes the tokens of a path turned forward: an unknown token for every unknown character, or its bytes."""
     i = np.int64(0)
@@ -83,22 +70,24 @@ def _add(total, token, model):
 
 
 @kernel_part
-def _tokenize(word, n, model, scratch, out, o):
+def _tokenize(word, n, model, scratch, out, o, ends):
     """Appends the ids of the exact path; also returns their limit, see above, -1 and no ids if the text is too long."""
     if n > LONGEST_EXACT:
         return o, np.int64(-1)
-    limit = _find_exact_path(word, n, model, scratch)
+    gap, largest, n_chars = weigh_paths(word, np.int64(0), n, model, scratch)
+    # Half of what the proof above allows. A unit in the last place of x is at most |x| / 2^23.
+    limit = np.int64(max(min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0, 0.0))
     turn_path(n, scratch)
-    return _emit_pieces(word, n, model.unigram, scratch, out, o), max(limit, 0)
+    return _emit_pieces(word, n, model, scratch, out, o), limit
 
 
 @kernel_part
 def _from_sum(word, n, total, model, scratch, out, o):
     """Appends the ids of the path that sentencepiece finds from the sum so far; also returns the sum after it."""
-    find_best_path(word, n, np.float64(total), model.unigram, scratch)
+    find_best_path(word, n, np.float64(total), model, scratch)
     total = _begin_again(np.float32(scratch.scores[n]))
     turn_path(n, scratch)
-    return _emit_pieces(word, n, model.unigram, scratch, out, o), total
+    return _emit_pieces(word, n, model, scratch, out, o), total
 
 
 @kernel_part
@@ -157,7 +146,7 @@ def encode(tables, model, rows, added, scratch, state, work):
     Args:
       rows: ragged.Ragged of valid UTF-8.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      tables: engines.sentencepiece_tables.RawTables; model: ScoredUnigram; scratch: ScoredScratch.
+      tables: engines.sentencepiece_tables.RawTables; model: UnigramTables; scratch: UnigramScratch.
       state: sentencepiece_spans.PartsState.
       work: encode_loop.Work.
     """

@@ -96,30 +96,29 @@ def find_best_path(word, w, score, model, scratch):
 
 
 @kernel_part
-def _offer(score, start, stop, piece, scratch, seconds):
+def _offer(score, start, stop, piece, scratch):
     """Notes a path to the place `stop`, with the sum of its scores, if it is the best or second best one there."""
     best = scratch.scores[stop]
     if score > best:
-        seconds[stop] = best
+        scratch.seconds[stop] = best
         scratch.scores[stop] = score
         scratch.starts[stop] = start
         scratch.pieces[stop] = piece
-    elif score > seconds[stop]:
-        seconds[stop] = score
+    elif score > scratch.seconds[stop]:
+        scratch.seconds[stop] = score
 
 
 @kernel_part
-def weigh_paths(data, at, w, model, scratch, seconds):
+def weigh_paths(data, at, w, model, scratch):
     """Finds the best path of `data[at:at + w]`, one byte or more, like `find_best_path`, and its lead over the second.
 
-    Sums begin at 0, in double precision; unknown characters need no unknown token. `seconds`: like `scratch.scores`,
-    filled with the second best sum of each place.
+    Sums begin at 0, in double precision; unknown characters need no unknown token.
 
     Returns:
       `(least lead at any place that the best path passes; largest absolute sum at any place between characters; number
       of characters)`.
     """
-    scores, starts, units = scratch.scores, scratch.starts, model.units
+    scores, seconds, starts, units = scratch.scores, scratch.seconds, scratch.starts, model.units
     for q in range(1, w + 1):
         scores[q] = seconds[q] = -np.inf
     scores[0] = 0.0
@@ -142,12 +141,12 @@ def weigh_paths(data, at, w, model, scratch, seconds):
             piece = (unit >> PIECE_SHIFT) & PIECE_MASK
             if piece != 0:
                 has_single = has_single or j == one
-                _offer(total + model.scores[piece - 1], i, j, piece - 1, scratch, seconds)
+                _offer(total + model.scores[piece - 1], i, j, piece - 1, scratch)
             base = unit >> BASE_SHIFT
             if base == 0:
                 break
         if not has_single:
-            _offer(total + model.unk_score, i, one, model.unk_id, scratch, seconds)
+            _offer(total + model.unk_score, i, one, model.unk_id, scratch)
         largest = max(largest, abs(scores[one]))
         i = one
     gap = np.inf

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import unigram as kernels
 from tokenmill.tokenizer.models.double_array import DoubleArray, double_array
@@ -55,6 +56,8 @@ class UnigramTables(NamedTuple):
     """The number of bytes of the longest piece, or character if that is longer."""
     single: bool
     """Whether sums are rounded to single precision, as in sentencepiece."""
+    steps: npt.NDArray[np.float32]
+    """float32[n_pieces + 1]: the score that each id adds to the sum of a path in sentencepiece; the last is 0."""
 
 
 class UnigramScratch(NamedTuple):
@@ -66,12 +69,17 @@ class UnigramScratch(NamedTuple):
     """int32[n_bytes + 1]: the last piece of that path."""
     starts: npt.NDArray[np.int64]
     """int64[n_bytes + 1]: where that piece begins."""
+    seconds: npt.NDArray[np.float64]
+    """float64[n_bytes + 1]: the score of the second best path to each place, for `weigh_paths`."""
 
 
 def new_unigram_scratch(n_word_bytes: int) -> UnigramScratch:
     """Makes scratch for words of up to `n_word_bytes` bytes. Memory pages that no word reaches are never touched."""
     n = n_word_bytes + 1  # a place before every byte, and the end
-    return UnigramScratch(np.empty(n, np.float64), np.empty(n, np.int32), np.empty(n, np.int64))
+    return UnigramScratch(
+        recycled.empty(n, np.float64), recycled.empty(n, np.int32), recycled.empty(n, np.int64),
+        recycled.empty(n, np.float64),
+    )  # fmt: skip
 
 
 MAX_PIECE_CHARACTERS = 512
@@ -259,6 +267,12 @@ class Unigram:
     def tables(self) -> UnigramTables:
         """The vocabulary lowered to a double-array trie."""
         pieces = self.matching.tokens
+        steps = np.append(self.scores.astype(np.float32), np.float32(0.0))
+        if self.unk_id is not None:
+            steps[self.unk_id] = self._unk_score
+        for byte in np.flatnonzero(self._byte_ids >= 0).tolist():
+            # Of the byte pieces of a character only the first has a score.
+            steps[self._byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else self._unk_score
         return UnigramTables(
             units=self.trie.units,
             root_base=self.trie.root_base,
@@ -269,6 +283,7 @@ class Unigram:
             byte_fallback=self.byte_fallback,
             longest=max(4, int(pieces.lengths.max(initial=0))),
             single=self.piece_types is not None,
+            steps=read_only(steps),
         )
 
     @functools.cached_property

@@ -12,7 +12,6 @@ from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenmill.tokenizer.pre_tokenizers.pieces import (
     Pieces,
     PreTokenizer,
-    begins_with,
     cut_aligned,
     prefixed_by,
     run_scanner,
@@ -20,6 +19,7 @@ from tokenmill.tokenizer.pre_tokenizers.pieces import (
 )
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
 from tokenmill.tokenizer.pre_tokenizers.split import run_literal
+from tokenmill.tokenizer.words import begins_with
 
 
 def _prepended(text: AlignedText, character: str) -> AlignedText:
@@ -55,7 +55,7 @@ class ByteLevel(PreTokenizer):
 
     def prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         """Returns which pieces get a space in front, bool[n_pieces]."""
-        return ~begins_with(pieces, b" ") & self.add_prefix_space
+        return ~begins_with(*pieces.words[:3], b" ") & self.add_prefix_space
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
@@ -99,7 +99,7 @@ class Metaspace(PreTokenizer):
         """Returns which pieces get a replacement in front, bool[n_pieces]."""
         if self.prepend_scheme == "never":
             return np.zeros(pieces.words.n_words, np.bool_)
-        there = begins_with(pieces, b" ") | begins_with(pieces, self.replacement.encode())
+        there = begins_with(*pieces.words[:3], b" ") | begins_with(*pieces.words[:3], self.replacement.encode())
         return ~there if self.prepend_scheme == "always" else ~there & pieces.is_first
 
     def _cut(self, pieces: Pieces) -> Pieces:

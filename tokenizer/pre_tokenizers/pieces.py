@@ -14,7 +14,7 @@ from tokenmill.tokenizer.pre_tokenizers import segment_kernels as kernels
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
-from tokenmill.tokenizer.words import Words
+from tokenmill.tokenizer.words import Words, whole_rows
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -30,12 +30,7 @@ class Pieces(NamedTuple):
     @classmethod
     def of_rows(cls, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> "Pieces":
         """Makes each row that is not empty one word."""
-        starts, stops = rows.offsets[:-1], rows.offsets[1:]
-        kept = starts < stops
-        row_offsets = np.zeros(rows.n_rows + 1, np.int64)
-        np.cumsum(kept, out=row_offsets[1:])
-        words = Words(read_only(rows.values), starts[kept], stops[kept], row_offsets)
-        return cls(words, np.asarray(is_first, np.bool_)[kept])
+        return cls(whole_rows(rows), np.asarray(is_first, np.bool_)[np.diff(rows.offsets) > 0])
 
     @property
     def n_bytes(self) -> int:
@@ -133,15 +128,6 @@ def spaces_replaced(pieces: Pieces, insert: str, prefixed: Flags, *, cuts: bool)
     is_first = np.zeros(n, np.bool_)
     is_first[counts[:-1]] = pieces.is_first
     return Pieces(Words(read_only(out), out_starts[:n], out_stops[:n], counts[words.row_offsets]), is_first)
-
-
-def begins_with(pieces: Pieces, text: bytes) -> npt.NDArray[np.bool_]:
-    """Returns which words begin with `text`, bool[n_words]."""
-    words = pieces.words
-    found = words.stops - words.starts >= len(text)
-    for k, byte in enumerate(text):
-        found[found] = words.values[words.starts[found] + k] == byte
-    return found
 
 
 def cut_aligned(text: AlignedText, cut: Callable[[Pieces], Pieces], *, is_first: bool) -> list[AlignedText]:
