@@ -50,7 +50,7 @@ def check_charsmap(units, results, links, stack, simple):
     Args:
       units: uint32[n], the double array; results: uint8[m].
       links: int32[2, n up to a multiple of 256], for work.
-      stack: int64[n_work, 3], for work; a map that is too deep for it is refused.
+      stack: int64[n_work, 3], for work; a map that is too deep for it, or has a longer key, is refused.
       simple: bool[256], True, changed: set False for every byte that is a key, or that begins one with an ASCII byte
         after it.
 
@@ -77,7 +77,7 @@ def check_charsmap(units, results, links, stack, simple):
             byte = label_of(unit)
             # Keys may share their ends, so a unit may be visited more than once; a cycle would never end.
             n_visits += 1
-            if n_visits > 64 * n or depth == stack.shape[0]:
+            if n_visits > 64 * n or depth == stack.shape[0] or length == stack.shape[0]:
                 return 1, ratio
             child_base = place ^ offset_of(unit)
             if length == 1 and byte < 128:

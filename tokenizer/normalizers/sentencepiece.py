@@ -20,7 +20,7 @@ from tokenmill.tokenizer.normalizers.base import Normalizer, rows_of, unless_sam
 from tokenmill.tokenizer.ragged import Ragged, read_only
 
 _PROBLEMS = {
-    1: "keys without end",
+    1: "keys without end, or one of more than 65536 bytes",
     2: "a key that leads out of its trie",
     3: "a result that lies outside of it or has no end",
     4: "a result that is not UTF-8",

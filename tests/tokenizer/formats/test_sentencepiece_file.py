@@ -255,6 +255,22 @@ def test_alignments_point_at_what_a_character_came_from() -> None:
     assert aligned == AlignedText("▁fi▁a", [1, 1, 1, 2, 4], [1, 2, 2, 3, 5])
 
 
+def with_one_key(n_bytes: int) -> bytes:
+    """A character map with a single key: "a" so many times."""
+    end = 1 << 17
+    bases = [*((k + 1) ^ 0x61 for k in range(n_bytes)), end]
+    units = [(base ^ k) << 10 | 0x61 * (k > 0) | 256 * (k == n_bytes) for k, base in enumerate(bases)]
+    units += [1 << 31] * (end + 256 - len(units))
+    return struct.pack(f"<{1 + len(units)}I", 4 * len(units), *units) + b"x\0"
+
+
+def test_keys_have_a_length_that_kernels_have_room_for() -> None:
+    assert SentencePieceNormalizer(with_one_key(12)).normalize_str("a" * 13) == "▁xa"
+    assert SentencePieceNormalizer(with_one_key(1 << 16)).normalize_str("a" * (1 << 16)) == "▁x"
+    with pytest.raises(ValueError, match="has keys without end"):
+        SentencePieceNormalizer(with_one_key((1 << 16) + 1))
+
+
 @pytest.mark.parametrize(
     "blob, message",
     [
