@@ -9,6 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.kernels.utf8 import character_bytes, decode_utf8
 
 _LABEL = 0x800000FF
 _SPACE = 32
@@ -167,108 +168,137 @@ def longest_kept(data, i, end, tables):
 
 
 @kernel_part
-def _add(source, i, end, tables, after_space, out, o):
-    """Appends `source[i:end]`, one result or piece of text; returns `(o, after_space)` for what comes next."""
-    while after_space and i < end and source[i] == _SPACE:
-        i += 1
-    if i == end:
-        return o, after_space
-    for q in range(i, end):
-        if source[q] == _SPACE and tables.escape:
-            out[o] = 0xE2
-            out[o + 1] = 0x96
-            out[o + 2] = 0x81
-            o += 3
-        else:
-            out[o] = source[q]
-            o += 1
-    return o, tables.shrink and source[end - 1] == _SPACE
+def _next_rule(data, i, end, steps):
+    """Finds what is normalized next: the longest user-defined piece or key of the character map, or else a character.
+
+    Returns:
+      `(bytes that it takes, whether its result is one of the map, where that begins, where it ends)`; a result that is
+      none of the map is the text itself.
+    """
+    size = np.int64(0)
+    if steps.begins_kept[data[i]]:
+        size = longest_kept(data, i, end, steps)
+    if size == 0 and steps.units.size > 0:
+        size, first = longest_rule(data, i, end, steps.units)
+        if size > 0:
+            last = first
+            while steps.results[last] != 0:
+                last += 1
+            return size, True, first, last
+    if size == 0:
+        size = character_bytes(data[i])
+    return size, False, np.int64(i), i + size
 
 
 @kernel_part
-def _add_space(tables, out, o):
-    if tables.escape:
-        out[o] = 0xE2
-        out[o + 1] = 0x96
-        out[o + 2] = 0x81
-        return o + 3
-    out[o] = _SPACE
-    return o + 1
+def put_space(escape, out, o):
+    """Writes a space, or a "▁" if spaces are escaped; returns the new o."""
+    if not escape:
+        out[o] = _SPACE
+        return o + 1
+    out[o] = 0xE2
+    out[o + 1] = 0x96
+    out[o + 2] = 0x81
+    return o + 3
+
+
+@kernel_part
+def ends_in_mark(out, o):
+    """Whether the text before `o`, which is not empty, ends in a "▁"."""
+    return out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2
+
+
+@kernel_part
+def normalize_text(data, i, end, after_space, steps, unchanged, out, o):
+    """Normalizes `data[i:end]`, without what is put in front or removed at the end.
+
+    Args:
+      data: uint8, valid UTF-8; after_space: whether spaces at the beginning are removed.
+      steps: normalizers' SentencePieceTables.
+      unchanged: bool[0x110000], characters that stay themselves whatever follows; or bool[0].
+      out: uint8 with room for the result.
+
+    Returns:
+      `(new o, number of spaces at the end of the result)`.
+    """
+    results, simple, escape = steps.results, steps.simple, steps.escape
+    n_spaces = 0
+    while i < end:
+        begin = i
+        # ASCII that stays as it is, unless a key may begin with it and the next character.
+        while i < end and simple[data[np.uint64(i)]]:
+            out[np.uint64(o)] = data[np.uint64(i)]
+            o += 1
+            i += 1
+        if i > begin and i < end and data[np.uint64(i)] >= 128:
+            o -= 1
+            i -= 1
+        if i > begin:
+            after_space = False
+            n_spaces = 0
+            continue
+        lead = data[np.uint64(i)]
+        if unchanged.size > 0 and lead >= 128 and not steps.begins_kept[lead]:
+            code_point, after = decode_utf8(data, i)
+            if unchanged[np.uint64(code_point)]:
+                while i < after:
+                    out[np.uint64(o)] = data[np.uint64(i)]
+                    o += 1
+                    i += 1
+                after_space = False
+                n_spaces = 0
+                continue
+        size, mapped, q, stop = _next_rule(data, i, end, steps)
+        i += size
+        while after_space and q < stop and (results[q] if mapped else data[q]) == _SPACE:
+            q += 1
+        if q == stop:
+            continue
+        while q < stop:
+            byte = results[q] if mapped else data[q]
+            if byte == _SPACE:
+                o = put_space(escape, out, o)
+                n_spaces += 1
+            else:
+                out[o] = byte
+                o += 1
+                n_spaces = 0
+            q += 1
+        after_space = steps.shrink and n_spaces > 0
+    return o, n_spaces
 
 
 @kernel
-def normalize(data, offsets, tables, out, out_offsets):
+def normalize(data, offsets, tables, unchanged, out, out_offsets):
     """Normalizes rows.
 
     Args:
       data: uint8[n], valid UTF-8; offsets: int64[n_rows + 1] into it.
-      tables: normalizers' SentencePieceTables.
+      tables: normalizers' SentencePieceTables; unchanged: see `normalize_text`.
       out: uint8 with room for `tables.ratio` bytes for every byte of the rows and 6 for every row, filled.
       out_offsets: int64[n_rows + 1], filled.
     """
-    units, results, simple = tables.units, tables.results, tables.simple
-    has_map = units.size > 0
+    shrink, escape = tables.shrink, tables.escape
     o = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
+        i, end = offsets[row], offsets[row + 1]
         begin = o
-        started = False
-        after_space = tables.shrink
-        while i < end:
-            if simple[data[i]] and started:
-                # ASCII that stays as it is, unless a key may begin with it and the next character.
-                j = i
-                while j < end and simple[data[j]]:
-                    out[o + j - i] = data[j]
-                    j += 1
-                if j < end and data[j] >= 128:
-                    j -= 1
-                o += j - i
-                if j > i:
-                    after_space = False
-                i = j
-                if i == end:
-                    break
-            size = 0
-            # 0: the text itself, 1: a result of the map.
-            origin = 0
-            result = np.int64(0)
-            if tables.begins_kept[data[i]]:
-                size = longest_kept(data, i, end, tables)
-            if size == 0 and has_map:
-                size, result = longest_rule(data, i, end, units)
-                origin = 1 if size > 0 else 0
-            if size == 0:
-                lead = data[i]
-                size = 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            stop = result
-            if origin == 1:
-                while results[stop] != 0:
-                    stop += 1
-            if not started:
-                single = (origin == 1 and stop - result == 1 and results[result] == _SPACE) or (
-                    origin == 0 and size == 1 and data[i] == _SPACE
-                )
-                if tables.shrink and single:
-                    i += size
-                    continue
-                started = True
-                if tables.prefix and not tables.at_end:
-                    o = _add_space(tables, out, o)
-            if origin == 1:
-                o, after_space = _add(results, result, stop, tables, after_space, out, o)
-            else:
-                o, after_space = _add(data, i, i + size, tables, after_space, out, o)
+        while shrink and i < end:
+            size, mapped, first, stop = _next_rule(data, i, end, tables)
+            if stop - first != 1 or (tables.results[first] if mapped else data[first]) != _SPACE:
+                break
             i += size
-        if started:
-            if tables.shrink and tables.escape:
-                while o - begin >= 3 and out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2:
+        if i < end:
+            if tables.prefix and not tables.at_end:
+                o = put_space(escape, out, o)
+            o, _ = normalize_text(data, i, end, shrink, tables, unchanged, out, o)
+            if shrink and escape:
+                while o - begin >= 3 and ends_in_mark(out, o):
                     o -= 3
-            elif tables.shrink:
+            elif shrink:
                 while o > begin and out[o - 1] == _SPACE:
                     o -= 1
             if tables.prefix and tables.at_end:
-                o = _add_space(tables, out, o)
+                o = put_space(escape, out, o)
         out_offsets[row + 1] = o

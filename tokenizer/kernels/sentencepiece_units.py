@@ -24,7 +24,14 @@ Its reference implementation is
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, trailing_zeros
-from tokenmill.tokenizer.kernels.sentencepiece import label_of, link_children, longest_kept, longest_rule, offset_of
+from tokenmill.tokenizer.kernels.sentencepiece import (
+    ends_in_mark,
+    label_of,
+    link_children,
+    normalize_text,
+    offset_of,
+    put_space,
+)
 from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, LOW_BITS, decode_utf8
 
 # The kinds of ASCII bytes (`KnownTables.kinds`): part of a word, a space, or a control character that is always alone.
@@ -311,14 +318,6 @@ def part_stop(data, i, stop, code_point, tables):
 
 
 @kernel_part
-def _put_space(out, o):
-    out[o] = 0xE2
-    out[o + 1] = 0x96
-    out[o + 2] = 0x81
-    return o + 3
-
-
-@kernel_part
 def normalize_part(data, at, stop, front, tables, out):
     """Normalizes `data[at:stop]`, a part.
 
@@ -330,81 +329,19 @@ def normalize_part(data, at, stop, front, tables, out):
       `(bytes of the result, whether it is regular)`. It is not if it ends in a "▁" that may belong to the next unit.
     """
     # Whether the part ends its unit does not matter: only such a part may end in spaces or in a "▁".
-    steps = tables.steps
-    results, simple = steps.results, steps.simple
-    has_map = steps.units.size > 0
-    o = np.int64(0)
+    shrink = tables.steps.shrink
+    first = np.int64(0)
     if front == FRONT:
-        o = _put_space(out, o)
-    first = o
-    after_space = steps.shrink and front != INSIDE
-    n_spaces = 0  # at the end of the result
-    i = at
-    while i < stop:
-        begin = i
-        while i < stop and simple[data[np.uint64(i)]]:
-            out[np.uint64(o)] = data[np.uint64(i)]
-            o += 1
-            i += 1
-        if i > begin and i < stop and data[np.uint64(i)] >= 128:
-            # It may begin a key with what follows.
-            o -= 1
-            i -= 1
-        if i > begin:
-            after_space = False
-            n_spaces = 0
-            continue
-        if data[np.uint64(i)] >= 128 and not steps.begins_kept[data[np.uint64(i)]]:
-            code_point, after = decode_utf8(data, i)
-            if tables.unchanged[np.uint64(code_point)]:
-                while i < after:
-                    out[np.uint64(o)] = data[np.uint64(i)]
-                    o += 1
-                    i += 1
-                after_space = False
-                n_spaces = 0
-                continue
-        size = np.int64(0)
-        result = np.int64(0)
-        mapped = False
-        if steps.begins_kept[data[i]]:
-            size = longest_kept(data, i, stop, steps)
-        if size == 0 and has_map:
-            size, result = longest_rule(data, i, stop, steps.units)
-            mapped = size > 0
-        if size == 0:
-            lead = data[i]
-            size = np.int64(1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4)
-        q = result if mapped else i
-        end = q
-        if mapped:
-            while results[end] != 0:
-                end += 1
-        else:
-            end = i + size
-        i += size
-        while after_space and q < end and (results[q] if mapped else data[q]) == 0x20:
-            q += 1
-        if q == end:
-            continue
-        while q < end:
-            byte = results[q] if mapped else data[q]
-            if byte == 0x20:
-                o = _put_space(out, o)
-                n_spaces += 1
-            else:
-                out[o] = byte
-                o += 1
-                n_spaces = 0
-            q += 1
-        after_space = steps.shrink and n_spaces > 0
-    if steps.shrink:
+        first = put_space(True, out, first)
+    after_space = shrink and front != INSIDE
+    o, n_spaces = normalize_text(data, at, stop, after_space, tables.steps, tables.unchanged, out, first)
+    if shrink:
         o -= 3 * n_spaces
         if o == first:
             return np.int64(0), True
         n_spaces = 0
     if o > 0 and tables.known.kinds[data[stop - 1]] != SEPARATOR:
-        return o, n_spaces == 0 and not (out[o - 1] == 0x81 and out[o - 2] == 0x96 and out[o - 3] == 0xE2)
+        return o, n_spaces == 0 and not ends_in_mark(out, o)
     return o, True
 
 

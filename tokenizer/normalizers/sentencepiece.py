@@ -27,6 +27,7 @@ _PROBLEMS = {
 }
 MAX_WORK = 1 << 16
 """The most bytes of a key of a character map, and the room to walk its trie; maps that need more are refused."""
+_NONE_KNOWN = read_only(np.empty(0, np.bool_))
 _BYTES_PER_ROW = 6
 """A "▁" in front, and one at the end."""
 
@@ -188,7 +189,7 @@ class SentencePieceNormalizer(Normalizer):
         # Memory pages that the result does not reach are never touched.
         out = recycled.empty(self.normalized_bytes(rows.n_values) + _BYTES_PER_ROW * rows.n_rows, np.uint8)
         offsets = np.empty(rows.n_rows + 1, np.int64)
-        kernels.normalize(rows.values, rows.offsets, self.tables.steps, out, offsets)
+        kernels.normalize(rows.values, rows.offsets, self.tables.steps, _NONE_KNOWN, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
