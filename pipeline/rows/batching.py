@@ -107,8 +107,8 @@ class RowTransform(FallibleTransform):
         step = beam.ParDo(kind(self._columns, self._column, type(self), self._errors, bool(given)), *given)
         outputs = pcoll | name >> step
         if self._errors is None:
-            return outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
-        return self._errors.deal(pcoll, outputs, made, typehints.Any if kind is _BatchFn else pcoll.element_type)
+            outputs = outputs | "Deal" >> beam.Map(_as_it_is).with_output_types(made)
+        return self._results(pcoll, outputs, made, typehints.Any if kind is _BatchFn else pcoll.element_type)
 
 
 def _as_it_is(element: Any) -> Any:
@@ -409,7 +409,8 @@ def expand_checked(step: FallibleTransform, pcoll: Any, expand: Callable[[Any], 
     arrow_coder.register()
     errors = step._errors
     if errors is None:
-        return expand(pcoll)
+        made = expand(pcoll)
+        return step._results(pcoll, made, made.element_type, None)
     good, failed = pcoll, []
     for each in checks:
         check = RowTransform(_Check(each.reads, each.check), each.column, each.side_input)
@@ -420,7 +421,7 @@ def expand_checked(step: FallibleTransform, pcoll: Any, expand: Callable[[Any], 
         failed.append(letters | f"Failed {each.column}" >> beam.Map(_as_failed))
     made = expand(good)
     element_type: Any = typehints.Any if elements_of.are_batches(pcoll.element_type) else pcoll.element_type
-    return errors.deal(pcoll, (made, *failed) | "Both" >> beam.Flatten(), made.element_type, element_type)
+    return step._results(pcoll, (made, *failed) | "Both" >> beam.Flatten(), made.element_type, element_type)
 
 
 def _as_failed(letter: Any) -> Failed:

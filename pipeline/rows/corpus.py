@@ -87,10 +87,8 @@ class ReadCorpus(FallibleTransform):
         read = splits | "Read" >> beam.ParDo(_ReadFn(options)).with_output_types(typehints.Any)
         made = pa.RecordBatch if self._as_batches else _DOCUMENT
         deal = beam.ParDo(_DealFn(self._errors, as_batches=self._as_batches))
-        if self._errors is None:
-            return read | "Deal" >> deal.with_output_types(made)
-        outputs = read | "Deal" >> deal.with_output_types(typehints.Any)
-        return self._errors.deal(outputs, outputs, made, str)
+        outputs = read | "Deal" >> deal.with_output_types(made if self._errors is None else typehints.Any)
+        return self._results(outputs, outputs, made, str)
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:

@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -291,6 +292,32 @@ def declared(step: Any, pcoll: Any) -> Any:
     if not hints or not hints[0] or hints[0][0] in (typehints.Any, pcoll.element_type):
         return pcoll
     return pcoll | "Declare" >> beam.Map(_itself).with_output_types(hints[0][0])
+
+
+def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Returns the type of a step's results, and what makes such of them if `with_output_types` has given another type.
+
+    Args:
+      step: the step.
+      made: the type of the rows, dicts or batches that it makes.
+
+    Raises:
+      ValueError: if the given type is one of rows, and has other fields.
+    """
+    hints = step.get_type_hints().output_types
+    kind: Any = hints[0][0] if hints and hints[0] else typehints.Any
+    is_row = isinstance(kind, RowTypeConstraint)
+    wanted: Any = kind if is_row else RowTypeConstraint.from_user_type(kind)
+    if wanted is None or kind == made or are_batches(made):  # Beam compares them
+        return made, None
+    if isinstance(made, RowTypeConstraint) and dict(wanted._fields).keys() != dict(made._fields).keys():
+        given, found = (", ".join(name for name, _ in row._fields) for row in (wanted, made))
+        raise ValueError(f"{type(step).__name__}: with_output_types has the fields {given}, but the rows have {found}")
+    return kind, functools.partial(_made_as, Row if is_row else kind)
+
+
+def _made_as(kind: Callable[..., Any], element: Any) -> Any:
+    return kind(**reader_of(type(element), "")(element))
 
 
 def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], step: str) -> Any:

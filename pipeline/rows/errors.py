@@ -16,6 +16,8 @@ from apache_beam.pvalue import Row, TaggedOutput
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tokenmill.pipeline.rows.elements import declared_output
+
 _STACK_FRAMES = 3
 """Of a stack, the innermost frames are kept: a bad element then costs hundreds of bytes, not thousands."""
 
@@ -48,13 +50,14 @@ class ErrorHandling:
     error_handler: Any
     on_failure_callback: Callable[[Exception, Any], None] | None
 
-    def deal(self, pcoll: Any, outputs: Any, made: Any, element_type: Any) -> Any:
+    def deal(self, pcoll: Any, outputs: Any, made: Any, make: Callable[[Any], Any] | None, element_type: Any) -> Any:
         """Returns what the step returns: both outputs, or the first one if a handler takes the second.
 
         Args:
           pcoll: the input of the step.
           outputs: results, and `Failed` between them.
           made: the type of the results.
+          make: makes them of those in `outputs`; None: they are that.
           element_type: that of the input elements that fail.
         """
         # What Beam pickles need not be what its type says, and an element that fails often is not: a NamedTuple with
@@ -62,7 +65,7 @@ class ErrorHandling:
         if isinstance(registry.get_coder(element_type), FastPrimitivesCoder):
             element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
-        deal = beam.ParDo(_DealFn(self.dead_letter_tag))
+        deal = beam.ParDo(_DealFn(self.dead_letter_tag, make))
         dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
         dealt[self.main_tag].element_type, dealt[self.dead_letter_tag].element_type = made, letters
         if self.threshold < 1:
@@ -89,6 +92,13 @@ class FallibleTransform(beam.PTransform):
     """A step that can give elements that it cannot use an output of their own."""
 
     _errors: ErrorHandling | None = None
+
+    def _results(self, pcoll: Any, outputs: Any, made: Any, element_type: Any) -> Any:
+        """Returns what the step returns, of the type that `with_output_types` has given; see `ErrorHandling.deal`."""
+        made, make = declared_output(self, made)
+        if self._errors is not None:
+            return self._errors.deal(pcoll, outputs, made, make, element_type)
+        return outputs if make is None else outputs | "AsDeclared" >> beam.Map(make).with_output_types(made)
 
     def with_exception_handling(
         self,
@@ -162,11 +172,15 @@ def failed_element(errors: ErrorHandling | None, step: str, element: Any, error:
 
 
 class _DealFn(beam.DoFn):
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, make: Callable[[Any], Any] | None) -> None:
         self._tag = tag
+        self._make = make
 
     def process(self, element: Any) -> Iterator[Any]:
-        yield TaggedOutput(self._tag, element.letter) if isinstance(element, Failed) else element
+        if isinstance(element, Failed):
+            yield TaggedOutput(self._tag, element.letter)
+        else:
+            yield element if self._make is None else self._make(element)
 
 
 def _n_rows(element: Any) -> int:

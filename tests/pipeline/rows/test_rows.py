@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.dataframe.convert import to_dataframe, to_pcollection
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
@@ -600,6 +601,45 @@ def test_a_type_may_be_declared_for_a_step(tokenizer, tmp_path):
     run_inline(build)
     with pytest.raises(Exception, match=r"(?i)type hint violation"):
         beam.Pipeline() | beam.Create(["a"]) | Tokenize(tokenizer).with_input_types(Doc)
+
+
+class Tokens(typing.NamedTuple):
+    id: int
+    text: str
+    input_ids: typing.Sequence[np.int32]
+    n_tokens: np.int32
+    n_oov: np.int32
+
+
+@dataclasses.dataclass
+class Word:
+    word: bytes
+    count: int
+
+
+def test_results_have_the_type_that_is_declared(inline, tokenizer):
+    """So that dicts and untyped elements have a schema for SQL and data frames behind a step."""
+    made = Tokens(1, "a mill", [6, 7], 2, 0)
+    docs = [{"id": 1, "text": "a mill"}, {"id": 2, "text": None}]
+    as_tokens = Tokenize(tokenizer).with_output_types(Tokens)
+    rows = inline | beam.Create(docs)
+    good, bad = rows | "Handled" >> as_tokens.with_exception_handling()
+    assert_that(good, equal_to([made]), label="Good")
+    assert_that(bad | beam.Map(lambda row: row.element), equal_to([docs[1]]), label="Bad")
+    tokens = inline | "Dicts" >> beam.Create(docs[:1]) | as_tokens
+    assert (tokens.element_type, good.element_type) == (Tokens, Tokens)
+    assert_that(tokens, equal_to([made]), label="Dicts again")
+    assert_that(tokens | beam.Map(type).with_input_types(Tokens), equal_to([Tokens]), label="Types")
+    n_tokens = to_pcollection(to_dataframe(tokens).groupby("id").n_tokens.sum())
+    assert_that(n_tokens, equal_to([2]), label="Sum")
+    row = RowTypeConstraint.from_user_type(Tokens)
+    row = RowTypeConstraint.from_fields(list(row._fields))
+    rows = inline | "Again" >> beam.Create(docs[:1]) | "AsRows" >> Tokenize(tokenizer).with_output_types(row)
+    assert_that(rows, equal_to([beam.Row(**made._asdict())]), label="Rows")
+    words = tokens | CountWords(tokenizer).with_output_types(Word)
+    assert_that(words, equal_to([Word(b"a", 1), Word(b"mill", 1)]), label="Words")
+    with pytest.raises(ValueError, match="Tokenize: with_output_types has the fields id, text, but the rows have id, "):
+        beam.Pipeline() | beam.Create([Doc(1, "a")]) | Tokenize(tokenizer).with_output_types(Doc)
 
 
 def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
