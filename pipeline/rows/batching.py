@@ -98,7 +98,8 @@ class RowTransform(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         name, pcoll = type(self).__name__, elements_of.declared(self, pcoll)
-        made = elements_of.extended_type(pcoll.element_type, self._column, self._columns.fields, name)
+        reads = self._columns.reads if self._errors is None else None
+        made = elements_of.extended_type(pcoll.element_type, self._column, self._columns.fields, name, reads)
         given = () if self._side_input is None else (self._side_input,)
         kind: type[_ComputeFn] = _GatherBesideFn if given else _GatherFn
         if elements_of.are_batches(pcoll.element_type):

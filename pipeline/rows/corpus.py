@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
@@ -51,22 +53,28 @@ class ReadCorpus(FallibleTransform):
     how it begins; `stack` is empty.
     """
 
-    def __init__(self, paths: str | list[str], *, as_batches: bool = False, **options: Any) -> None:
+    def __init__(
+        self, paths: str | list[str], *, as_batches: bool = False, validate: bool = True, **options: Any
+    ) -> None:
         """Makes the step.
 
         Args:
           paths: files or glob patterns, on any filesystem that Beam supports.
           as_batches: yield Arrow batches instead of rows.
+          validate: look for a file of each path here, as `ReadFromText` does; False where only workers reach the files.
           **options: other keys of the section `input` of a config, such as `text_field`.
 
         Raises:
-          ValueError: naming an option that is not possible.
+          OSError: if a path matches no file.
+          ValueError: naming an option that is not possible, or a path that no filesystem is for.
         """
         super().__init__()
         self._input = InputConfig(paths=[paths] if isinstance(paths, str) else paths, **options)
         if of_jobs := [name for name in _OF_JOBS if name in options]:
             raise ValueError(f"ReadCorpus: {', '.join(of_jobs)}: for jobs only, here without effect; remove it")
         self._as_batches = as_batches
+        for path in self._input.paths if validate else ():
+            _find_one(path, self._input)
 
     def display_data(self) -> dict[str, Any]:
         """Returns what is read."""
@@ -89,6 +97,19 @@ class ReadCorpus(FallibleTransform):
         deal = beam.ParDo(_DealFn(self._errors, as_batches=self._as_batches))
         outputs = read | "Deal" >> deal.with_output_types(made if self._errors is None else typehints.Any)
         return self._results(outputs, outputs, made, str)
+
+
+def _find_one(path: str, options: InputConfig) -> None:
+    """Raises OSError if a path or pattern matches no file; a store is listed up to the first."""
+    is_folder = not storage.is_remote(path) and os.path.isdir(path) and not storage.has_glob(path)
+    problems: list[OSError] = []
+    found = storage.match(storage.join(path, "**/*") if is_folder else path, problems)
+    if not any(not options.excluded_by(file.path) for file in found):
+        said = f": {problems[0]}" if problems else ""
+        or_excluded = ", or only files that exclude leaves out" if options.exclude else ""
+        raise FileNotFoundError(
+            f"ReadCorpus: {path!r} matches no file{or_excluded}{said}; give validate=False if workers will find some"
+        )
 
 
 def _plan(_: bytes, options: InputConfig) -> Iterator[str]:

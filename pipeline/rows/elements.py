@@ -20,6 +20,9 @@ from tokenmill.tokenizer import check_array
 
 _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
+_SCALARS = (str, bytes, int, float, np.generic)
+"""Types of single values; a field that is declared as one of these holds no ids, and only the first can be text."""
+
 
 def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
     """Returns a function that gets `field` of elements of a type; of a string it returns the string."""
@@ -320,7 +323,9 @@ def _made_as(kind: Callable[..., Any], element: Any) -> Any:
     return kind(**reader_of(type(element), "")(element))
 
 
-def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], step: str) -> Any:
+def extended_type(
+    element_type: Any, field: str, outputs: Mapping[str, Any], step: str, reads: pa.DataType | None = None
+) -> Any:
     """Returns the type of what `extend` yields.
 
     Args:
@@ -328,9 +333,11 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
       field: the field that the step reads.
       outputs: the types of the new fields.
       step: its name, for messages.
+      reads: the type of the column that the field becomes; None: any.
 
     Raises:
       ValueError: if the elements are known to have no such field, or one of the new ones already.
+      TypeError: if the field is known to hold neither text nor ids, as `reads` says.
     """
     if are_batches(element_type):
         return pa.RecordBatch
@@ -346,6 +353,10 @@ def extended_type(element_type: Any, field: str, outputs: Mapping[str, Any], ste
         near = difflib.get_close_matches(field, fields, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{step}: the rows have no field {field!r}, only {', '.join(fields)}{hint}")
+    kind, is_text = fields[field], reads is not None and pa.types.is_string(reads)
+    if reads is not None and isinstance(kind, type) and issubclass(kind, _SCALARS) and not (is_text and kind is str):
+        wanted = "a string" if is_text else "a list of numbers"
+        raise TypeError(f"{step}: the field {field!r} must be {wanted}, but it is declared as {kind.__name__}")
     try:
         check_new(fields, outputs.keys() - {field})
     except ValueError as error:

@@ -12,6 +12,7 @@ import apache_beam as beam
 from apache_beam.ml.transforms.base import ArtifactMode, MLTransformProvider
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.tokenizer import TruncationConfig
 from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.rows.tokenize import Tokenize
 from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary
@@ -40,6 +41,7 @@ class ComputeAndApplyTokenizer(MLTransformProvider):
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list, got one str, {columns!r}; put it into a list")
         TrainVocabulary(**train)  # raises here what the pipeline would raise later
+        _ = max_length is None or TruncationConfig(max_length=max_length)  # this, too
         self.columns = list(columns)
         self._options = {"max_length": max_length}
         self._train = train

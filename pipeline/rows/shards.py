@@ -100,8 +100,10 @@ class WriteShards(FallibleTransform):
         super().__init__()
         if format not in ("parquet", "tfrecord", "arrow"):
             raise ValueError(f"WriteShards: format {format!r}: allowed are parquet, tfrecord, arrow; jobs write more")
-        if n_shards < 1:
-            raise ValueError(f"WriteShards: n_shards must be at least 1, got {n_shards}")
+        if not isinstance(n_shards, int) or n_shards < 1:
+            raise ValueError(f"WriteShards: n_shards must be a number from 1, got {n_shards!r}")
+        if padding_side not in ("right", "left", None):
+            raise ValueError(f"WriteShards: padding_side must be right, left or None, got {padding_side!r}")
         self._output = OutputConfig(path=path, format=format, compression=compression)
         self._given = GivenTokenizer(tokenizer, TokenizerConfig())
         self._n_shards = n_shards
@@ -118,8 +120,9 @@ class WriteShards(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         pcoll = elements_of.declared(self, pcoll)
-        for column in filter(None, self._columns):
-            elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards")
+        for column, reads in zip(self._columns, (IDS if self._errors is None else None, None), strict=True):
+            if column is not None:
+                elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards", reads)
         _earlier_files(self._output, self._n_shards)
         elements_of.check_global(pcoll, "WriteShards")
         ids, doc_ids = self._columns

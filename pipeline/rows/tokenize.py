@@ -23,6 +23,8 @@ from tokenmill.tokenizer.chat.conversations import ConversationError
 
 IDS = schemas.TOKENS.field("input_ids").type
 
+_MADE = ("n_tokens", "n_oov", "window", "loss_mask")
+
 
 class Tokenize(RowTransform):
     """Tokenizes texts.
@@ -79,6 +81,8 @@ class Tokenize(RowTransform):
           OSError: if the tokenizer cannot be read.
           ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
+        if output in _MADE:
+            raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         limits = None
         if max_length is not None:
             limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)

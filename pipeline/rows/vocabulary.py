@@ -68,6 +68,8 @@ class CountWords(FallibleTransform):
           OSError, ValueError: if `tokenizer` cannot be used, `train` asks for what cannot be done, or both are given.
         """
         super().__init__()
+        if not isinstance(n_partitions, int) or n_partitions < 1:
+            raise ValueError(f"CountWords: n_partitions must be a number from 1, got {n_partitions!r}")
         if tokenizer is not None and train is not None:
             raise ValueError("CountWords: tokenizer and train both say what a word is; give one")
         if tokenizer is None:
@@ -79,7 +81,8 @@ class CountWords(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         pcoll = elements_of.declared(self, pcoll)
-        elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords")
+        reads = pa.string() if self._errors is None else None
+        elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords", reads)
         return expand_checked(self, pcoll, self._expand, Check(self._column, pa.string()))
 
     def display_data(self) -> dict[str, Any]:
@@ -191,6 +194,8 @@ class TrainVocabulary(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         pcoll = elements_of.declared(self, pcoll)
+        for column in schemas.WORD_COUNTS.names:
+            elements_of.extended_type(pcoll.element_type, column, {}, "TrainVocabulary")
         checks = Check("word", pa.large_binary()), Check("count", pa.int64())
         return expand_checked(self, pcoll, self._expand, *checks)
 
@@ -244,7 +249,8 @@ class VocabularyStatistics(FallibleTransform):
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
         pcoll = elements_of.declared(self, pcoll)
-        elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics")
+        reads = IDS if self._errors is None else None
+        elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics", reads)
         elements_of.check_global(pcoll, "VocabularyStatistics")
         check = Check(self._column, IDS, self._given.check_ids, self._given.side_input)
         return expand_checked(self, pcoll, self._expand, check)

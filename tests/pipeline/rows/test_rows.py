@@ -228,6 +228,46 @@ def test_mistakes_are_told_before_anything_runs(tokenizer, tmp_path):
         Tokenize(Tokenizer.untrained("none", "none"), oov="word")
     with pytest.raises(OSError, match="nowhere"):
         Tokenize(str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="output 'n_tokens' is the name of another field"):
+        Tokenize(tokenizer, output="n_tokens")
+    with pytest.raises(ValueError, match="n_partitions must be a number from 1, got 0"):
+        CountWords(n_partitions=0)
+    with pytest.raises(ValueError, match="n_shards must be a number from 1, got '3'"):
+        WriteShards(str(tmp_path), tokenizer, n_shards="3")
+    with pytest.raises(ValueError, match="padding_side must be right, left or None, got 'up'"):
+        WriteShards(str(tmp_path), tokenizer, padding_side="up")
+    with pytest.raises(ValueError, match="max_length"):
+        ComputeAndApplyTokenizer(["text"], max_length=0)
+
+
+def test_paths_without_a_file_are_told_before_anything_runs(tmp_path):
+    """As `ReadFromText` tells, which has `validate`, too."""
+    (tmp_path / "here.jsonl").write_text("{}")
+    here, nowhere = str(tmp_path / "*.jsonl"), str(tmp_path / "*.txt")
+    for path in (here, str(tmp_path)):
+        ReadCorpus(path)
+    with pytest.raises(OSError, match=r"\*.txt' matches no file; give validate=False"):
+        ReadCorpus([here, nowhere])
+    with pytest.raises(OSError, match="matches no file, or only files that exclude leaves out"):
+        ReadCorpus(here, exclude=["*"])
+    with pytest.raises(ValueError, match="filesystem"):
+        ReadCorpus("nostore://bucket/*")
+    assert beam.Pipeline() | ReadCorpus(nowhere, validate=False)
+
+
+def test_fields_of_the_wrong_type_are_told_before_anything_runs(tokenizer, tmp_path):
+    rows = beam.Pipeline() | beam.Create([beam.Row(id=1, text="a", input_ids=[1])])
+    steps = [Tokenize(tokenizer, column="id", output="ids"), CountWords(tokenizer, column="id")]
+    for step in (*steps, Normalize(["nfc"], column="id")):
+        with pytest.raises(TypeError, match="the field 'id' must be a string, but it is declared as int"):
+            rows | step
+    steps = [VocabularyStatistics(tokenizer, column="text"), WriteShards(str(tmp_path), tokenizer, column="text")]
+    for step in (*steps, Detokenize(tokenizer, column="text", output="again")):
+        with pytest.raises(TypeError, match="the field 'text' must be a list of numbers, but it is declared as str"):
+            rows | step
+    with pytest.raises(ValueError, match="TrainVocabulary: the rows have no field 'word'"):
+        rows | TrainVocabulary(vocab_size=80)
+    assert rows | "Letters" >> Tokenize(tokenizer, column="id", output="ids").with_exception_handling()
 
 
 def test_rows_become_parquet(inline, tokenizer, tmp_path):
