@@ -54,7 +54,7 @@ class CountWords(FallibleTransform):
         *,
         train: TrainConfig | None = None,
         column: str = "text",
-        n_partitions: int = N_PARTITIONS,
+        n_partitions: int | None = None,
     ) -> None:
         """Makes the step. `tokenizer` or `train` says what a word is; if neither is given, words are those of BERT.
 
@@ -62,13 +62,14 @@ class CountWords(FallibleTransform):
           tokenizer: see `TokenizerSource`; needs no model.
           train: how a vocabulary will be trained on the counts; they have the words that this training needs.
           column: the field with the text.
-          n_partitions: the words are merged in this many parts, each on one worker.
+          n_partitions: the words are merged in this many parts, each on one worker; None: in `N_PARTITIONS`, or of rows
+            in windows in one, as each window goes to a worker of its own.
 
         Raises:
           OSError, ValueError: if `tokenizer` cannot be used, `train` asks for what cannot be done, or both are given.
         """
         super().__init__()
-        if not isinstance(n_partitions, int) or n_partitions < 1:
+        if n_partitions is not None and (not isinstance(n_partitions, int) or n_partitions < 1):
             raise ValueError(f"CountWords: n_partitions must be a number from 1, got {n_partitions!r}")
         if tokenizer is not None and train is not None:
             raise ValueError("CountWords: tokenizer and train both say what a word is; give one")
@@ -87,11 +88,13 @@ class CountWords(FallibleTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns the field that is read, and the digest of the tokenizer that says what a word is."""
-        return {"column": self._column, "n_partitions": self._n_partitions, **self._given.display_data()}
+        n_partitions = {"n_partitions": self._n_partitions} if self._n_partitions is not None else {}
+        return {"column": self._column, **n_partitions, **self._given.display_data()}
 
     def _expand(self, pcoll: Any) -> Any:
         are_batches = elements_of.are_batches(pcoll.element_type)
-        fn = _CountWordsFn(self._given, self._column, self._n_partitions)
+        n_partitions = self._n_partitions or (N_PARTITIONS if pcoll.windowing.is_default() else 1)
+        fn = _CountWordsFn(self._given, self._column, n_partitions)
         counts = (
             pcoll
             | "CountBundle" >> beam.ParDo(fn, self._given.side_input).with_output_types(Tuple[int, pa.RecordBatch])

@@ -64,10 +64,12 @@ def test_ids_are_counted_as_by_a_loop(data, columns):
 WORDS = st.lists(st.tuples(st.sampled_from([b"", b"a", b"mill", b"\xe7\x8e\xab", b"w" * 40]), st.integers(0, 9)))
 
 
-@given(st.data(), st.lists(WORDS, max_size=8), st.sampled_from([1, 100_000]))
-def test_words_are_added_up_as_by_a_loop(data, batches, merged_rows):
+@given(st.data(), st.lists(WORDS, max_size=8), st.sampled_from([(1, 0), (100_000, 0), (1, 256), (100_000, 9)]))
+def test_words_are_added_up_as_by_a_loop(data, batches, limits):
+    """By the kernels, and by a dict where there are few."""
     fn = AddWordCounts()
-    limit, combining._MERGED_ROWS = combining._MERGED_ROWS, merged_rows
+    before = combining._MERGED_ROWS, combining._FEW_WORDS
+    combining._MERGED_ROWS, combining._FEW_WORDS = limits
     try:
         inputs = [
             pa.RecordBatch.from_pylist(
@@ -79,7 +81,7 @@ def test_words_are_added_up_as_by_a_loop(data, batches, merged_rows):
         accumulators = (*any_way(data, fn, inputs), fn.add_inputs(fn.create_accumulator(), inputs))
         found = [fn.extract_output(each) for each in accumulators]
     finally:
-        combining._MERGED_ROWS = limit
+        combining._MERGED_ROWS, combining._FEW_WORDS = before
     loop = Counter()
     for word, n in (pair for each in batches for pair in each):
         loop[word] += n

@@ -355,6 +355,20 @@ def test_a_stream_in_windows(run_stream, tokenizer):
         assert_that(counts | beam.CombineGlobally(sum).without_defaults(), equal_to([4, 3]))
 
 
+def test_words_of_small_windows_are_merged_together(inline, tokenizer):
+    """A window costs what its parts cost, so that one with few words has one part, unless more are asked for."""
+    batch = pa.record_batch({"text": TEXTS})
+    batches = inline | beam.Create([batch]).with_output_types(pa.RecordBatch)
+    windowed = (
+        batches | beam.Map(lambda each: each).with_output_types(pa.RecordBatch) | beam.WindowInto(FixedWindows(10))
+    )
+    for of, options, is_one in ((windowed, {}, True), (windowed, {"n_partitions": 16}, False), (batches, {}, False)):
+        label = f"{is_one} {options}"
+        counts = of | label >> CountWords(tokenizer, **options)
+        n = counts | f"N {label}" >> beam.combiners.Count.Globally().without_defaults()
+        assert_that(n | f"One {label}" >> beam.Map(lambda n: n == 1), equal_to([is_one]), label=f"Check {label}")
+
+
 def test_a_vocabulary_that_changes_from_window_to_window(inline, tiny_vocab):
     old, new = Tokenizer.for_bert(tiny_vocab), Tokenizer.for_bert([*tiny_vocab[:5], "mill", "a"])
     vocabularies = [TimestampedValue(old.to_str(), 0), TimestampedValue(new.to_str(), 10)]
