@@ -30,7 +30,7 @@ BATCH_ELEMENTS = 4096
 """A batch is complete with this many elements, however short they are."""
 
 KEPT_FUNCTIONS = 16
-"""A worker keeps the functions, and so tokenizers, of this many side inputs: those of the windows of an element."""
+"""A worker keeps the functions, and so tokenizers, of this many side inputs: those that were used last."""
 
 
 class Columns(Protocol):
@@ -151,11 +151,13 @@ class _ComputeFn(beam.DoFn):
         self._functions.clear()
 
     def _prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
-        if given not in self._functions:
+        function = self._functions.pop(given, None)  # the last is the one used last
+        if function is None:
             if len(self._functions) == KEPT_FUNCTIONS:
-                self._functions.clear()
-            self._functions[given] = self._columns.prepare(given)
-        return self._functions[given]
+                del self._functions[next(iter(self._functions))]
+            function = self._columns.prepare(given)
+        self._functions[given] = function
+        return function
 
     def _failed(self, element: Any, error: Exception) -> Failed:
         """Returns an element for the second output; raises ValueError if there is none, or it does not take `error`."""
@@ -255,8 +257,10 @@ class _GatherFn(_ComputeFn):
             return self._batch(element, self._prepare(given))
         gathered = self._gathered
         if gathered is None or given is not self._given:
-            function, self._given = self._prepare(given), given
-            gathered = self._gathered = self._by_given.setdefault(given, _Gathered(function))
+            gathered = self._by_given.get(given)
+            if gathered is None:
+                gathered = self._by_given[given] = _Gathered(self._prepare(given))
+            self._gathered, self._given = gathered, given
         if (
             timestamp.micros != gathered.micros
             or (window is not gathered.window and window != gathered.window)

@@ -23,7 +23,7 @@ _KEPT_TOKENIZERS = 16
 def compiled_tokenizer(tokenizer_json: str) -> Tokenizer:
     """Returns the tokenizer of a `tokenizer.json`, built once per process and shared by its threads.
 
-    Building one takes seconds if the vocabulary is large. Keeps the last few.
+    Building one takes seconds if the vocabulary is large. Keeps those that were used last.
     """
     return compiled_tokenizers([tokenizer_json], 1)[0]
 
@@ -32,8 +32,8 @@ def compiled_tokenizers(texts: Sequence[str], n: int) -> list[Tokenizer]:
     """Returns the tokenizer of each of `n` folders; `texts` are theirs, or one for all. Keeps all of them."""
     with _compiling:
         for text in dict.fromkeys(texts):
-            if text not in _compiled:
-                _keep(text, Tokenizer.from_str(text), wanted=texts)
+            found = _compiled.pop(text) if text in _compiled else Tokenizer.from_str(text)
+            _keep(text, found, wanted=texts)  # the last is the one used last
         tokenizers = [_compiled[text] for text in texts]
     return tokenizers if len(tokenizers) == n else tokenizers * n
 

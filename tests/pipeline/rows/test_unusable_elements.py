@@ -15,7 +15,7 @@ from apache_beam.transforms import error_handling
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows, TimestampedValue
 from apache_beam.typehints import typehints
-from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
+from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, PaneInfoTiming
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +61,26 @@ class Named(enum.StrEnum):
 
     def __str__(self):
         return "its name"
+
+
+def test_tokenizers_of_many_windows_are_prepared_once_a_batch(tokenizer, monkeypatch):
+    """More windows than functions are kept: the one that was not used for longest goes, not all."""
+    monkeypatch.setattr(batching, "KEPT_FUNCTIONS", 4)
+    step, prepared = Tokenize(tokenizer), []
+    prepare, given = step._columns.prepare, [str(i) for i in range(6)]
+    monkeypatch.setattr(step._columns, "prepare", lambda each: prepared.append(each) or prepare(None))
+    fn = batching._GatherBesideFn(step._columns, "text", Tokenize, None, has_side_input=True)
+    at = beam.utils.timestamp.Timestamp(0), beam.transforms.window.GlobalWindow(), PANE_INFO_UNKNOWN
+    fn.start_bundle()
+    for _ in range(5):
+        for each in given:
+            assert fn.process("a mill", each, *at) is None
+    assert prepared == given
+    assert len(list(fn.finish_bundle())) == 30
+    assert [*fn._functions] == given[-4:]
+    for each in (given[-4], "another"):
+        fn._prepare(each)
+    assert [*fn._functions] == [*given[-2:], given[-4], "another"]
 
 
 GOOD = {
