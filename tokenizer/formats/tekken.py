@@ -8,13 +8,10 @@ import base64
 import binascii
 import dataclasses
 
-import numpy as np
-
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats import tiktoken_ranks
 from tokenmill.tokenizer.formats.json_node import Node
 from tokenmill.tokenizer.models.ids import MAX_ID
-from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import SpecialToken, TemplatePiece, TemplateProcessing
 
@@ -46,9 +43,8 @@ def read(root: Node) -> Parts:
     vocab, n_ranks = root.child("vocab"), size.integer() - n_special.integer()
     if not 0 < n_ranks <= min(len(vocab.as_(list, "a list")), MAX_ID):
         raise size.fail(f"must be that of special tokens and at most {len(vocab.value)} others, got {size.value}")
-    ids = np.arange(n_special.value, size.value)
-    tokens = padded_bytes(_tokens(vocab, n_ranks))
-    parts = tiktoken_ranks.parts_of(tiktoken_ranks.Ranks(*tokens, ids), config.child("pattern").text(), root.path)
+    tokens, ids = _tokens(vocab, n_ranks), range(n_special.value, size.value)
+    parts = tiktoken_ranks.parts_of(tokens, ids, config.child("pattern").text(), root.path)
     added = _special(root, n_special.value)
     start = next((token for token in added if token.content == "<s>"), None)
     layout = None

@@ -1,37 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """tiktoken's ranks: each line has a token in base64 and its rank."""
 
-import base64
 import binascii
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from tokenmill.tokenizer import decoders, pre_tokenizers
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
-from tokenmill.tokenizer.formats.base64_rank_kernels import read_lines
 from tokenmill.tokenizer.models import BPE
-from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, padded_bytes
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
 
 _NAME = re.compile(r"[\w.-]*")
 _OF_TIKTOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}\+|[$^]|\(\?[a-zA-Z]*[msUx]", re.DOTALL)
 """What means something else, or nothing, to HF; escapes and sets of characters come first, to be passed over."""
-
-
-class Ranks(NamedTuple):
-    """Tokens, in the order of the file."""
-
-    values: npt.NDArray[np.uint8]
-    """uint8[n_bytes + 16]: the bytes of the tokens, padded."""
-    offsets: npt.NDArray[np.int64]
-    """int64[n + 1]."""
-    ids: Sequence[int] | npt.NDArray[np.int64]
 
 
 def read(text: str, source: str, pattern: str | None) -> Parts:
@@ -51,14 +34,15 @@ def read(text: str, source: str, pattern: str | None) -> Parts:
             f"the regular expression, called pat_str in programs, or one of {', '.join(TIKTOKEN_PATTERNS)}, got "
             f"{pattern!r}"
         )
-    return parts_of(read_plain_lines(text) or read_any_lines(text, source), pattern, source)
+    return parts_of(*read_lines(text, source), pattern, source)
 
 
-def parts_of(ranks: Ranks, pattern: str, source: str) -> Parts:
+def parts_of(tokens: Sequence[bytes], ids: Sequence[int], pattern: str, source: str) -> Parts:
     """Returns the parts of a tokenizer that has these tokens.
 
     Args:
-      ranks: the tokens; their ids are also their ranks.
+      tokens: the tokens.
+      ids: their ids, which are also their ranks.
       pattern: what splits text: one of the names of `TIKTOKEN_PATTERNS`, or a regular expression as tiktoken has it.
         Text that it does not match becomes words of its own; tiktoken loses it.
       source: what messages call the file.
@@ -67,7 +51,7 @@ def parts_of(ranks: Ranks, pattern: str, source: str) -> Parts:
       TokenizerFileError: if the ranks are no vocabulary, or the pattern is no regular expression.
     """
     with files.named_in_errors(source):
-        model = BPE.from_ranked_tokens(*ranks)
+        model = BPE.from_ranked_tokens(tokens, ids)
         split = pre_tokenizers.Split(_in_hf(pattern), "isolated", is_regex=True)
     words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)))
     return Parts(model=model, pre_tokenizer=words, decoder=decoders.ByteLevel())
@@ -100,20 +84,8 @@ def _in_hf(pattern: str) -> str:
     return _OF_TIKTOKEN.sub(spelled, pattern)
 
 
-def read_plain_lines(text: str) -> Ranks | None:
-    """Reads lines as tiktoken writes them; returns None if one is anything else, or there are none."""
-    data = np.frombuffer(text.encode(), np.uint8)
-    n_lines = text.count("\n") + 1
-    values = np.empty(data.size // 4 * 3 + WORD_PADDING, np.uint8)
-    offsets, ids = np.empty(n_lines + 1, np.int64), np.empty(n_lines, np.int64)
-    n = read_lines(data, values, offsets, ids)
-    if n <= 0:
-        return None
-    return Ranks(values[: int(offsets[n]) + WORD_PADDING], offsets[: n + 1], ids[:n].copy())
-
-
-def read_any_lines(text: str, source: str) -> Ranks:
-    """Reads lines one by one: with any line ends, empty ones, and numbers as Python reads them.
+def read_lines(text: str, source: str) -> tuple[list[bytes], list[int]]:
+    """Returns the tokens and the numbers of lines, whatever their line ends; empty lines are passed over.
 
     An empty token, which Whisper's file has, is left out, and its rank stays free.
 
@@ -129,10 +101,10 @@ def read_any_lines(text: str, source: str) -> Ranks:
             if encoded == "=":  # in Whisper's file; an empty token, which no text becomes
                 int(rank)
                 continue
-            tokens.append(base64.b64decode(encoded, validate=True))
+            tokens.append(binascii.a2b_base64(encoded, strict_mode=True))
             ids.append(int(rank))
         except (binascii.Error, ValueError) as error:
             raise TokenizerFileError(
                 f"{source}, line {number}: expected base64 and a rank, got {line[:80]!r}"
             ) from error
-    return Ranks(*padded_bytes(tokens), ids)
+    return tokens, ids
