@@ -20,8 +20,9 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
+from tests.reference.sentencepiece import decode  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, models  # noqa: E402
-from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts, sentencepiece_text  # noqa: E402
+from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts  # noqa: E402
 from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec  # noqa: E402
 from tokenmill.tokenizer.models.unigram import PieceType  # noqa: E402
 from tokenmill.tokenizer.ragged import Ragged, text_rows  # noqa: E402
@@ -41,7 +42,7 @@ class Ours:
 
     def __init__(self, data: bytes) -> None:
         self.file = sentencepiece.read(data, "model")
-        self.normalizer = sentencepiece_text.normalizer_of(self.file)
+        self.normalizer = sentencepiece_parts.normalizer_of(self.file)
         self.unigram = sentencepiece_parts.unigram_of(self.file) if self.file.trainer.model_type == UNIGRAM else None
         self.bpe = None if self.unigram else sentencepiece_parts.bpe_of(self.file)
         self.tokenizer = Tokenizer.from_parts(sentencepiece_parts.tokenizer_parts(self.file), cache_bytes=1 << 22)
@@ -179,7 +180,7 @@ def test_decoding(pair: tuple[Ours, Any]) -> None:
     often = [0, 1, 2, ours.file.pieces.index("▁"), min(9, n - 1)]
     rows = [[chooser.choice([*often, chooser.randrange(n)]) for _ in range(chooser.randrange(9))] for _ in range(2000)]
     for row in rows:
-        assert sentencepiece_text.decode(row, ours.file) == theirs.decode(row)
+        assert decode(row, ours.file) == theirs.decode(row)
 
 
 def test_a_file_round_trip_through_sentencepiece(pair: tuple[Ours, Any]) -> None:
@@ -304,7 +305,7 @@ def test_decoding_of_trained_models(trained: tuple[Ours, Any]) -> None:
     chooser, n = random.Random(0), len(ours.file.pieces)
     for _ in range(1000):
         row = [chooser.randrange(min(n, chooser.choice([n, 270, 8]))) for _ in range(chooser.randrange(9))]
-        assert sentencepiece_text.decode(row, ours.file) == theirs.decode(row)
+        assert decode(row, ours.file) == theirs.decode(row)
 
 
 def small_model(pieces: list[tuple[str, float, int]], **fields: Any) -> bytes:

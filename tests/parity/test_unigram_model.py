@@ -95,7 +95,7 @@ def test_without_an_unknown_token_hf_fails_where_we_say_minus_one() -> None:
 @pytest.mark.parametrize("name, n_documents", [("xlnet", 40), ("sp-ja", 40)])
 def test_ids_of_whole_tokenizers(shared_data: Path, name: str, n_documents: int) -> None:
     """T5 and XLM-R are built like this: a real vocabulary, Metaspace in front; XLM-R has its special tokens moved."""
-    file = sentencepiece.read_file(shared_data / "vocab" / f"{name}.model")
+    file = sentencepiece.read((shared_data / "vocab" / f"{name}.model").read_bytes(), name)
     moved = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     moved += [*list(zip(file.pieces, file.scores, strict=True))[3:], ("<mask>", 0.0)]
     for vocab, unk_id in ((list(zip(file.pieces, file.scores, strict=True)), 0), (moved, 3)):

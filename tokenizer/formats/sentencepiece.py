@@ -7,14 +7,13 @@ are, so that a file that is read and written is the same model to sentencepiece.
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import files, protobuf
+from tokenmill.tokenizer.formats import protobuf
 from tokenmill.tokenizer.formats.protobuf import Field
 from tokenmill.tokenizer.formats.sentencepiece_kernels import read_pieces
 from tokenmill.tokenizer.models.ids import MAX_ID
@@ -172,19 +171,6 @@ class SentencePieceFile:
 
 
 # Reading.
-
-
-def read_file(path: Path) -> SentencePieceFile:
-    """Reads a `.model`.
-
-    Raises:
-      OSError: if it cannot be read. TokenizerFileError: if it is broken, or a model that sentencepiece would not load.
-    """
-    with path.open("rb") as handle:
-        data = handle.read(files.MAX_FILE_BYTES + 1)
-    if len(data) > files.MAX_FILE_BYTES:
-        raise TokenizerFileError(f"{path}: longer than {files.MAX_FILE_BYTES} bytes, which no tokenizer file is")
-    return read(data, str(path))
 
 
 def looks_like_model(data: bytes) -> bool:

@@ -15,13 +15,13 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
 from tokenmill.tokenizer.formats.sentencepiece import UNIGRAM, WORD, SentencePieceFile
-from tokenmill.tokenizer.formats.sentencepiece_text import normalizer_of
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
 from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenmill.tokenizer.models.bpe_tables import Merges
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.ragged import read_only
 
@@ -45,6 +45,19 @@ def tokenizer_parts(model: SentencePieceFile, source: str = "model") -> Parts:
             decoder=_decoder(model, source),
             added_tokens=_added_tokens(model),
         )
+
+
+def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
+    """Returns the normalizer of a model."""
+    spec = model.normalizer
+    return SentencePieceNormalizer(
+        precompiled_charsmap=spec.precompiled_charsmap,
+        add_dummy_prefix=spec.add_dummy_prefix,
+        remove_extra_whitespaces=spec.remove_extra_whitespaces,
+        escape_whitespaces=spec.escape_whitespaces,
+        treat_whitespace_as_suffix=model.trainer.treat_whitespace_as_suffix,
+        user_defined_symbols=tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
+    )
 
 
 def unigram_of(model: SentencePieceFile) -> Unigram:

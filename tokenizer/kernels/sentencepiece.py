@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SentencePiece's normalizer in one pass: character map, user-defined pieces left alone, white space, "▁".
 
-Its reference implementation is `tokenmill.tokenizer.formats.sentencepiece_text.normalize`;
+Its reference implementation is
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 

@@ -1,43 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sentencepiece's normalization and decoding for a model file: slow, in plain Python."""
+"""sentencepiece's decoding of a model file, in plain Python."""
 
-import functools
 from collections.abc import Sequence
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.decoders import characters_of
-from tokenmill.tokenizer.formats.sentencepiece import NormalizerSpec, SentencePieceFile
+from tokenmill.tokenizer.formats.sentencepiece import SentencePieceFile
 from tokenmill.tokenizer.models.unigram import SPACE, PieceType
-from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
-
-
-def normalizer_of(model: SentencePieceFile) -> SentencePieceNormalizer:
-    """Returns the normalizer of a model."""
-    return _normalizer(
-        model.normalizer,
-        tuple(piece for _, piece in model.of_type(PieceType.USER_DEFINED)),
-        model.trainer.treat_whitespace_as_suffix,
-    )
-
-
-def _normalizer(spec: NormalizerSpec, kept: tuple[str, ...] = (), at_end: bool = False) -> SentencePieceNormalizer:
-    return SentencePieceNormalizer(
-        precompiled_charsmap=spec.precompiled_charsmap,
-        add_dummy_prefix=spec.add_dummy_prefix,
-        remove_extra_whitespaces=spec.remove_extra_whitespaces,
-        escape_whitespaces=spec.escape_whitespaces,
-        treat_whitespace_as_suffix=at_end,
-        user_defined_symbols=kept,
-    )
-
-
-_kept_normalizer = functools.lru_cache(maxsize=4)(normalizer_of)
-"""Caches the last few normalizers, because checking a character map takes a moment."""
-
-
-def normalize(text: str, model: SentencePieceFile) -> str:
-    """Normalizes a text as sentencepiece does before its model, like `sp.normalize(text)`; slow."""
-    return _kept_normalizer(model).normalize_aligned(AlignedText.original(text)).text
 
 
 def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
@@ -83,6 +51,4 @@ def decode(ids: Sequence[int], model: SentencePieceFile) -> str:
             # If extra spaces are removed, the next piece may lose its "▁" too.
             seen_space = not spec.remove_extra_whitespaces
         out += piece.replace(SPACE, " ")
-    if model.denormalizer is not None and model.denormalizer.precompiled_charsmap:
-        out = _normalizer(model.denormalizer).normalize_aligned(AlignedText.original(out)).text
     return out
