@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components as JSON: a table per role lists the fields of each type; two functions read and write by these tables."""
+"""Objects as JSON: a table per role lists the fields of each type; two functions read and write by these tables."""
 
 import base64
 import binascii
@@ -27,6 +27,8 @@ class Field:
     default: Any = _REQUIRED
     write: Callable[[Any], Any] = lambda value: value
     """Called with the value of `attribute`, or with the component if it has no such attribute."""
+    is_own: bool = False
+    """Whether it is ours, and HF passes over it; then it is written only if it is not the default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +39,6 @@ class Spec:
     fields: tuple[Field, ...] = ()
     legacy: tuple[Field, ...] = ()
     """Fields of older files, which are read but not written."""
-    own: tuple[Field, ...] = ()
-    """Fields of ours, which HF passes over; they are written if they are not the default."""
 
 
 Table = Mapping[str, Spec]
@@ -55,20 +55,34 @@ def read(node: Node, table: Table) -> Any:
         return None
     if node.path.count("].") > _MAX_DEPTH:
         raise node.fail(f"nested more than {_MAX_DEPTH} deep, which no tokenizer is")
-    name = node.child("type").text()
     spec = node.child("type").one_of(dict(table))
-    fields = (*spec.fields, *spec.legacy, *spec.own)
+    return read_fields(node, spec, f"{node.child('type').text()}: ")
+
+
+def read_fields(node: Node, spec: Spec, prefix: str = "", **given: Any) -> Any:
+    """Reads an object whose type is known; a field `type` is passed over.
+
+    Args:
+      node: the object.
+      spec: what it is.
+      prefix: goes in front of the message if its values do not go together.
+      **given: more arguments of `spec.make`.
+
+    Raises:
+      TokenizerFileError: if a value is wrong.
+    """
+    fields = (*spec.fields, *spec.legacy)
     node.known("type", *(f.json for f in fields))
-    values = {}
-    for field in fields:
-        if field.default is _REQUIRED or field.json in node.object():
-            values[field.attribute] = field.read(node.child(field.json))
-        else:
-            values[field.attribute] = field.default
+    values = {
+        field.attribute: field.default
+        if field.default is not _REQUIRED and field.json not in node.object()
+        else field.read(node.child(field.json))
+        for field in fields
+    }
     try:
-        return spec.make(**values)
+        return spec.make(**values, **given)
     except ValueError as error:
-        raise node.fail(f"{name}: {error}") from error
+        raise node.fail(f"{prefix}{error}") from error
 
 
 def write(component: Any, table: Table) -> dict[str, Any] | None:
@@ -83,9 +97,13 @@ def write(component: Any, table: Table) -> dict[str, Any] | None:
     kind = inspect.unwrap(table[name].make) if name in table else None
     if kind is None or (isinstance(kind, type) and kind is not type(component)):  # text steps have some of HF's names
         raise ValueError(f"{component!r} cannot be written as tokenizer.json; it has no type for it")
-    spec = table[name]
-    own = [field for field in spec.own if getattr(component, field.attribute) != field.default]
-    return {"type": name} | {f.json: f.write(getattr(component, f.attribute, component)) for f in (*spec.fields, *own)}
+    return {"type": name} | write_fields(component, table[name])
+
+
+def write_fields(component: Any, spec: Spec) -> dict[str, Any]:
+    """Returns the fields of a component as JSON."""
+    written = [(field, field.write(getattr(component, field.attribute, component))) for field in spec.fields]
+    return {field.json: value for field, value in written if not field.is_own or value != field.default}
 
 
 def _few(node: Node) -> list[Node]:
@@ -103,19 +121,19 @@ def flag(json: str, default: Any = _REQUIRED, attribute: str | None = None) -> F
     return Field(json, attribute or json, lambda node: node.flag(), default)
 
 
-def optional_flag(json: str) -> Field:
-    """True, false or null."""
-    return Field(json, json, lambda node: None if node.value is None else node.flag(), None)
-
-
-def text(json: str, default: Any = _REQUIRED) -> Field:
+def text(json: str, default: Any = _REQUIRED, is_own: bool = False) -> Field:
     """A string."""
-    return Field(json, json, lambda node: node.text(), default)
+    return Field(json, json, lambda node: node.text(), default, is_own=is_own)
 
 
 def integer(json: str, default: Any = _REQUIRED) -> Field:
     """An integer."""
     return Field(json, json, lambda node: node.integer(), default)
+
+
+def optional(json: str, read: Callable[[Node], Any], **others: Any) -> Field:
+    """A value or null, which is also what a missing one is; `others` are fields of `Field`."""
+    return Field(json, json, lambda node: None if node.value is None else read(node), None, **others)
 
 
 def names(json: str, default: Any = _REQUIRED, **theirs_to_ours: str) -> Field:

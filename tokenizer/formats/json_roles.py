@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HF's types of normalizers, pre-tokenizers and decoders: their fields in `tokenizer.json`."""
+"""HF's types of everything but models: their fields in `tokenizer.json`."""
 
 from typing import Any
 
-from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
+from tokenmill.tokenizer import decoders, normalizers, post_processors, pre_tokenizers
+from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.formats.components import (
     Field,
     Spec,
@@ -11,7 +12,7 @@ from tokenmill.tokenizer.formats.components import (
     flag,
     integer,
     names,
-    optional_flag,
+    optional,
     parts,
     pattern,
     text,
@@ -65,10 +66,10 @@ NORMALIZERS: dict[str, Spec] = {
         (
             flag("clean_text", True),
             flag("handle_chinese_chars", True),
-            optional_flag("strip_accents"),
+            optional("strip_accents", Node.flag),
             flag("lowercase", True),
+            text("unicode", "8", is_own=True),
         ),
-        own=(text("unicode", "8"),),
     ),
     "ByteLevel": Spec(normalizers.ByteLevel),
     "Lowercase": Spec(normalizers.Lowercase),
@@ -105,7 +106,7 @@ NORMALIZERS: dict[str, Spec] = {
 """Types of normalizers."""
 
 PRE_TOKENIZERS: dict[str, Spec] = {
-    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer, own=(text("unicode", "8"),)),
+    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer, (text("unicode", "8", is_own=True),)),
     "ByteLevel": Spec(pre_tokenizers.ByteLevel, _BYTE_LEVEL),
     "CharDelimiterSplit": Spec(pre_tokenizers.CharDelimiterSplit, (text("delimiter"),)),
     "Digits": Spec(pre_tokenizers.Digits, (flag("individual_digits", False),)),
@@ -135,3 +136,111 @@ DECODERS: dict[str, Spec] = {
     "WordPiece": Spec(decoders.WordPiece, (text("prefix", "##"), flag("cleanup", True))),
 }
 """Types of decoders."""
+
+
+def _token_and_id(json: str) -> Field:
+    def read(node: Node) -> tuple[str, int]:
+        items = node.items()
+        if len(items) != 2:
+            raise node.fail(f"expected [token, id], got {len(items)} values")
+        return items[0].text(), items[1].integer()
+
+    return Field(json, json, read, write=list)
+
+
+def _pieces(json: str) -> Field:
+    """The places of a template."""
+
+    def read(node: Node) -> post_processors.TemplatePiece:
+        fields = node.object()
+        if list(fields) not in (["Sequence"], ["SpecialToken"]):
+            raise node.fail(f"expected Sequence or SpecialToken, got {', '.join(fields) or 'nothing'}")
+        (name,) = fields
+        inner = node.child(name)
+        piece = inner.child("id").text(), inner.child("type_id").integer(), name == "Sequence"
+        return post_processors.TemplatePiece(*piece)
+
+    def write(piece: post_processors.TemplatePiece) -> dict[str, Any]:
+        return {"Sequence" if piece.is_sequence else "SpecialToken": {"id": piece.name, "type_id": piece.type_id}}
+
+    return Field(
+        json, json, lambda node: tuple(map(read, node.items())), write=lambda template: list(map(write, template))
+    )
+
+
+def _read_special_token(node: Node) -> post_processors.SpecialToken:
+    node.known("id", "ids", "tokens")
+    ids = tuple(n.integer() for n in node.child("ids").items())
+    tokens = tuple(n.text() for n in node.child("tokens").items())
+    if len(ids) != len(tokens):
+        raise node.fail(f"has {len(ids)} ids but {len(tokens)} tokens")
+    return post_processors.SpecialToken(ids, tokens)
+
+
+_SPECIAL_TOKENS = Field(
+    "special_tokens",
+    "special_tokens",
+    lambda node: {name: _read_special_token(node.child(name)) for name in node.object()},
+    write=lambda tokens: {
+        name: {"id": name, "ids": list(token.ids), "tokens": list(token.tokens)}
+        for name, token in sorted(tokens.items())
+    },
+)
+
+POST_PROCESSORS: dict[str, Spec] = {
+    "BertProcessing": Spec(post_processors.BertProcessing, (_token_and_id("sep"), _token_and_id("cls"))),
+    "ByteLevel": Spec(post_processors.ByteLevel, _BYTE_LEVEL),
+    "RobertaProcessing": Spec(
+        post_processors.RobertaProcessing,
+        (_token_and_id("sep"), _token_and_id("cls"), flag("trim_offsets", True), flag("add_prefix_space", True)),
+    ),
+    "Sequence": Spec(post_processors.Sequence, (parts("processors", lambda: POST_PROCESSORS),)),
+    "TemplateProcessing": Spec(
+        post_processors.TemplateProcessing, (_pieces("single"), _pieces("pair"), _SPECIAL_TOKENS)
+    ),
+}
+"""Types of post-processors."""
+
+ADDED_TOKEN = Spec(
+    AddedToken,
+    (
+        integer("id"),
+        text("content"),
+        *(flag(name, False) for name in ("single_word", "lstrip", "rstrip", "normalized", "special")),
+    ),
+)
+"""An added token."""
+
+_DIRECTION = names("direction", "right", Right="right", Left="left")
+
+TRUNCATION = Spec(
+    post_processors.Truncation,
+    (
+        _DIRECTION,
+        integer("max_length"),
+        names(
+            "strategy", "longest_first",
+            LongestFirst="longest_first", OnlyFirst="only_first", OnlySecond="only_second",
+        ),
+        integer("stride", 0),
+    ),
+)  # fmt: skip
+"""How rows are cut."""
+
+PADDING = Spec(
+    post_processors.Padding,
+    (
+        Field(
+            "strategy",
+            "length",
+            lambda node: None if node.value == "BatchLongest" else node.child("Fixed").integer(),
+            write=lambda length: "BatchLongest" if length is None else {"Fixed": length},
+        ),
+        _DIRECTION,
+        optional("pad_to_multiple_of", Node.integer),
+        integer("pad_id", 0),
+        integer("pad_type_id", 0),
+        text("pad_token", "[PAD]"),
+    ),
+)
+"""How rows are filled up."""

@@ -54,7 +54,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "normalizers in normalizers": (nested("normalizer", "normalizers", "NFC", 100), "nested more than 32 deep"),
     "pre-tokenizers": (nested("pre_tokenizer", "pretokenizers", "Whitespace", 100), "nested more than 32 deep"),
     "decoders in decoders": (nested("decoder", "decoders", "Fuse", 100), "nested more than 32 deep"),
-    "post-processors": (nested("post_processor", "processors", "ByteLevel", 100), "a Sequence in a Sequence"),
+    "post-processors": (nested("post_processor", "processors", "ByteLevel", 100), "nested more than 32 deep"),
     "a number of a million digits": (
         b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":' + b"9" * 1_000_000 + b'},"merges":[]}}', "not JSON",
     ),
