@@ -21,7 +21,7 @@ from tokenmill.tokenizer.engines.few import MOST_TEXTS
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
 from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.normalizers.traced import same_rows
+from tokenmill.tokenizer.normalizers.base import same_rows
 from tokenmill.tokenizer.offsets import Int32s, TokenLengths, WhiteSpace, are_bytes, find_spans, in_utf8
 from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import trim_offsets

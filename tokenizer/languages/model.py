@@ -16,6 +16,7 @@ from tokenmill.tokenizer.languages import score_kernels
 from tokenmill.tokenizer.normalizers.base import Edges, join_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.text.base import CharacterSet
 from tokenmill.tokenizer.text.characters import Lowercase
 
 _PIECES = 1 << 12
@@ -60,9 +61,9 @@ def load_model() -> Model:
 
 
 @functools.cache
-def _small_letters() -> npt.NDArray[np.bool_]:
-    """Returns which characters do not occur in a text in capitals, bool[0x110000]."""
-    return read_only(
+def _small_letters() -> CharacterSet:
+    """Returns the characters that do not occur in a text in capitals."""
+    return CharacterSet.of(
         np.array([chr(c).islower() or (chr(c).istitle() and not chr(c).isupper()) for c in range(0x110000)])
     )
 
@@ -78,9 +79,7 @@ class Guesses(NamedTuple):
 
 def as_seen(rows: Ragged) -> Ragged:
     """Returns rows in the form of the model's training text: NFC, and lower case if all letters are capitals."""
-    found = np.empty(rows.n_rows, np.bool_)
-    score_kernels.has_any(rows.values, rows.offsets[:-1].copy(), rows.offsets[1:].copy(), _small_letters(), found)
-    capitals = np.flatnonzero(~found)
+    capitals = np.flatnonzero(~_small_letters().rows_with(rows))
     if capitals.size:
         lower = Lowercase(final_sigma=True)
         taken = rows.take(capitals)
@@ -111,7 +110,7 @@ def guess(rows: Ragged, allowed: npt.NDArray[np.bool_]) -> Guesses:
         scores = np.empty((starts.size, len(model.classes)), np.float32)
         score_kernels.score_pieces(
             rows.values, starts, stops, model.moves, model.bases, model.outputs, model.weights, model.priors,
-            model.logs, counts, touched, scores, np.empty(starts.size, np.int64),
+            model.logs, counts, touched, scores,
         )  # fmt: skip
         shares = _shares(scores, stops - starts, allowed[part], model.classes)
         classes[part] = shares.argmax(axis=1)

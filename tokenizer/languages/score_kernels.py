@@ -8,7 +8,6 @@ Its reference implementation is `tests.reference.languages.identify_text`;
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel
-from tokenmill.tokenizer.kernels.utf8 import next_character
 
 SAMPLE_BYTES = 2048
 """The most bytes of a document that are read."""
@@ -47,24 +46,7 @@ def cut_samples(data, offsets, bounds):
 
 
 @kernel
-def has_any(data, starts, stops, table, found):
-    """Finds the pieces of text that contain a character of a table.
-
-    Args:
-      data: uint8[n_bytes], valid UTF-8; starts, stops: int64[n]; table: bool[0x110000].
-      found: bool[n], filled.
-    """
-    for row in range(starts.size):
-        hit = False
-        i = starts[row]
-        while i < stops[row] and not hit:
-            code_point, i = next_character(data, i)
-            hit = table[code_point]
-        found[row] = hit
-
-
-@kernel
-def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, logs, counts, touched, scores, n_found):
+def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, logs, counts, touched, scores):
     """Scores pieces of text: the prior of each class plus, for each n-gram, its weight times log(1 + count).
 
     Args:
@@ -75,7 +57,6 @@ def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, lo
       logs: float32[ROOM + 1], log(1 + count).
       counts: int32[n_grams], zeros before and after; touched: int32[ROOM]; for work.
       scores: float32[n_pieces, n_classes], filled; 0 if no n-gram is found.
-      n_found: int64[n_pieces], filled with how many distinct n-grams were found.
     """
     for piece in range(starts.size):
         state = np.int64(0)
@@ -88,7 +69,6 @@ def score_pieces(data, starts, stops, moves, bases, outputs, weights, priors, lo
                     touched[n] = gram
                     n += 1
                 counts[gram] += 1
-        n_found[piece] = n
         for k in range(priors.size):
             scores[piece, k] = priors[k] if n > 0 else np.float32(0)
         for j in range(n):

@@ -254,6 +254,17 @@ def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ra
     return Ragged(read_only(values[: offsets[-1]]), offsets)
 
 
+def same_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
+    """Returns which rows of two columns of bytes are equal, bool[n_rows]."""
+    if before is after:
+        return np.ones(before.n_rows, np.bool_)
+    import pyarrow.compute as pc  # takes long to import
+
+    columns = (string_array(rows.values[rows.offsets[0] :], rows.offsets - rows.offsets[0]) for rows in (before, after))
+    same: npt.NDArray[np.bool_] = pc.equal(*columns).to_numpy(zero_copy_only=False)
+    return same
+
+
 def unless_same(rows: Ragged, normalized: Ragged) -> Ragged:
     """Returns `rows` itself if `normalized` is equal to it."""
     first, last = int(rows.offsets[0]), int(rows.offsets[-1])

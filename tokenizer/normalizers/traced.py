@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.normalizers.base import Edges, Normalizer
+from tokenmill.tokenizer.normalizers.base import Edges, Normalizer, same_rows
 from tokenmill.tokenizer.normalizers.characters import CharacterStep
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
 from tokenmill.tokenizer.normalizers.edits import Prepend
@@ -150,14 +150,3 @@ def _widths(step: CharacterStep) -> Int64s:
     for character, new in step.changes().items():
         widths[character] = len(new)
     return widths
-
-
-def same_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
-    """Returns which rows of two columns of bytes are equal, bool[n_rows]."""
-    if before is after:
-        return np.ones(before.n_rows, np.bool_)
-    same = np.diff(before.offsets) == np.diff(after.offsets)
-    for row in np.flatnonzero(same).tolist():
-        one, other = (each.values[each.offsets[row] : each.offsets[row + 1]] for each in (before, after))
-        same[row] = bool((one == other).all())
-    return same

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from tokenmill.tokenizer.normalizers.base import MergedWords
 from tokenmill.tokenizer.normalizers.tables import Skips
-from tokenmill.tokenizer.ragged import Ragged, read_only, string_array
+from tokenmill.tokenizer.pre_tokenizers.segment_kernels import character_positions
+from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
-from tokenmill.tokenizer.text.kernels import reports as report_kernels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +122,6 @@ def check_encodable(name: str, text: str) -> None:
 
 def row_characters(rows: Ragged) -> npt.NDArray[np.int64]:
     """Returns how many characters each row has, int64[n_rows]."""
-    counts = np.empty(rows.n_rows, np.int64)
-    report_kernels.count_row_characters(rows.values, rows.offsets, counts)
-    return counts
-
-
-def changed_rows(before: Ragged, after: Ragged) -> npt.NDArray[np.bool_]:
-    """Returns which rows have changed, bool[n_rows]."""
-    if before is after:
-        return np.zeros(before.n_rows, np.bool_)
-    texts = [string_array(rows.values[rows.offsets[0] :], rows.offsets - rows.offsets[0]) for rows in (before, after)]
-    changed: npt.NDArray[np.bool_] = pc.not_equal(*texts).to_numpy(zero_copy_only=False)
-    return changed
+    ends = np.empty(rows.n_rows + 1, np.int64)
+    character_positions(rows.values, rows.offsets[0], rows.offsets, ends)
+    return np.diff(ends)

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import check_list
-from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows
+from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows, same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.ragged import Errors, Ragged, string_array, text_column
 from tokenmill.tokenizer.text.accents import StripAccents
-from tokenmill.tokenizer.text.base import CharacterSet, StepReport, changed_rows, nearest, row_characters
+from tokenmill.tokenizer.text.base import CharacterSet, StepReport, nearest, row_characters
 from tokenmill.tokenizer.text.characters import (
     AsciiDigits,
     Bidi,
@@ -207,7 +207,7 @@ class TextChain:
             if whole is rows:
                 rows = part
             elif taken is not None and part is not whole:
-                changed = np.flatnonzero(changed_rows(whole, part)).tolist()
+                changed = np.flatnonzero(~same_rows(whole, part)).tolist()
                 offsets = part.offsets
                 rows = join_rows(
                     rows, {int(taken[i]): part.values[offsets[i] : offsets[i + 1]].tobytes() for i in changed}
@@ -227,7 +227,7 @@ def _apply(
     """Applies one step; returns rows, a report without counts of characters, and the documents that are rejected."""
     applied = step.apply_rows(rows, edges)
     after = applied.rows
-    changed = np.unique(owners[changed_rows(rows, after)])
+    changed = np.unique(owners[~same_rows(rows, after)])
     gave_up = np.unique(owners[list(applied.rejected)])
     if gave_up.size:
         after = join_rows(after, dict.fromkeys(np.flatnonzero(np.isin(owners, gave_up)).tolist(), b""))

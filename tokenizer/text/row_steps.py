@@ -12,9 +12,10 @@ import numpy.typing as npt
 import regex
 
 from tokenmill.tokenizer.normalizers.base import Edit, TextStep
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.normalizers.edit_lists import found_edits
+from tokenmill.tokenizer.normalizers.kernels import matches
+from tokenmill.tokenizer.ragged import Ragged, distinct, read_only
 from tokenmill.tokenizer.text.base import check_encodable
-from tokenmill.tokenizer.text.kernels import candidates
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
 _MOST_DIGITS = 7
@@ -55,9 +56,11 @@ class HtmlEntities(TextStep):
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows with something like a reference."""
-        found = np.zeros(rows.n_rows, np.bool_)
-        candidates.find_pairs(rows.values, rows.offsets, ord("&"), _begins_reference(), found)
-        return np.flatnonzero(found).tolist()
+        after = found_edits(matches.find_literal, rows, np.frombuffer(b"&", np.uint8))[:, 1]
+        numbers = np.searchsorted(rows.offsets, after, "left") - 1
+        is_inside = after < rows.offsets[1:][numbers]
+        begins = _begins_reference()[rows.values[after[is_inside]]]
+        return distinct(numbers[is_inside][begins]).tolist()
 
 
 MAX_PATTERN_CHARS = 10_000

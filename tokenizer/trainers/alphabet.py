@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.trainers.kernels import pair_merging
 from tokenmill.tokenizer.trainers.kernels.pair_merging import CONTINUES, ENDS
 from tokenmill.tokenizer.trainers.word_counts import CountedWords
-
-N_CODE_POINTS = 0x110000
 
 
 class Characters(NamedTuple):

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tokenmill.tokenizer.pre_tokenizers.tables import script_numbers
+from tokenmill.tokenizer.trainers.alphabet import count_characters
 from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
-from tokenmill.tokenizer.trainers.unigram_text import N_CODE_POINTS, Int32s, Int64s, Text
+from tokenmill.tokenizer.trainers.unigram_text import Int32s, Int64s, Text
 from tokenmill.tokenizer.trainers.word_counts import CountedWords
 
 SPACE = 0x2581
@@ -45,8 +46,7 @@ def choose_alphabet(words: CountedWords, coverage: float, required: str) -> Alph
     Characters are taken in the order of their counts, then of their code points, until those taken are at least
     `coverage` of all there are, in single precision.
     """
-    occurrences = np.zeros(N_CODE_POINTS, np.int64)
-    kernels.count_code_points(words.values, words.offsets, words.counts, occurrences)
+    occurrences = count_characters(words).occurrences
     occurrences[list(NEVER_IN_PIECES)] = 0
     wanted = np.array(sorted({ord(character) for character in required} - set(NEVER_IN_PIECES)), np.int64)
     found = np.setdiff1d(np.flatnonzero(occurrences), wanted)

@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
 from tokenmill.tokenizer.trainers.word_counts import CountedWords
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
-
-N_CODE_POINTS = 0x110000
 
 
 class Text(NamedTuple):

@@ -8,30 +8,9 @@ import numpy as np
 from llvmlite import ir
 
 from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel, trailing_zeros, types
-from tokenmill.tokenizer.kernels.text_parts import find_byte
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-
-
-@kernel
-def find_pairs(data, offsets, first, second, found):
-    """Finds rows in which a byte is followed by one of a set.
-
-    Args:
-      data: uint8[n]; offsets: int64[n_rows + 1] into it.
-      first: the byte, of ASCII; second: bool[256].
-      found: bool[n_rows], changed: set for rows with one.
-    """
-    for row in range(found.size):
-        i = offsets[row]
-        end = offsets[row + 1]
-        while i + 1 < end:
-            i = find_byte(data, i, end - 1, first)
-            if i < end - 1 and second[data[i + 1]]:
-                found[row] = True
-                break
-            i += 1
 
 
 @intrinsic

@@ -33,24 +33,11 @@ _ANY_SCRIPT = 0
 
 
 @kernel
-def count_code_points(code_points, offsets, counts, occurrences):
-    """Adds how often every character occurs in the words to `occurrences`.
-
-    Args:
-      code_points: int32[n_characters]; offsets: int64[n_words + 1]; counts: int64[n_words].
-      occurrences: int64[0x110000], added to.
-    """
-    for word in range(counts.size):
-        for at in range(offsets[word], offsets[word + 1]):
-            occurrences[code_points[at]] += counts[word]
-
-
-@kernel
 def lay_out_runs(code_points, offsets, counts, numbers, text, starts, run_counts, run_of):
     """Writes the text: the words, cut at characters without a number.
 
     Args:
-      code_points, offsets, counts: as for `count_code_points`.
+      code_points: int32[n_characters]; offsets: int64[n_words + 1]; counts: int64[n_words].
       numbers: int32[0x110000], the number of each character, 0 for those that are in no piece.
       text, run_of: int32 with room for all characters and words, filled; the latter has the run of each place.
       starts, run_counts: int64 with room for one more than the characters, filled.
