@@ -142,6 +142,32 @@ def segments_of(text: AlignedText, contents: Contents, special: SpecialPolicy) -
         yield text[at:], -1
 
 
+def cut_at(
+    rows: Ragged,
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.int32],
+    in_rows: npt.NDArray[np.int32],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Cuts rows at places in them.
+
+    Args:
+      rows: the rows, uint8[n_bytes].
+      starts, stops: int64[n], the places, in order; numbers: int32[n], what is there; in_rows: int32[n], their rows.
+
+    Returns:
+      int64[n_segments] twice, where segments begin and end; int32[n_segments], the number of each, -1 for text; and
+      int64[n_rows + 1], the segments of each row, at least one.
+    """
+    room = rows.n_rows + 2 * starts.size
+    begins, ends, kinds = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+    row_segments = np.empty(rows.n_rows + 1, np.int64)
+    n = added_token_kernels.cut_segments(
+        rows.offsets, starts, stops, numbers, in_rows, starts.size, begins, ends, kinds, row_segments
+    )
+    return begins[:n], ends[:n], kinds[:n], row_segments
+
+
 _MOST_STEPS = 64
 """Where a token has more bytes, the trie is not searched from each place on: tokens and text may all begin alike."""
 _NONE = np.empty(0, np.int32)
@@ -254,13 +280,7 @@ class AddedTokenMatcher:
                     )
         if n == 0:
             return None
-        begins, ends = (np.empty(rows.n_rows + 2 * n, np.int64) for _ in range(2))
-        kinds = np.empty(rows.n_rows + 2 * n, np.int32)
-        row_segments = np.empty(rows.n_rows + 1, np.int64)
-        k = added_token_kernels.cut_segments(
-            rows.offsets, starts, stops, numbers, in_rows, n, begins, ends, kinds, row_segments
-        )
-        begins, ends, kinds = begins[:k], ends[:k], kinds[:k]
+        begins, ends, kinds, row_segments = cut_at(rows, starts[:n], stops[:n], numbers[:n], in_rows[:n])
         ids = np.where(kinds >= 0, self._ids[kinds], np.int32(-1))
         if tokens is not None:
             ids[row_segments[:-1][whole]] = tokens[whole]

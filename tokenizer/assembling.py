@@ -78,16 +78,6 @@ class RowLayout(NamedTuple):
     after: list[int]
     """The ids before and after a single text."""
 
-    @classmethod
-    def of(cls, template: TemplateProcessing, trims: tuple[bool, ...]) -> "RowLayout":
-        """Returns that of a template."""
-        at = [piece.is_sequence for piece in template.single].index(True)
-        before, after = (
-            [i for piece in pieces for i in template.special_tokens[piece.name].ids]
-            for pieces in (template.single[:at], template.single[at + 1 :])
-        )
-        return cls(template, trims, before, after)
-
 
 class Part(NamedTuple):
     """A part of an encoding that overflows, in the place of the number of a row."""

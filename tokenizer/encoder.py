@@ -299,7 +299,8 @@ class Encoder(Composition):
     @functools.cached_property
     def _row_layouts(self) -> tuple[RowLayout, RowLayout]:
         """The layouts without and with special tokens."""
-        without, with_special = (RowLayout.of(self._template(special), self._trims) for special in (False, True))
+        templates = map(self._template, (False, True))
+        without, with_special = (RowLayout(each, self._trims, *each.around()) for each in templates)
         return without, with_special
 
     @functools.cached_property

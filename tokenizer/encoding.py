@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 from tokenmill.tokenizer.post_processors import Direction, Padding, Truncation
 from tokenmill.tokenizer.token_runs import TokenRun
@@ -44,8 +44,14 @@ class Encoding:
     """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
     @classmethod
-    def of_row(cls, batch: "EncodedBatch", row: Any, ids: list[int] | None = None) -> "Encoding":
-        """Returns an encoding that asks a batch for its fields when somebody asks for them; ids: those if known."""
+    def of_row(cls, batch: Any, row: Any, ids: list[int] | None = None) -> "Encoding":
+        """Returns an encoding that asks a batch for its fields when somebody asks for them.
+
+        Args:
+          batch: the `assembling.EncodedTexts` that it is of.
+          row: which of these it is.
+          ids: its ids, if they are known.
+        """
         encoding: Any = cls.__new__(cls)
         if ids is not None:
             encoding.ids = ids
@@ -275,34 +281,10 @@ _FOUND_LATER = ("tokens", "offsets", "word_ids", "sequence_ranges")
 _LATER = frozenset({"ids", *_KNOWN, *_FOUND_LATER, "overflow", "read"})
 
 
-class EncodedBatch(Protocol):
-    """Texts that were encoded together; a row is the number of one, or a part of it that overflows."""
-
-    @property
-    def read(self) -> Callable[[list[int]], list[TokenRun]] | None:
-        """See `Encoding`."""
-
-    def ids(self, row: Any) -> list[int]:
-        """Returns the ids of a row."""
-
-    def known(self, row: Any) -> tuple[list[int], list[int], list[int]]:
-        """Returns the type ids, attention mask and special tokens mask of a row."""
-
-    def n_sequences(self, row: Any) -> int:
-        """Returns how many texts a row has."""
-
-    def overflow(self, row: Any) -> Callable[[], list[Encoding]]:
-        """Returns what makes the parts of a row that overflow; `list` if there are none."""
-
-    def found(self, row: Any, name: str) -> Any:
-        """Returns one of `_FOUND_LATER` if it is found faster than all of them, else None."""
-
-    def whole(self, row: Any) -> Encoding:
-        """Returns all fields of a row, found by plain stages."""
-
-
 class _Padded(NamedTuple):
-    batch: EncodedBatch
+    """A batch whose rows are padded."""
+
+    batch: Any
     length: int
     padding: Padding
 

@@ -61,12 +61,7 @@ class Layout:
           prepend: more ids, between the template's and the text.
           append: more ids, between the text and the template's.
         """
-        names = [piece.name if piece.is_sequence else None for piece in template.single]
-        at = names.index("A")
-        before, after = (
-            [i for piece in pieces for i in template.special_tokens[piece.name].ids]
-            for pieces in (template.single[:at], template.single[at + 1 :])
-        )
+        before, after = template.around()
         first, last = (read_only(np.array(ids, np.int32)) for ids in ([*before, *prepend], [*append, *after]))
         return cls(first, last, truncation, padding)
 

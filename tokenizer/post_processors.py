@@ -70,12 +70,42 @@ class TemplateProcessing:
     trims: ClassVar[tuple[bool, ...]] = ()
     """Offsets stay as they are; see `trim_offsets`."""
 
+    def around(self) -> tuple[list[int], list[int]]:
+        """Returns the ids before and after a single text."""
+        at = [piece.is_sequence for piece in self.single].index(True)
+        before, after = (
+            [i for piece in pieces for i in self.special_tokens[piece.name].ids]
+            for pieces in (self.single[:at], self.single[at + 1 :])
+        )
+        return before, after
+
     def template(self, add_special_tokens: bool = True) -> "TemplateProcessing":
         """Returns this template, or the same without special tokens; type ids and the order of a pair stay."""
         if add_special_tokens:
             return self
         single, pair = (tuple(p for p in pieces if p.is_sequence) for pieces in (self.single, self.pair))
         return TemplateProcessing(single, pair, {})
+
+
+def template_of(layout: tuple[str, str], find: Callable[[str], tuple[int, str]]) -> TemplateProcessing:
+    """Makes a template of two strings, such as "cls A sep" and "cls A sep B:1 sep:1".
+
+    Args:
+      layout: that of a single text, and of a pair; `:1` is the type id.
+      find: returns the id and the text of the token that a word other than A and B stands for.
+    """
+    special: dict[str, SpecialToken] = {}
+
+    def piece(word: str) -> TemplatePiece:
+        name, _, type_id = word.partition(":")
+        if name not in "AB":
+            token_id, name = find(name)
+            special[name] = SpecialToken((token_id,), (name,))
+            return TemplatePiece(name, int(type_id or 0), False)
+        return TemplatePiece(name, int(type_id or 0), True)
+
+    single, pair = (tuple(map(piece, text.split())) for text in layout)
+    return TemplateProcessing(single, pair, special)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,16 +125,7 @@ class BertProcessing:
         """Returns the same layout as a template."""
         if not add_special_tokens:
             return PLAIN_LAYOUT
-        cls, sep = TemplatePiece("cls", 0, False), TemplatePiece("sep", 0, False)
-        first, second = TemplatePiece("A", 0, True), TemplatePiece("B", 1, True)
-        return TemplateProcessing(
-            single=(cls, first, sep),
-            pair=(cls, first, sep, second, TemplatePiece("sep", 1, False)),
-            special_tokens={
-                "cls": SpecialToken((self.cls[1],), (self.cls[0],)),
-                "sep": SpecialToken((self.sep[1],), (self.sep[0],)),
-            },
-        )
+        return _framed(self, TemplatePiece("B", 1, True), TemplatePiece("sep", 1, False))
 
 
 PLAIN_LAYOUT = TemplateProcessing(
@@ -134,17 +155,18 @@ class RobertaProcessing:
 
     def template(self, add_special_tokens: bool = True) -> TemplateProcessing:
         """Returns the same layout as a template."""
-        cls, sep = TemplatePiece("cls", 0, False), TemplatePiece("sep", 0, False)
-        first, second = TemplatePiece("A", 0, True), TemplatePiece("B", 0, True)
-        layout = TemplateProcessing(
-            single=(cls, first, sep),
-            pair=(cls, first, sep, sep, second, sep),
-            special_tokens={
-                "cls": SpecialToken((self.cls[1],), (self.cls[0],)),
-                "sep": SpecialToken((self.sep[1],), (self.sep[0],)),
-            },
-        )
-        return layout.template(add_special_tokens)
+        sep = TemplatePiece("sep", 0, False)
+        return _framed(self, sep, TemplatePiece("B", 0, True), sep).template(add_special_tokens)
+
+
+def _framed(processor: BertProcessing | RobertaProcessing, *second: TemplatePiece) -> TemplateProcessing:
+    """Returns [CLS] A [SEP]; `second` follows it in a pair."""
+    single = TemplatePiece("cls", 0, False), TemplatePiece("A", 0, True), TemplatePiece("sep", 0, False)
+    special = {
+        name: SpecialToken((token_id,), (token,))
+        for name, (token, token_id) in (("cls", processor.cls), ("sep", processor.sep))
+    }
+    return TemplateProcessing(single, (*single, *second), special)
 
 
 @dataclasses.dataclass(frozen=True)

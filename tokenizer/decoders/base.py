@@ -24,6 +24,9 @@ class Decoder(abc.ABC):
     Source: HF tokenizers `Decoder`.
     """
 
+    is_per_token: bool = False
+    """Whether the text of a token depends only on the token and on whether it is the first of its row."""
+
     @abc.abstractmethod
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
         """Returns the pieces of a row of tokens; joined they are its text."""
@@ -31,11 +34,6 @@ class Decoder(abc.ABC):
     def decode(self, tokens: Sequence[str]) -> str:
         """Returns the text of a row of tokens."""
         return "".join(self.decode_chain(tokens))
-
-    @property
-    def is_per_token(self) -> bool:
-        """Whether the text of a token depends only on the token and on whether it is the first of its row."""
-        return False
 
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; first: whether it is the first of its row.
@@ -55,6 +53,8 @@ class Decoder(abc.ABC):
 class TokenDecoder(Decoder):
     """A decoder that turns each token into text independently of the others."""
 
+    is_per_token = True
+
     @abc.abstractmethod
     def text(self, token: str, *, first: bool) -> str:
         """Returns the text of one token; first: whether it is the first of its row."""
@@ -62,11 +62,6 @@ class TokenDecoder(Decoder):
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
         """Returns the pieces of a row of tokens; see `Decoder`."""
         return [self.text(token, first=i == 0) for i, token in enumerate(tokens)]
-
-    @property
-    def is_per_token(self) -> bool:
-        """Always; see `Decoder`."""
-        return True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; see `Decoder`."""

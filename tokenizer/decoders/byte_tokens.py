@@ -28,10 +28,7 @@ class ByteLevel(Decoder):
     use_regex: bool = True
     """All three only matter to other parts; they are kept because the file has them."""
 
-    @property
-    def is_per_token(self) -> bool:
-        """Always; see `Decoder`."""
-        return True
+    is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; see `Decoder`."""
@@ -62,10 +59,7 @@ class ByteFallback(Decoder):
     keeps_characters: bool = False
     """Not in the file: HF has no such option."""
 
-    @property
-    def is_per_token(self) -> bool:
-        """Always; see `Decoder`."""
-        return True
+    is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; see `Decoder`."""

@@ -76,10 +76,7 @@ class Fuse(Decoder):
     Source: HF tokenizers `decoders/fuse.rs`.
     """
 
-    @property
-    def is_per_token(self) -> bool:
-        """Always; see `Decoder`."""
-        return True
+    is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
         """Returns the bytes that one token adds to the text; see `Decoder`."""

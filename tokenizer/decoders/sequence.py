@@ -63,7 +63,7 @@ class Sequence(Decoder):
         return _Steps(edits, reader, stripped)
 
     @property
-    def is_per_token(self) -> bool:
+    def is_per_token(self) -> bool:  # type: ignore[override]
         """Whether the decoders come in the order above; see `Decoder`."""
         return self._steps is not None
 

@@ -26,7 +26,8 @@ def read_model(node: Node, *, byte_level: bool) -> Any:
     if node.value is None:
         return None
     spec = node.child("type", _guess(node)).one_of(MODELS)
-    return read_fields(node, spec, **({"byte_level": byte_level} if spec.make is BPE else {}))
+    given: dict[str, Any] = {"byte_level": byte_level} if spec.make is BPE else {}
+    return read_fields(node, spec, **given)
 
 
 def _guess(node: Node) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer import added_token_kernels
+from tokenmill.tokenizer.added_tokens import cut_at
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import places_in_text
 from tokenmill.tokenizer.ragged import Ragged, gathered, text_rows
@@ -158,7 +158,12 @@ class SpanFinder:
             return None
         in_rows = np.searchsorted(rows.offsets, spans[:, 0], side="right") - 1
         kept = ~rejected[in_rows]
-        return self._cut(rows, spans[kept], in_rows[kept], rejected)
+        spans, which = spans[kept], in_rows[kept].astype(np.int32)
+        starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
+        starts, stops, rules, documents = cut_at(rows, starts, stops, numbers.astype(np.int32), which)
+        is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
+        parts = gathered(rows.values, starts, np.where(is_empty, starts, stops))
+        return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)
 
     def _find(self, rows: Ragged) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Returns the spans of rows, int64[n, 3], start, stop, rule; and bool[n_rows], rows that took too long."""
@@ -177,36 +182,6 @@ class SpanFinder:
         taken = np.empty(len(spans), np.bool_)
         span_kernels.select_leftmost(spans, taken)
         return spans[taken], rejected
-
-    def _cut(
-        self,
-        rows: Ragged,
-        spans: npt.NDArray[np.int64],
-        in_rows: npt.NDArray[np.int64],
-        rejected: npt.NDArray[np.bool_],
-    ) -> CutText:
-        n = len(spans)
-        begins, ends = (np.empty(rows.n_rows + 2 * n, np.int64) for _ in range(2))
-        rules = np.empty(rows.n_rows + 2 * n, np.int32)
-        documents = np.empty(rows.n_rows + 1, np.int64)
-        starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
-        n_parts = added_token_kernels.cut_segments(
-            rows.offsets,
-            starts,
-            stops,
-            numbers.astype(np.int32),
-            in_rows.astype(np.int32),
-            n,
-            begins,
-            ends,
-            rules,
-            documents,
-        )
-        rules, starts, stops = rules[:n_parts], begins[:n_parts], ends[:n_parts]
-        is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
-        stops[is_empty] = starts[is_empty]
-        parts = gathered(rows.values, starts, stops)
-        return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)
 
     @staticmethod
     def _find_regex(rows: Ragged, rule: SpanRule, rejected: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
