@@ -194,11 +194,7 @@ def read_clip(data: bytes, source: str) -> Parts:
         raise TokenizerFileError(f"{source}: broken gzip: {error}") from error
     if len(raw) > _MAX_CLIP_BYTES:
         raise TokenizerFileError(f"{source}: unpacks to more than {_MAX_CLIP_BYTES} bytes")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise TokenizerFileError(f"{source}: not UTF-8 at byte {error.start}") from error
-    header, _, body = text.partition("\n")
+    header, _, body = files.decode(raw, source).partition("\n")
     if "#version" not in header:
         raise TokenizerFileError(
             f"{source}: expected a first line with '#version', as CLIP's merges have, got {header[:80]!r}; any other "
@@ -227,8 +223,5 @@ def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
     Raises:
       TokenizerFileError: as the readers, or if the two do not fit together; the message names them.
     """
-    found = read_files(vocab, merges)
-    try:
-        return vocab_and_merges(*found)
-    except ValueError as error:
-        raise TokenizerFileError(f"{vocab} with {merges.name}: {error}") from error
+    with files.named_in_errors(f"{vocab} with {merges.name}"):
+        return vocab_and_merges(*read_files(vocab, merges))

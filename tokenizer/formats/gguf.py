@@ -21,7 +21,7 @@ from tokenmill.tokenizer.models import BPE
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.post_processors import SpecialToken, TemplatePiece, TemplateProcessing
+from tokenmill.tokenizer.post_processors import template_of
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
 
 _MAX_DEPTH = 4
@@ -180,16 +180,12 @@ class _Fields:
         """Puts the first and the last token around texts, as `add_bos_token` and `add_eos_token` say."""
         first = self.token("bos") if self.flag("add_bos_token", begins) else None
         last = self.token("eos") if self.flag("add_eos_token", ends) else None
-        if first is None and last is None:
+        found = {role: token for role, token in (("bos", first), ("eos", last)) if token is not None}
+        if not found:
             return parts
-        special = {token: SpecialToken((i,), (token,)) for i, token in filter(None, (first, last))}
-
-        def laid(side: str, type_id: int) -> tuple[TemplatePiece, ...]:
-            text = (side, True)
-            pieces = [first and (first[1], False), text, last and (last[1], False)]
-            return tuple(TemplatePiece(piece[0], type_id, piece[1]) for piece in pieces if piece)
-
-        layout = TemplateProcessing(laid("A", 0), laid("A", 0) + laid("B", 1), special)
+        before, after = "bos " * ("bos" in found), " eos" * ("eos" in found)
+        single, second = f"{before}A{after}", f"{before.replace(' ', ':1 ')}B:1{after}{':1' * bool(after)}"
+        layout = template_of((single, f"{single} {second}"), found.__getitem__)
         return dataclasses.replace(parts, post_processor=layout)
 
 

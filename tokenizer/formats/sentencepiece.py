@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import protobuf
+from tokenmill.tokenizer.formats import files, protobuf
 from tokenmill.tokenizer.formats.protobuf import Field
 from tokenmill.tokenizer.formats.sentencepiece_kernels import read_pieces
 from tokenmill.tokenizer.models.ids import MAX_ID
@@ -213,7 +213,7 @@ def read(data: bytes, source: str) -> SentencePieceFile:
         pieces, more_scores, more_types = zip(*more, strict=True)
         tokens = Tokens.joined([tokens, Tokens.of(pieces)])
         scores, types = np.append(scores, np.array(more_scores)), np.append(types, np.array(more_types, np.int64))
-    try:
+    with files.named_in_errors(source):
         return SentencePieceFile(
             pieces=tokens,
             scores=scores,
@@ -225,10 +225,6 @@ def read(data: bytes, source: str) -> SentencePieceFile:
             else None,
             others=tuple(others),
         )
-    except TokenizerFileError:
-        raise
-    except ValueError as error:
-        raise TokenizerFileError(f"{source}: {error}") from error
 
 
 def _read_pieces(data: bytes, source: str) -> tuple[Tokens, npt.NDArray[np.float64], npt.NDArray[np.int64], int]:

@@ -13,7 +13,7 @@ from tokenmill.tokenizer.formats import tiktoken_ranks
 from tokenmill.tokenizer.formats.json_node import Node
 from tokenmill.tokenizer.models.ids import MAX_ID
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.post_processors import SpecialToken, TemplatePiece, TemplateProcessing
+from tokenmill.tokenizer.post_processors import template_of
 
 _MAX_SPECIAL = 1 << 16
 _OLDER_SPECIAL = (
@@ -49,9 +49,7 @@ def read(root: Node) -> Parts:
     start = next((token for token in added if token.content == "<s>"), None)
     layout = None
     if start is not None:
-        first, text = TemplatePiece("<s>", 0, False), TemplatePiece("A", 0, True)
-        second = TemplatePiece("<s>", 1, False), TemplatePiece("B", 1, True)
-        layout = TemplateProcessing((first, text), (first, text, *second), {"<s>": SpecialToken((start.id,), ("<s>",))})
+        layout = template_of(("<s> A", "<s> A <s>:1 B:1"), {"<s>": (start.id, "<s>")}.__getitem__)
     return dataclasses.replace(parts, post_processor=layout, added_tokens=added)
 
 

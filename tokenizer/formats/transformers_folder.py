@@ -2,7 +2,7 @@
 """A folder as `transformers` saves it: `tokenizer.json`, or a slow tokenizer's files as its class reads them."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ from tokenmill.tokenizer.models import WordLevel, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.post_processors import RobertaProcessing, SpecialToken, TemplatePiece, TemplateProcessing
+from tokenmill.tokenizer.post_processors import RobertaProcessing, template_of
+
+Roles = Mapping[str, AddedToken]
+"""Special tokens by role."""
 
 _MAX_EXTRA_IDS = 1 << 16
 """The most `<extra_id_0>`, ... tokens; T5 has a hundred, and no file should be able to ask for any number."""
@@ -144,20 +147,19 @@ def _family(path: Path, settings: Settings) -> Family:
     return family
 
 
-def _load(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
-    try:
-        if family.kind == "wordpiece":
-            return _wordpiece(path, family, settings)
-        if family.kind == "bpe":
-            return _bpe(path, merges, family, settings)
-        if family.kind == "marian":
-            return _marian(path, merges, family, settings)
-        return _sentencepiece(path, family, settings)
-    except TokenizerFileError:
-        raise
-    except ValueError as error:
-        files_read = path if merges == path else f"{path} with {merges.name}"
-        raise TokenizerFileError(f"{files_read}: {error}") from error
+def _load(path: Path, other: Path, family: Family, settings: Settings) -> Parts:
+    """Reads the first and the last file of a class; they are the same if there is only one."""
+    roles = _roles(settings, family)
+    with files.named_in_errors(path if other == path else f"{path} with {other.name}"):
+        parts = _READERS[family.kind](path, other, family, settings, roles)
+        parts = _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+        if not family.trims_offsets:
+            return parts
+        # RobertaProcessing has the same layout.
+        vocab = parts.get_vocab()
+        sep, cls = ((token, vocab[token]) for token in (roles["sep"].content, roles["cls"].content))
+        layout = RobertaProcessing(sep, cls, True, settings.flag("add_prefix_space", False))
+        return dataclasses.replace(parts, post_processor=layout)
 
 
 def _unnamed(folder: Path, settings: Settings) -> Parts:
@@ -191,7 +193,7 @@ def _unnamed(folder: Path, settings: Settings) -> Parts:
     return _with_added(tokenizer_parts(model, str(path)), settings, settings.roles)
 
 
-def _with_added(parts: Parts, settings: Settings, roles: dict[str, AddedToken]) -> Parts:
+def _with_added(parts: Parts, settings: Settings, roles: Roles) -> Parts:
     """Adds the tokens of the folder's JSON files that the parts lack, and marks special ones as special."""
     found = {token.content: token for token in parts.added_tokens}
     for token in settings.added:
@@ -208,37 +210,14 @@ def _with_added(parts: Parts, settings: Settings, roles: dict[str, AddedToken]) 
     return parts if unchanged else dataclasses.replace(parts, added_tokens=tokens)
 
 
-def _roles(settings: Settings, family: Family) -> dict[str, AddedToken]:
+def _roles(settings: Settings, family: Family) -> Roles:
     roles = {role: AddedToken(0, content) for role, content in family.roles.items()} | settings.roles
     if family.strips_mask and "mask" not in settings.roles:
         roles["mask"] = dataclasses.replace(roles["mask"], lstrip=True)
     return roles
 
 
-def _template(layout: Iterable[str], roles: dict[str, str], parts: Parts, source: str) -> TemplateProcessing:
-    """Makes a template from two strings, such as "cls A sep" and "cls A sep B:1 sep:1".
-
-    Raises:
-      TokenizerFileError: if a token is not in the vocabulary.
-    """
-    special: dict[str, SpecialToken] = {}
-    sides = []
-    for text in layout:
-        pieces = []
-        for word in text.split():
-            role, _, type_id = word.partition(":")
-            name = role if role in "AB" else roles.get(role, role)
-            if role not in "AB":
-                known = parts.token_to_id(name)
-                if known is None:
-                    raise TokenizerFileError(f"{source}: the vocabulary has no {role} token {name!r}")
-                special[name] = SpecialToken((known,), (name,))
-            pieces.append(TemplatePiece(name, int(type_id or 0), role in "AB"))
-        sides.append(tuple(pieces))
-    return TemplateProcessing(single=sides[0], pair=sides[1], special_tokens=special)
-
-
-def _laid_out(parts: Parts, family: Family, settings: Settings, roles: dict[str, AddedToken], source: str) -> Parts:
+def _laid_out(parts: Parts, family: Family, settings: Settings, roles: Roles, source: str) -> Parts:
     layout = family.layout or _ends(settings, family)
     if layout == NO_LAYOUT:
         return parts
@@ -246,7 +225,15 @@ def _laid_out(parts: Parts, family: Family, settings: Settings, roles: dict[str,
     if family.language:
         language = settings.config.child("src_lang", None)
         contents["lang"] = family.language if language.value is None else language.text()
-    return dataclasses.replace(parts, post_processor=_template(layout, contents, parts, source))
+
+    def find(role: str) -> tuple[int, str]:
+        name = contents.get(role, role)
+        token_id = parts.token_to_id(name)
+        if token_id is None:
+            raise TokenizerFileError(f"{source}: the vocabulary has no {role} token {name!r}")
+        return token_id, name
+
+    return dataclasses.replace(parts, post_processor=template_of(layout, find))
 
 
 def _ends(settings: Settings, family: Family) -> tuple[str, str]:
@@ -256,12 +243,10 @@ def _ends(settings: Settings, family: Family) -> tuple[str, str]:
     return f"{first}A{last}", f"{first}A{last} {first.replace(' ', ':1 ')}B:1{last and ' eos:1'}"
 
 
-def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
+def _wordpiece(path: Path, _: Path, family: Family, settings: Settings, roles: Roles) -> Parts:
     vocab = vocab_txt.read(files.read_text(path), str(path))
-    roles = _roles(settings, family)
     if family.steps == "esm":
-        parts = _of_residues(vocab, roles)
-        return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+        return _of_residues(vocab, roles)
     is_lower, assumptions = vocab_txt.assume_case(vocab, str(path))
     if settings.config.child("do_lower_case", None).value is not None:
         is_lower, assumptions = settings.flag("do_lower_case", True), ()
@@ -270,7 +255,7 @@ def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
         lowers = f"{settings.class_name} lower-cases text unless do_lower_case is false in tokenizer_config.json"
         is_lower, assumptions = True, (f"{entries}, but {lowers}",)
     strip = settings.config.child("strip_accents", None)
-    parts = Parts(
+    return Parts(
         model=WordPiece(vocab, unk_token=roles["unk"].content),
         normalizer=normalizers.BertNormalizer(
             lowercase=is_lower,
@@ -281,10 +266,9 @@ def _wordpiece(path: Path, family: Family, settings: Settings) -> Parts:
         decoder=decoders.WordPiece(),
         assumptions=assumptions,
     )
-    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
 
 
-def _of_residues(vocab: dict[str, int], roles: dict[str, AddedToken]) -> Parts:
+def _of_residues(vocab: dict[str, int], roles: Roles) -> Parts:
     """Returns ESM's tokenizer: every token is cut out of the text, whatever is around it."""
     special = {token.content for token in roles.values()}
     return Parts(
@@ -295,21 +279,13 @@ def _of_residues(vocab: dict[str, int], roles: dict[str, AddedToken]) -> Parts:
     )
 
 
-def _bpe(path: Path, merges: Path, family: Family, settings: Settings) -> Parts:
-    roles = _roles(settings, family)
-    prefix = settings.flag("add_prefix_space", False)
-    parts = bpe_files.parts_of(family.steps, *bpe_files.read_files(path, merges), roles["unk"].content, prefix)
-    parts = _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
-    if family.trims_offsets:  # RobertaProcessing has the same layout
-        vocab = parts.get_vocab()
-        sep, cls = ((token, vocab[token]) for token in (roles["sep"].content, roles["cls"].content))
-        return dataclasses.replace(parts, post_processor=RobertaProcessing(sep, cls, True, prefix))
-    return parts
+def _bpe(path: Path, merges: Path, family: Family, settings: Settings, roles: Roles) -> Parts:
+    found = bpe_files.read_files(path, merges)
+    return bpe_files.parts_of(family.steps, *found, roles["unk"].content, settings.flag("add_prefix_space", False))
 
 
-def _sentencepiece(path: Path, family: Family, settings: Settings) -> Parts:
+def _sentencepiece(path: Path, _: Path, family: Family, settings: Settings, roles: Roles) -> Parts:
     model = sentencepiece.read(files.read_bytes(path), str(path))
-    roles = _roles(settings, family)
     pieces = model.pieces.numbered or set(model.pieces)
     last = family.last
     if family.has_extra_ids:
@@ -323,10 +299,10 @@ def _sentencepiece(path: Path, family: Family, settings: Settings) -> Parts:
     parts = tokenizer_parts(model, str(path))
     if family.steps == "cleaned":
         parts = dataclasses.replace(parts, normalizer=_cleaning(settings, family, parts.normalizer))
-    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+    return parts
 
 
-def _marian(path: Path, vocab_path: Path, family: Family, settings: Settings) -> Parts:
+def _marian(path: Path, vocab_path: Path, family: Family, settings: Settings, roles: Roles) -> Parts:
     """Returns the tokenizer of Marian's source language: the pieces of `source.spm` with the ids of `vocab.json`."""
     model = sentencepiece.read(files.read_bytes(path), str(path))
     vocab = bpe_files.read_vocab_json(files.read_text(vocab_path), str(vocab_path))
@@ -348,9 +324,7 @@ def _marian(path: Path, vocab_path: Path, family: Family, settings: Settings) ->
     ordered = SentencePieceFile.of(tokens, scores, types, trainer=trainer, normalizer=model.normalizer)
     parts = tokenizer_parts(ordered, str(path))
     codes = [AddedToken(i, token) for token, i in vocab.items() if token.startswith(">>") and token.endswith("<<")]
-    parts = dataclasses.replace(parts, added_tokens=(*parts.added_tokens, *codes))
-    roles = _roles(settings, family)
-    return _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
+    return dataclasses.replace(parts, added_tokens=(*parts.added_tokens, *codes))
 
 
 def _rearranged(model: SentencePieceFile, family: Family, last: tuple[str, ...]) -> SentencePieceFile:
@@ -375,3 +349,11 @@ def _cleaning(settings: Settings, family: Family, normalizer: Any) -> Any:
     if settings.flag("do_lower_case", family.lowercases):
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence((*steps, normalizer))
+
+
+_READERS: dict[Kind, Callable[[Path, Path, Family, Settings, Roles], Parts]] = {
+    "wordpiece": _wordpiece,
+    "bpe": _bpe,
+    "marian": _marian,
+    "sentencepiece": _sentencepiece,
+}
