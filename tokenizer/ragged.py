@@ -137,7 +137,7 @@ def mended(rows: Ragged, how: Literal["replace", "ignore"] = "replace") -> Ragge
     if find_invalid_utf8(rows.values, rows.offsets[:-1], rows.offsets[1:]) is None:
         return rows
     each = (rows.values[a:b].tobytes() for a, b in itertools.pairwise(rows.offsets.tolist()))
-    return _encoded([data.decode("utf-8", how).encode() for data in each])
+    return encoded_rows([data.decode("utf-8", how).encode() for data in each])
 
 
 def unchecked_text_rows(column: pa.Array) -> Ragged:
@@ -297,8 +297,8 @@ def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa
     with contextlib.suppress(TypeError, UnicodeEncodeError):  # for something in a row that is looked for below
         whole = "".join(cast("Sequence[str]", texts))
         if whole.isascii():
-            return _encoded([whole.encode()], texts), None
-        return _encoded([text.encode() for text in cast("Sequence[str]", texts)]), None
+            return encoded_rows([whole.encode()], texts), None
+        return encoded_rows([text.encode() for text in cast("Sequence[str]", texts)]), None
     data = []
     for row, text in enumerate(texts):
         if not isinstance(text, str | None):
@@ -314,10 +314,10 @@ def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa
             # Through UTF-16, in which two halves that belong together become their character.
             data.append(error.object.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode())
     nulls = pa.array([text is None for text in texts]) if None in texts else None
-    return _encoded(data), nulls
+    return encoded_rows(data), nulls
 
 
-def _encoded(texts: list[bytes], rows: Sequence[Any] | None = None) -> Ragged:
+def encoded_rows(texts: list[bytes], rows: Sequence[Any] | None = None) -> Ragged:
     """Returns texts as rows; rows: values with the lengths of the rows, if they are not these texts."""
     lengths = texts if rows is None else rows
     offsets = np.zeros(len(lengths) + 1, np.int64)

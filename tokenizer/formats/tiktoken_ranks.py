@@ -9,6 +9,7 @@ from tokenmill.tokenizer import decoders, pre_tokenizers
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.models import BPE
+from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
 
@@ -51,7 +52,7 @@ def parts_of(tokens: Sequence[bytes], ids: Sequence[int], pattern: str, source: 
       TokenizerFileError: if the ranks are no vocabulary, or the pattern is no regular expression.
     """
     with files.named_in_errors(source):
-        model = BPE.from_ranked_tokens(tokens, ids)
+        model = BPE.from_ranked_tokens(*padded_bytes(tokens), ids)
         split = pre_tokenizers.Split(_in_hf(pattern), "isolated", is_regex=True)
     words = pre_tokenizers.Sequence((split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)))
     return Parts(model=model, pre_tokenizer=words, decoder=decoders.ByteLevel())

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.languages import score_kernels
-from tokenmill.tokenizer.normalizers.base import Edges, join_rows
+from tokenmill.tokenizer.normalizers.base import Edges, put_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text.base import CharacterSet
@@ -85,11 +85,7 @@ def as_seen(rows: Ragged) -> Ragged:
         taken = rows.take(capitals)
         small = lower.apply_rows(taken, Edges.of(taken.n_rows)).rows
         if small is not taken:
-            new = {
-                int(row): small.values[small.offsets[i] : small.offsets[i + 1]].tobytes()
-                for i, row in enumerate(capitals)
-            }
-            rows = join_rows(rows, new)
+            rows = put_rows(rows, (capitals, small))
     return NormalForm("NFC").apply_rows(rows, Edges.of(rows.n_rows)).rows
 
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
-from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.languages.identifying import Languages, identify, language_codes
 from tokenmill.tokenizer.languages.rules import DEFAULT
-from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, read_only, text_column, text_rows
+from tokenmill.tokenizer.normalizers.base import Edges, put_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, text_column, text_rows
 from tokenmill.tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
 from tokenmill.tokenizer.text.base import StepReport
 from tokenmill.tokenizer.text.chain import ChainResult
@@ -74,7 +73,7 @@ class LanguageTextTokenizer(TextTokenizer):
         rules = rules or {}
         self.router = Router(rules)
         self.threshold = threshold
-        self.chains = [TextChain([*self.chain.steps, *_steps(rules.get(name, ()))]) for name in self.router.names]
+        self.chains = [TextChain([*self.chain.steps, *parse_steps(rules.get(name, ()))]) for name in self.router.names]
 
     def prepare(self, texts: Any, languages: Languages | None = None) -> PreparedText:
         """Finds spans in a text column and applies to each document the steps of its language.
@@ -110,7 +109,6 @@ class LanguageTextTokenizer(TextTokenizer):
         reports: list[StepReport] = []
         rejected = np.zeros(rules.size, np.bool_)
         parts: list[tuple[npt.NDArray[np.int64], Ragged]] = []
-        is_same = True
         for number, chain in enumerate(self.chains):
             taken = np.flatnonzero(owners == number)
             mine = rows if taken.size == rows.n_rows else rows.take(taken)
@@ -118,9 +116,9 @@ class LanguageTextTokenizer(TextTokenizer):
             result = chain.apply_rows(mine, Edges(edges.begins[taken], edges.ends[taken]), whose)
             reports += _by_language(self.router.names[number], result, spoken[taken], names)
             rejected[rules == number] = result.rejected
-            is_same &= result.rows is mine
-            parts.append((taken, result.rows))
-        return ChainResult(rows if is_same else _put_back(parts, rows.n_rows), reports, rejected, [])
+            if result.rows is not mine:
+                parts.append((taken, result.rows))
+        return ChainResult(put_rows(rows, *parts) if parts else rows, reports, rejected, [])
 
 
 def _by_language(
@@ -139,22 +137,6 @@ def _by_language(
     for report, before, after in zip(result.reports, sums, sums[1:], strict=False):
         by_language = {names[code]: (int(before[code]), int(after[code])) for code in present}
         yield dataclasses.replace(report, step=f"{rule}.{report.step}", by_language=by_language)
-
-
-def _steps(entries: Steps) -> list[TextStep]:
-    check_list("the steps of a language", entries)
-    return [step for entry in entries for step in ([entry] if isinstance(entry, TextStep) else parse_steps([entry]))]
-
-
-def _put_back(parts: list[tuple[npt.NDArray[np.int64], Ragged]], n_rows: int) -> Ragged:
-    """Returns rows that were divided into parts in their old order."""
-    starts, stops = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
-    at = 0
-    for taken, rows in parts:
-        starts[taken] = rows.offsets[:-1] + at
-        stops[taken] = rows.offsets[1:] + at
-        at += rows.values.size
-    return gathered(read_only(np.concatenate([rows.values for _, rows in parts])), starts, stops)
 
 
 class RoutedText(NamedTuple):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.tokenizer.models import bpe_reference
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
@@ -64,16 +65,24 @@ class BPE(BPEFields):
         Raises:
           ValueError: if a byte is no token, a token is empty, or an id is not in 0..2^24-1 or occurs twice.
         """
-        return cls.from_ranked_tokens(list(ranks), list(ranks.values()))
+        return cls.from_ranked_tokens(*padded_bytes(list(ranks)), list(ranks.values()))
 
     @classmethod
-    def from_ranked_tokens(cls, encoded: Sequence[bytes], ranks: Sequence[int]) -> "BPE":
-        """Does `from_ranks` for tokens and the rank of each.
+    def from_ranked_tokens(
+        cls,
+        values: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        ranks: Sequence[int] | npt.NDArray[np.int64],
+    ) -> "BPE":
+        """Does `from_ranks` for tokens in arrays.
+
+        Args:
+          values, offsets: uint8[n_bytes + 16] and int64[n + 1], the bytes of the tokens, padded.
+          ranks: the rank of each.
 
         Raises:
           ValueError: as `from_ranks`, or if a token occurs twice.
         """
-        values, offsets = padded_bytes(encoded)
         lengths = np.diff(offsets)
         tokens = spelled_tokens(values, offsets)
         if tokens.numbered is None:

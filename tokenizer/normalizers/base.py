@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import TextGrowthError, check_strings
-from tokenmill.tokenizer.ragged import Errors, Ragged, read_only, string_array, text_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, encoded_rows, gathered, read_only, string_array, text_rows
 
 
 class Edit(NamedTuple):
@@ -119,7 +119,6 @@ class TextStep(Normalizer):
 
     @property
     def is_fast(self) -> bool:
-        """Whether the step has a kernel; see `Normalizer`."""
         return type(self).apply_rows is not TextStep.apply_rows
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
@@ -147,14 +146,12 @@ class TextStep(Normalizer):
                 new[row] = after.encode()
                 check_growth(int(rows.offsets[row + 1] - rows.offsets[row]), len(new[row]))
                 n += n_changed(edits)
-        return Applied(join_rows(rows, new) if new else rows, n, tuple(rejected))
+        return Applied(put_texts(rows, new), n, tuple(rejected))
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
-        """Applies the step to rows that are documents; see `Normalizer`."""
         return self.apply_rows(rows, Edges.of(rows.n_rows)).rows
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Applies the edits of one text; see `Normalizer`."""
         return aligned(text, self.edits(text.text))
 
     def active(self) -> npt.NDArray[np.bool_] | None:
@@ -233,20 +230,21 @@ def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
     return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
 
 
-def join_rows(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
-    """Returns rows with some replaced; new: row number -> bytes, in ascending order."""
-    parts: list[bytes | memoryview] = []
-    view = memoryview(rows.values)  # type: ignore[arg-type]
-    at = int(rows.offsets[0])
-    lengths = np.diff(rows.offsets)
-    for row, data in new.items():
-        parts += view[at : int(rows.offsets[row])], data
-        at = int(rows.offsets[row + 1])
-        lengths[row] = len(data)
-    parts.append(view[at : int(rows.offsets[-1])])
-    offsets = np.zeros(rows.n_rows + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return Ragged(read_only(np.frombuffer(bytearray().join(parts), np.uint8)), offsets)
+def put_rows(rows: Ragged, *parts: tuple[Any, Ragged]) -> Ragged:
+    """Returns rows with some replaced; parts: int64[k], the numbers of some, and the k rows in their place."""
+    starts, stops = np.empty((2, rows.n_rows), np.int64)
+    values, at = [], 0
+    for numbers, new in ((slice(None), rows), *parts):
+        first, last = new.offsets[0], new.offsets[-1]
+        starts[numbers], stops[numbers] = (each + (at - first) for each in (new.offsets[:-1], new.offsets[1:]))
+        values.append(new.values[first:last])
+        at += last - first
+    return gathered(read_only(np.concatenate(values)), starts, stops)
+
+
+def put_texts(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
+    """Returns rows with some replaced; new: row number -> bytes."""
+    return put_rows(rows, (list(new), encoded_rows(list(new.values())))) if new else rows
 
 
 def rows_of(values: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Ragged:

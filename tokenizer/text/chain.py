@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import check_list
-from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, join_rows, same_rows
+from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, put_rows, put_texts, same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.ragged import Errors, Ragged, string_array, text_column
 from tokenmill.tokenizer.text.accents import StripAccents
@@ -207,11 +207,7 @@ class TextChain:
             if whole is rows:
                 rows = part
             elif taken is not None and part is not whole:
-                changed = np.flatnonzero(~same_rows(whole, part)).tolist()
-                offsets = part.offsets
-                rows = join_rows(
-                    rows, {int(taken[i]): part.values[offsets[i] : offsets[i + 1]].tobytes() for i in changed}
-                )
+                rows = put_rows(rows, (taken, part))
         return ChainResult(rows, reports, rejected, sizes)
 
     def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
@@ -230,7 +226,7 @@ def _apply(
     changed = np.unique(owners[~same_rows(rows, after)])
     gave_up = np.unique(owners[list(applied.rejected)])
     if gave_up.size:
-        after = join_rows(after, dict.fromkeys(np.flatnonzero(np.isin(owners, gave_up)).tolist(), b""))
+        after = put_texts(after, dict.fromkeys(np.flatnonzero(np.isin(owners, gave_up)).tolist(), b""))
         changed = np.setdiff1d(changed, gave_up)
     report = StepReport(
         name,

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from tokenmill.tokenizer import normalizers
-from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, join_rows, replaced
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, put_texts, replaced
 from tokenmill.tokenizer.normalizers.characters import CharacterStep
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.text import tables
@@ -28,7 +28,6 @@ class Lowercase(normalizers.Lowercase):
     """Whether a capital sigma at the end of a word becomes ς, not σ; Python's Unicode decides where a word ends."""
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         edits = super().edits(text, begins, ends)
         if not self.final_sigma or _SIGMA not in text:
             return edits
@@ -36,7 +35,6 @@ class Lowercase(normalizers.Lowercase):
         return [Edit(i, j, lowered[places[i]] if text[i] == _SIGMA else new) for i, j, new in edits]
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         applied = super().apply_rows(rows, edges)
         if not self.final_sigma or applied.rows is rows:
             return applied
@@ -45,7 +43,7 @@ class Lowercase(normalizers.Lowercase):
         for row in np.flatnonzero(found).tolist():
             text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
             new[row] = replaced(text, self.edits(text)).encode()
-        return applied._replace(rows=join_rows(applied.rows, new)) if new else applied
+        return applied._replace(rows=put_texts(applied.rows, new))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +56,6 @@ class CaseFold(CharacterStep):
     name = "casefold"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return tables.case_folds()
 
 
@@ -76,7 +73,6 @@ class ControlCharacters(CharacterStep):
     """Whether to remove U+FFFD, which decoders put in place of bytes that they cannot read."""
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return dict.fromkeys([*_CONTROLS, *_NONCHARACTERS, *([0xFFFD] if self.replacement else [])], "")
 
 
@@ -90,7 +86,6 @@ class ZeroWidth(CharacterStep):
     """Whether to remove U+200C and U+200D too, which Persian, the scripts of India and emoji need."""
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         removed = [0x200B, *range(0x2060, 0x2065), 0xFEFF, 0xAD, 0x180E, 0x34F]
         return dict.fromkeys([*removed, *((0x200C, 0x200D) if self.joiners else ())], "")
 
@@ -102,7 +97,6 @@ class Bidi(CharacterStep):
     name = "bidi"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x2070)], "")
 
 
@@ -125,7 +119,6 @@ class Punctuation(CharacterStep):
     """`…` becomes `...`, `‥` becomes `..`."""
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         changes: dict[int, str] = {}
         if self.dashes:
             changes |= dict.fromkeys(map(ord, _DASHES), "-")
@@ -147,7 +140,6 @@ class FullWidth(CharacterStep):
     name = "full_width"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return unicode_data.texts("text/full_width")
 
 
@@ -158,7 +150,6 @@ class Tatweel(CharacterStep):
     name = "tatweel"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return {0x640: ""}
 
 
@@ -172,5 +163,4 @@ class AsciiDigits(CharacterStep):
     name = "ascii_digits"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return tables.digit_values()
