@@ -60,9 +60,7 @@ class TokenDecoder(Decoder):
         """Returns the text of one token; first: whether it is the first of its row."""
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces of a row of tokens; see `Decoder`."""
         return [self.text(token, first=i == 0) for i, token in enumerate(tokens)]
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         return self.text(token, first=first).encode()

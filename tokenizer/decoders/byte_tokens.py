@@ -31,14 +31,12 @@ class ByteLevel(Decoder):
     is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         try:
             return token.translate(_BYTES).encode("latin-1")
         except UnicodeEncodeError:
             return token.encode()
 
     def token_texts(self, tokens: Sequence[str]) -> TokenTexts:
-        """Returns what each token adds, which is the same everywhere in a row; see `Decoder`."""
         texts = [self.token_text(token, first=False) for token in tokens]
         return TokenTexts(texts, texts)
 
@@ -62,7 +60,6 @@ class ByteFallback(Decoder):
     is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         match = _BYTE_TOKEN.fullmatch(token)
         return bytes([int(match.group(1), 16)]) if match else token.encode()
 

@@ -63,7 +63,6 @@ class Strip(TokenDecoder):
                 raise ValueError(f"{name} must not be negative, got {n!r}")
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns the text of one token; see `TokenDecoder`."""
         n_left = min(self.start, len(token) - len(token.lstrip(self.content)))
         n_right = min(self.stop, len(token) - len(token.rstrip(self.content)))
         return token[n_left : max(0, len(token) - n_right)]
@@ -79,7 +78,6 @@ class Fuse(Decoder):
     is_per_token = True
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         return token.encode()
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:

@@ -64,7 +64,6 @@ class Sequence(Decoder):
 
     @property
     def is_per_token(self) -> bool:  # type: ignore[override]
-        """Whether the decoders come in the order above; see `Decoder`."""
         return self._steps is not None
 
     def _unstripped(self, steps: _Steps, token: str, *, first: bool) -> bytes:
@@ -75,7 +74,6 @@ class Sequence(Decoder):
         return steps.reader.token_text(token, first=first) if steps.reader else token.encode()
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         if self._steps is None:
             return super().token_text(token, first=first)
         text = self._unstripped(self._steps, token, first=first)
@@ -95,7 +93,6 @@ class Sequence(Decoder):
         return super().token_texts(tokens)
 
     def decode_chain(self, tokens: collections.abc.Sequence[str]) -> list[str]:
-        """Returns the pieces of a row of tokens; see `Decoder`."""
         pieces = list(tokens)
         n_before = sum(map(len, pieces))
         for decoder in self.flat():

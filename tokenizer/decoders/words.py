@@ -35,13 +35,11 @@ class WordPiece(TokenDecoder):
     byte_tokens: bool = False
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns the text of one token that is no byte token; see `TokenDecoder`."""
         if not first:
             token = token.removeprefix(self.prefix) if token.startswith(self.prefix) else f" {token}"
         return _cleaned(token) if self.cleanup else token
 
     def token_text(self, token: str, *, first: bool) -> bytes:
-        """Returns the bytes that one token adds to the text; see `Decoder`."""
         if self.byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
             return bytes([int(match.group(1), 16)])
         return self.text(token, first=first).encode()
@@ -73,7 +71,6 @@ class Metaspace(TokenDecoder):
             raise ValueError(f"prepend_scheme must be 'always', 'never' or 'first', got {self.prepend_scheme!r}")
 
     def text(self, token: str, *, first: bool) -> str:
-        """Returns the text of one token; see `TokenDecoder`."""
         return token.replace(self.replacement, "" if first and self.prepend_scheme != "never" else " ")
 
 
@@ -87,7 +84,6 @@ class BPEDecoder(Decoder):
     suffix: str = "</w>"
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces of a row of tokens; see `Decoder`."""
         last = len(tokens) - 1
         return [token.replace(self.suffix, "" if i == last else " ") for i, token in enumerate(tokens)]
 
@@ -106,7 +102,6 @@ class CTC(Decoder):
     """Whether to close the gap before punctuation; if not, word delimiters stay too, as in HF."""
 
     def decode_chain(self, tokens: Sequence[str]) -> list[str]:
-        """Returns the pieces of a row of tokens; see `Decoder`."""
         pieces = []
         for token, _ in itertools.groupby(tokens):
             piece = token.replace(self.pad_token, "")

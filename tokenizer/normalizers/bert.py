@@ -49,7 +49,6 @@ class BertNormalizer(Normalizer):
         }
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
-        """Normalizes a column of valid UTF-8; see `Normalizer`."""
         tables = unicode_tables.bert_tables(**self.options(), pre_tokenize=False)
         # An ideograph grows from three bytes to five at most.
         out = recycled.empty(int(rows.n_values * max(tables.max_bytes_ratio, 5 / 3)) + 16, np.uint8)
@@ -59,7 +58,6 @@ class BertNormalizer(Normalizer):
         return unless_same(rows, rows_of(out, offsets))
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text, with alignments; see `Normalizer`."""
         dropped, spaces, cjk, marks = (
             unicode_tables.property_table(name) for name in ("dropped", "spaces", "cjk", "nonspacing_marks")
         )

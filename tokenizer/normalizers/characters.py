@@ -37,16 +37,13 @@ class CharacterStep(TextStep):
         """Returns code point -> replacement, of at most 31 bytes, for the characters that change."""
 
     def active(self) -> npt.NDArray[np.bool_]:
-        """Returns the characters that change; see `TextStep`."""
         return _character_map(self).replacements != 0
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         changes = _changes(self)
         return edits_of_characters(text, lambda c: changes.get(ord(c), c))
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         mapping = _character_map(self)
         changes, added = character_maps.measure(rows.values, rows.offsets[0], rows.offsets[-1], mapping)
         if not changes and not mapping.lower_ascii:
@@ -74,7 +71,6 @@ class Lowercase(CharacterStep):
     name = "lowercase"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         return unicode_tables.lowercase()
 
 
@@ -85,7 +81,6 @@ class StripAccents(CharacterStep):
     name = "StripAccents"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         marks = unicode_data.members("normalization/combining_marks")
         return dict.fromkeys(np.flatnonzero(marks).tolist(), "")
 
@@ -97,7 +92,6 @@ class Nmt(CharacterStep):
     name = "Nmt"
 
     def changes(self) -> dict[int, str]:
-        """Returns the characters that change; see `CharacterStep`."""
         removed = [*range(0x01, 0x09), 0x0B, *range(0x0E, 0x20), 0x7F, 0x8F, 0x9F]
         spaces = [0x09, 0x0A, 0x0C, 0x0D, 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD]
         return dict.fromkeys(removed, "") | dict.fromkeys(spaces, " ")
@@ -124,12 +118,10 @@ class ByteLevel(Normalizer):
     """Turns every byte of the UTF-8 into a character of GPT-2's byte alphabet."""
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
-        """Normalizes a column of valid UTF-8; see `Normalizer`."""
         normalized = map_bytes(rows, _SPELLINGS, 2 * rows.n_values)  # no character has more than two bytes
         # If the result has the same length, all bytes are spelled as themselves.
         return rows if normalized.n_values == rows.n_values else normalized
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text, with alignments; see `Normalizer`."""
         edits = edits_of_characters(text.text, lambda c: "".join(BYTE_ALPHABET[b] for b in c.encode()))
         return aligned(text, edits)

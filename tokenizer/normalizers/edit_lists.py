@@ -79,12 +79,10 @@ class EditingStep(TextStep):
         """Returns the edits of rows, int64[n, 3]: start, stop, number of the new text; and the new texts."""
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         edits, texts = self.find_edits(text_rows([text]), Edges.of(1, begins, ends))
         places = places_in_text(text, edits[:, :2])
         return [Edit(start, stop, texts[k]) for (start, stop), k in zip(places, edits[:, 2].tolist(), strict=True)]
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         edits, texts = self.find_edits(rows, edges)
         return apply_edits(rows, edits, lowered_texts(texts))

@@ -30,7 +30,6 @@ class Strip(EditingStep):
     right: bool = True
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         ends = Edges.of(rows.n_rows, self.left, self.right)
         options = _white_space(), False, whitespace.AS_SPACE, True
         return found_edits(whitespace.find_whitespace, rows, *ends, *options), ("",)
@@ -65,7 +64,6 @@ class Replace(EditingStep):
         return _kernel(self.pattern, self.content, self.is_regex) is not None
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows, if there is a kernel; see `EditingStep`."""
         find, *options = _kernel(self.pattern, self.content, self.is_regex) or ()
         found = found_edits(find, rows, *options)
         return found if self.is_regex or self.pattern != self.content else found[:0], (self.content,)
@@ -83,7 +81,6 @@ class Replace(EditingStep):
         return edits
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         if not self.is_fast:
             return TextStep.apply_rows(self, rows, edges)
         pattern, content = self.pattern.encode(), self.content.encode()
@@ -114,7 +111,6 @@ class Prepend(TextStep):
         return [Edit(0, 1, self.prepend + text[0])] if text and self.prepend else []
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         return prepend(rows, np.diff(rows.offsets) > 0, self.prepend) if self.prepend else Applied(rows, 0)
 
 

@@ -44,7 +44,6 @@ class NormalForm(TextStep):
         return self.name
 
     def active(self) -> npt.NDArray[np.bool_]:
-        """Returns the characters that are not inert; see `TextStep`."""
         return self.tables.kinds != normal_forms.INERT
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
@@ -63,7 +62,6 @@ class NormalForm(TextStep):
         return edits
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         form = self.tables
         changes, added = normal_forms.measure(rows.values, rows.offsets[0], rows.offsets[-1], form)
         if not changes:
@@ -137,7 +135,6 @@ class _HuggingFaceForm(NormalForm):
         return f"{self.name}()"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         return edits_of_changes(text, self.changes_of(text))
 
 

@@ -34,7 +34,6 @@ class Precompiled(TextStep):
         return tables.chars_map(self.precompiled_charsmap)
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text, which tell which character became which; see `TextStep`."""
         found = found_edits(kernels.find_mapped, text_rows([text]), self.tables)
         pool, texts = self.tables.texts.pool, self.tables.texts
         changes: list[Change] = []
@@ -51,7 +50,6 @@ class Precompiled(TextStep):
         return edits_of_changes(text, [*changes, *((c, 0) for c in text[at:])]) if len(found) else []
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         found = found_edits(kernels.find_mapped, rows, self.tables)
         applied = apply_edits(rows, found, self.tables.texts)
         return applied._replace(rows=unless_same(rows, applied.rows)) if len(found) else applied

@@ -31,18 +31,15 @@ class Sequence(Normalizer):
 
     @property
     def is_fast(self) -> bool:
-        """Whether all its normalizers are fast; see `Normalizer`."""
         return all(normalizer.is_fast for normalizer in self.normalizers)
 
     def normalize_rows(self, rows: Ragged) -> Ragged:
-        """Normalizes a column of valid UTF-8; see `Normalizer`."""
         normalized = rows
         for normalizer in self.flat():
             normalized = grown(rows, normalizer.normalize_rows(normalized))
         return normalized
 
     def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text, with alignments; see `Normalizer`."""
         n_bytes = len(text.text.encode())
         for normalizer in self.flat():
             text = normalizer.normalize_aligned(text)

@@ -74,14 +74,12 @@ class StripAccents(EditingStep):
             raise ValueError(f"mode must be none, latin-only or all, got {self.mode!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         kinds, texts, skips, new = _tables(self.mode)
         if self.mode == "none":
             return np.empty((0, 3), np.int64), new
         return found_edits(kernels.find_accents, rows, kinds, texts, skips, self.mode == "latin-only"), new
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        """Applies the step to rows; see `TextStep`."""
         edits, new = self.find_edits(rows, edges)
         applied = apply_edits(rows, edits, lowered_texts(new))
         if not len(edits):

@@ -86,7 +86,6 @@ class Emoji(EditingStep):
             raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         if self.mode == "keep":
             return np.empty((0, 3), np.int64), ()
         edits = find_emoji(rows, kernels.ISOLATE if self.mode == "isolate" else kernels.UNITS)

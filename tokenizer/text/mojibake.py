@@ -191,7 +191,6 @@ class Mojibake(_FtfyStep):
     name = "mojibake"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         import ftfy
 
         is_active = _is_active(False)

@@ -50,7 +50,6 @@ class HtmlEntities(TextStep):
     name = "html_entities"
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`."""
         found = ((match.start(), match.end(), _unescaped(match[0])) for match in _REFERENCE.finditer(text))
         return [Edit(*edit) for edit in found if edit[2] != text[edit[0] : edit[1]]]
 

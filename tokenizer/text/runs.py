@@ -55,7 +55,6 @@ class RepeatedPunctuation(EditingStep):
             raise ValueError(f"most must be from 1 to 1000, got {self.most!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         return found_edits(matches.find_repeated, rows, punctuation(), self.most, False), ("",)
 
 
@@ -69,6 +68,5 @@ class IsolateDigits(EditingStep):
     """Whether to put them around runs of digits, not around each digit."""
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         spaces = tables.table_of(tables.SPACES)
         return found_edits(segments.find_isolated, rows, digits(), spaces, not_digits(), not self.runs), ("", " ")

@@ -75,6 +75,5 @@ class Segment(EditingStep):
             raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         spaces = tables.table_of(tables.SPACES)
         return found_edits(kernels.find_segments, rows, *segment_tables(self.mode), spaces), ("", " ")

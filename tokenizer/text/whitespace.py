@@ -43,7 +43,6 @@ class Whitespace(EditingStep):
             raise ValueError(f"newlines must be space, keep or paragraphs, got {self.newlines!r}")
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
-        """Finds the edits of rows; see `EditingStep`."""
         runs = _runs(tables.PYTHON_SPACES if self.python else tables.SPACES)
         breaks = {"space": kernels.AS_SPACE, "keep": kernels.KEEP, "paragraphs": kernels.PARAGRAPHS}[self.newlines]
         options = runs, self.collapse, breaks, self.strip
