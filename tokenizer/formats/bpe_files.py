@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
@@ -49,22 +47,6 @@ def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
 
 def read_merges(text: str, source: str) -> list[tuple[str, str]]:
     """Returns the pairs in the text of a `merges.txt`: two tokens a line, after a line with the version."""
-    return _read_plain_merges(text) or _read_any_merges(text, source)
-
-
-def _read_plain_merges(text: str) -> list[tuple[str, str]]:
-    """Reads lines that end with line feeds; returns nothing if one is not two tokens with a space between."""
-    body = text.partition("\n")[2] if text.startswith("#version") else text
-    body = body.removesuffix("\n")
-    data = np.frombuffer(body.encode("utf-8", "surrogatepass"), np.uint8)
-    separators = data[(data == ord(" ")) | (data == ord("\n"))]
-    if (separators[::2] != ord(" ")).any() or (separators[1::2] != ord("\n")).any() or separators.size % 2 == 0:
-        return []
-    tokens = body.replace("\n", " ").split(" ")
-    return [] if "" in tokens or "\r" in body else list(zip(tokens[::2], tokens[1::2], strict=True))
-
-
-def _read_any_merges(text: str, source: str) -> list[tuple[str, str]]:
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks and merges: the quick reader of merges against the one that goes line by line."""
+"""Ranks and merges, line by line."""
 
 import base64
 from pathlib import Path
@@ -59,16 +59,15 @@ merge_lines = st.one_of(
 
 
 @given(st.lists(merge_lines, max_size=6), st.booleans(), st.booleans())
-def test_merges_are_read_as_line_by_line(lines: list[str], has_version: bool, is_ended: bool) -> None:
+def test_merges_are_two_tokens_a_line(lines: list[str], has_version: bool, is_ended: bool) -> None:
     text = "\n".join(["#version: 0.2"] * has_version + lines) + "\n" * is_ended
-    quick = bpe_files._read_plain_merges(text)
-    try:
-        assert quick in ([], bpe_files._read_any_merges(text, "merges"))
-    except TokenizerFileError:
-        assert not quick
-    seen = text.removesuffix("\n").split("\n")[has_version:]
-    are_usual = all(len(line.split(" ")) == 2 and "\r" not in line and line.strip(" ") == line for line in seen)
-    assert bool(quick) == (bool(seen) and are_usual)
+    seen = text.removesuffix("\n").split("\n")[has_version:] if text else []
+    pairs = [tuple(line.removesuffix("\r").split(" ")) for line in seen]
+    if all(len(pair) == 2 and all(pair) for pair in pairs):
+        assert bpe_files.read_merges(text, "merges") == pairs
+    else:
+        with pytest.raises(TokenizerFileError, match=r"^merges, line \d+: expected two tokens with a space between"):
+            bpe_files.read_merges(text, "merges")
 
 
 def test_what_a_file_leaves_out_is_told(tmp_path: Path) -> None:
