@@ -53,7 +53,7 @@ ready, seconds = time.process_time(), time.perf_counter() - seconds
 print(json.dumps([imported - started, ready - started, seconds, list(ids)]))
 """
 _OURS = {
-    "imports": "import pyarrow as pa\nfrom tokenizer import Tokenizer",
+    "imports": "import pyarrow as pa\nfrom tokenmill.tokenizer import Tokenizer",
     "load": """
 data = text.encode()
 ends = len(data).to_bytes(8, sys.byteorder)

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SentencePiece `.model` files: read, checked, written back, and turned into the parts of a `tokenizer.json`.
+"""SentencePiece `.model` files: read, checked, written, and turned into the parts of a `tokenizer.json`.
 
-The file is a protocol buffer. Fields that TokenMill does not use (mostly how the model was trained) are kept as they
-are, so that a file that is read and written is the same model to sentencepiece.
+The file is a protocol buffer, which the library `protobuf` reads and writes. Fields that TokenMill does not use, mostly
+how the model was trained, are passed over.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import files, protobuf
-from tokenmill.tokenizer.formats.protobuf import Field
-from tokenmill.tokenizer.formats.sentencepiece_kernels import read_pieces
+from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.models.ids import MAX_ID
 from tokenmill.tokenizer.models.unigram import PieceType
-from tokenmill.tokenizer.models.vocabulary import WORD_PADDING, Tokens
+from tokenmill.tokenizer.models.vocabulary import Tokens, padded_bytes
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 """Values of `TrainerSpec.model_type`."""
@@ -28,59 +27,37 @@ _TEXT_TYPES = (PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.UNUSED)
 """The types of pieces that match text; the texts of the other types are a separate namespace."""
 
 
+def _field(number: int, default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"number": number})
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainerSpec:
     """The training options that encoding and decoding depend on. Ids are -1 if there is no such piece."""
 
-    model_type: int = UNIGRAM
-    treat_whitespace_as_suffix: bool = False
-    byte_fallback: bool = False
-    unk_id: int = 0
-    bos_id: int = 1
-    eos_id: int = 2
-    pad_id: int = -1
-    unk_surface: str = " \u2047 "
-    unk_piece: str = "<unk>"
-    bos_piece: str = "<s>"
-    eos_piece: str = "</s>"
-    pad_piece: str = "<pad>"
-    others: tuple[Field, ...] = ()
-    """Every other field, as it stood."""
+    model_type: int = _field(3, UNIGRAM)
+    treat_whitespace_as_suffix: bool = _field(24, False)
+    byte_fallback: bool = _field(35, False)
+    unk_id: int = _field(40, 0)
+    bos_id: int = _field(41, 1)
+    eos_id: int = _field(42, 2)
+    pad_id: int = _field(43, -1)
+    unk_surface: str = _field(44, " \u2047 ")
+    unk_piece: str = _field(45, "<unk>")
+    bos_piece: str = _field(46, "<s>")
+    eos_piece: str = _field(47, "</s>")
+    pad_piece: str = _field(48, "<pad>")
 
 
 @dataclasses.dataclass(frozen=True)
 class NormalizerSpec:
     """How text is normalized before the model sees it, or after decoding."""
 
-    name: str = ""
-    precompiled_charsmap: bytes = b""
-    add_dummy_prefix: bool = True
-    remove_extra_whitespaces: bool = True
-    escape_whitespaces: bool = True
-    others: tuple[Field, ...] = ()
-
-
-_TRAINER_FIELDS: dict[int, tuple[str, type]] = {
-    3: ("model_type", int),
-    24: ("treat_whitespace_as_suffix", bool),
-    35: ("byte_fallback", bool),
-    40: ("unk_id", int),
-    41: ("bos_id", int),
-    42: ("eos_id", int),
-    43: ("pad_id", int),
-    44: ("unk_surface", str),
-    45: ("unk_piece", str),
-    46: ("bos_piece", str),
-    47: ("eos_piece", str),
-    48: ("pad_piece", str),
-}
-_NORMALIZER_FIELDS: dict[int, tuple[str, type]] = {
-    1: ("name", str),
-    2: ("precompiled_charsmap", bytes),
-    3: ("add_dummy_prefix", bool),
-    4: ("remove_extra_whitespaces", bool),
-    5: ("escape_whitespaces", bool),
-}
+    name: str = _field(1, "")
+    precompiled_charsmap: bytes = _field(2, b"")
+    add_dummy_prefix: bool = _field(3, True)
+    remove_extra_whitespaces: bool = _field(4, True)
+    escape_whitespaces: bool = _field(5, True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,8 +78,6 @@ class SentencePieceFile:
     trainer: TrainerSpec = TrainerSpec()
     normalizer: NormalizerSpec = NormalizerSpec()
     denormalizer: NormalizerSpec | None = None
-    others: tuple[Field, ...] = ()
-    """Every other field of the file, as it stood."""
 
     @classmethod
     def of(
@@ -170,7 +145,40 @@ class SentencePieceFile:
         return np.flatnonzero(np.logical_or.reduce([self.types == kind for kind in kinds]))
 
 
-# Reading.
+# Reading and writing.
+
+
+@functools.cache
+def _model_class() -> Any:
+    """Returns protobuf's class of a model; texts are bytes, so that messages can say which one is not UTF-8."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+
+    scalar = descriptor_pb2.FieldDescriptorProto
+    kinds = {int: scalar.TYPE_INT32, bool: scalar.TYPE_BOOL, str: scalar.TYPE_BYTES, bytes: scalar.TYPE_BYTES}
+    file = descriptor_pb2.FileDescriptorProto(name="sentencepiece_model", syntax="proto2")
+    piece = file.message_type.add(name="Piece").field
+    piece.add(name="piece", number=1, type=scalar.TYPE_BYTES, label=scalar.LABEL_OPTIONAL)
+    piece.add(name="score", number=2, type=scalar.TYPE_FLOAT, label=scalar.LABEL_OPTIONAL)
+    piece.add(name="type", number=3, type=scalar.TYPE_INT32, label=scalar.LABEL_OPTIONAL, default_value="1")
+    for spec in (TrainerSpec, NormalizerSpec):
+        message = file.message_type.add(name=spec.__name__).field
+        for field in dataclasses.fields(spec):
+            kind, number = kinds[type(field.default)], field.metadata["number"]
+            message.add(name=field.name, number=number, type=kind, label=scalar.LABEL_OPTIONAL)
+    model = file.message_type.add(name="Model").field
+    model.add(name="pieces", number=1, type_name="Piece", label=scalar.LABEL_REPEATED)
+    for number, (name, of) in _SPECS.items():
+        model.add(name=name, number=number, type_name=of.__name__, label=scalar.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()  # of our own: sentencepiece has messages of these names, too
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Model"))
+
+
+_SPECS: dict[int, tuple[str, type]] = {
+    2: ("trainer", TrainerSpec),
+    3: ("normalizer", NormalizerSpec),
+    5: ("denormalizer", NormalizerSpec),
+}
 
 
 def looks_like_model(data: bytes) -> bool:
@@ -191,119 +199,56 @@ def read(data: bytes, source: str) -> SentencePieceFile:
     """
     if len(data) > MAX_MODEL_BYTES:
         raise TokenizerFileError(f"{source}: longer than {MAX_MODEL_BYTES} bytes, which no sentencepiece model is")
-    tokens, scores, types, rest = _read_pieces(data, source)
-    more: list[tuple[str, float, int]] = []
-    specs: dict[int, list[Field]] = {2: [], 3: [], 5: []}
-    others = []
-    for field in protobuf.read_fields(data[rest:], source):
-        if field.number == 1:
-            number = len(tokens) + len(more)
-            piece, score, kind = _read_piece(field.as_bytes(source), f"{source}: piece {number}")
-            if not piece:
-                raise TokenizerFileError(f"{source}: piece {number} is empty")
-            more.append((piece, score, kind))
-            if number > MAX_ID:
-                raise TokenizerFileError(f"{source}: more than {MAX_ID + 1} pieces")
-        elif field.number in specs:
-            # A message field that occurs twice is merged: fields of the second one win.
-            specs[field.number] += protobuf.read_fields(field.as_bytes(source), f"{source}: field {field.number}")
-        else:
-            others.append(field)
-    if more:
-        pieces, more_scores, more_types = zip(*more, strict=True)
-        tokens = Tokens.joined([tokens, Tokens.of(pieces)])
-        scores, types = np.append(scores, np.array(more_scores)), np.append(types, np.array(more_types, np.int64))
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        message = _model_class().FromString(data)
+    except DecodeError as error:
+        raise TokenizerFileError(f"{source}: not a sentencepiece model, or cut off: {error}") from error
+    texts, scores, types = [], [], []
+    for number, piece in enumerate(message.pieces):
+        if not (text := piece.piece):
+            raise TokenizerFileError(f"{source}: piece {number} is empty")
+        texts.append(text)
+        scores.append(piece.score)
+        types.append(piece.type)
+    tokens = Tokens(*padded_bytes(texts))
+    if (number := tokens.first_broken()) >= 0:
+        raise TokenizerFileError(f"{source}: piece {number} is not UTF-8: {texts[number][:40]!r}")
+    specs = {
+        name: _read_spec(getattr(message, name), kind, f"{source}: {name}_spec")
+        for name, kind in _SPECS.values()
+        if name != "denormalizer" or message.HasField(name)
+    }
     with files.named_in_errors(source):
-        return SentencePieceFile(
-            pieces=tokens,
-            scores=scores,
-            types=types,
-            trainer=TrainerSpec(**_read_spec(specs[2], _TRAINER_FIELDS, f"{source}: trainer_spec")),
-            normalizer=NormalizerSpec(**_read_spec(specs[3], _NORMALIZER_FIELDS, f"{source}: normalizer_spec")),
-            denormalizer=NormalizerSpec(**_read_spec(specs[5], _NORMALIZER_FIELDS, f"{source}: denormalizer_spec"))
-            if specs[5]
-            else None,
-            others=tuple(others),
-        )
+        return SentencePieceFile(tokens, np.array(scores, np.float64), np.array(types, np.int64), **specs)
 
 
-def _read_pieces(data: bytes, source: str) -> tuple[Tokens, npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
-    """Reads pieces as long as they are written the usual way; there may be a quarter of a million of them.
-
-    Also returns where it stopped; the general reader goes on from there.
-    """
-    n_most = min(len(data) // 9, MAX_ID + 1)
-    text, offsets = np.empty(len(data) + WORD_PADDING, np.uint8), np.zeros(n_most + 1, np.int64)
-    scores, types = np.empty((n_most, 4), np.uint8), np.empty(n_most, np.int64)
-    n, at = read_pieces(np.frombuffer(data, np.uint8), text, offsets, scores, types)
-    tokens = Tokens(text[: offsets[n] + WORD_PADDING].copy(), offsets[: n + 1].copy())
-    number = tokens.first_broken()
-    if number >= 0:
-        found = tokens.values[tokens.offsets[number] : tokens.offsets[number + 1]].tobytes()
-        raise TokenizerFileError(f"{source}: piece {number} is not UTF-8: {found[:40]!r}")
-    return tokens, scores[:n].view("<f4").ravel().astype(np.float64), types[:n].copy(), at
-
-
-def _read_piece(data: bytes, source: str) -> tuple[str, float, int]:
-    piece, score, kind = "", 0.0, int(PieceType.NORMAL)
-    for field in protobuf.read_fields(data, source):
-        if field.number == 1:
-            piece = field.as_text(source)
-        elif field.number == 2:
-            score = field.as_float(source)
-        elif field.number == 3:
-            kind = field.as_int32(source)
-    return piece, score, kind
-
-
-def _read_spec(fields: Iterable[Field], known: Mapping[int, tuple[str, type]], source: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    others = []
-    for field in fields:
-        if field.number not in known:
-            others.append(field)
-            continue
-        name, kind = known[field.number]
-        read_as = {int: field.as_int32, bool: field.as_bool, str: field.as_text, bytes: field.as_bytes}[kind]
-        values[name] = read_as(f"{source}.{name}")
-    return {**values, "others": tuple(others)}
-
-
-# Writing.
+def _read_spec(message: Any, kind: type, source: str) -> Any:
+    values = {}
+    for field in dataclasses.fields(kind):
+        if message.HasField(field.name):
+            value = getattr(message, field.name)
+            try:
+                values[field.name] = value.decode() if isinstance(field.default, str) else value
+            except UnicodeDecodeError as error:
+                raise TokenizerFileError(f"{source}.{field.name} is not UTF-8: {value[:40]!r}") from error
+    return kind(**values)
 
 
 def write(model: SentencePieceFile) -> bytes:
     """Returns the bytes of a `.model` that sentencepiece loads, with the same ids and scores."""
-    out = bytearray()
-    for piece, score, kind in zip(model.pieces, model.scores.tolist(), model.types.tolist(), strict=True):
-        body = protobuf.write_bytes(1, piece.encode()) + protobuf.write_float(2, score)
+    message = _model_class()()
+    for text, score, kind in zip(model.pieces, model.scores.tolist(), model.types.tolist(), strict=True):
+        piece = message.pieces.add(piece=text.encode(), score=score)
         if kind != PieceType.NORMAL:
-            body += protobuf.write_int(3, kind)
-        out += protobuf.write_bytes(1, body)
-    specs: list[tuple[int, Any, Mapping[int, tuple[str, type]], Any]] = [
-        (2, model.trainer, _TRAINER_FIELDS, TrainerSpec()),
-        (3, model.normalizer, _NORMALIZER_FIELDS, NormalizerSpec()),
-    ]
-    if model.denormalizer is not None:
-        specs.append((5, model.denormalizer, _NORMALIZER_FIELDS, NormalizerSpec()))
-    for number, spec, known, default in specs:
-        out += protobuf.write_bytes(number, _write_spec(spec, known, default))
-    for field in model.others:
-        out += protobuf.write_field(field)
-    return bytes(out)
-
-
-def _write_spec(spec: Any, known: Mapping[int, tuple[str, type]], default: Any) -> bytes:
-    fields = {field.number: b"" for field in spec.others}
-    for field in spec.others:
-        fields[field.number] += protobuf.write_field(field)
-    for number, (name, kind) in known.items():
-        value = getattr(spec, name)
-        if value == getattr(default, name):
+            piece.type = kind
+    for name, _ in _SPECS.values():
+        spec = getattr(model, name)
+        if spec is None:
             continue
-        if kind is str:
-            value = value.encode()
-        fields[number] = (
-            protobuf.write_bytes(number, value) if kind in (str, bytes) else protobuf.write_int(number, value)
-        )
-    return b"".join(fields[number] for number in sorted(fields))
+        getattr(message, name).SetInParent()
+        for field in dataclasses.fields(spec):
+            if (value := getattr(spec, field.name)) != field.default:
+                setattr(getattr(message, name), field.name, value.encode() if isinstance(value, str) else value)
+    return bytes(message.SerializeToString(deterministic=True))

@@ -20,7 +20,7 @@ from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.engines import choose
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import protobuf, sentencepiece, sentencepiece_parts
+from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts
 from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
 from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
 from tokenmill.tokenizer.models.unigram import PieceType
@@ -75,12 +75,9 @@ RULES = {
 
 def test_a_round_trip_keeps_everything() -> None:
     model = make(
-        trainer=TrainerSpec(
-            unk_surface="?", pad_id=7, others=(protobuf.Field(2, 2, b"name"), protobuf.Field(4, 0, 99))
-        ),
+        trainer=TrainerSpec(unk_surface="?", pad_id=7),
         normalizer=NormalizerSpec("nfkc", charsmap(RULES), False, False, True),
         denormalizer=NormalizerSpec("x", add_dummy_prefix=False),
-        others=(protobuf.Field(200, 5, b"abcd"),),
     )
     again = sentencepiece.read(sentencepiece.write(model), "model")
     for field in dataclasses.fields(model):
@@ -91,44 +88,19 @@ def test_a_round_trip_keeps_everything() -> None:
 
 def test_pieces_written_in_an_unusual_way_are_read_too() -> None:
     data = sentencepiece.write(make())
-    long_piece = protobuf.write_bytes(1, b"y" * 300) + protobuf.write_float(2, -1.0)
-    reordered = protobuf.write_float(2, -7.5) + protobuf.write_int(3, 1) + protobuf.write_bytes(1, b"q")
-    read = sentencepiece.read(data + protobuf.write_bytes(1, long_piece) + protobuf.write_bytes(1, reordered), "model")
+    long_piece = b"\x0a\xb4\x02" + b"\x0a\xac\x02" + b"y" * 300 + b"\x15" + struct.pack("<f", -1.0)
+    reordered = b"\x0a\x0a" + b"\x15" + struct.pack("<f", -7.5) + b"\x18\x01" + b"\x0a\x01q"
+    read = sentencepiece.read(data + long_piece + b"\x32\x02xy" + reordered, "model")
     assert tuple(read.pieces[-2:]) == ("y" * 300, "q")
     assert (read.scores[-1], read.types[-1]) == (-7.5, PieceType.NORMAL)
 
 
-piece_fields = st.tuples(
-    st.one_of(st.text(min_size=1, max_size=5), st.sampled_from(["▁a", "\0", "a\0b", "y" * 126, "é" * 70])),
-    st.floats(width=32, allow_nan=False, allow_infinity=False),
-    st.sampled_from([1, 1, 4, 6]),
-    st.booleans(),
-)
-
-
-@given(st.lists(piece_fields, max_size=8), st.binary(max_size=3))
-def test_pieces_are_read_as_by_the_general_reader(fields: list[tuple[str, float, int, bool]], rest: bytes) -> None:
-    data, expected = b"", []
-    for text, score, kind, says_type in fields:
-        body = protobuf.write_bytes(1, text.encode()) + protobuf.write_float(2, score)
-        body += protobuf.write_int(3, kind) if says_type else b""
-        data += protobuf.write_bytes(1, body)
-        expected.append((text, score, kind if says_type else 1))
-    unusual = [i for i, (text, *_) in enumerate(fields) if not text or len(text.encode()) > 118]
-    texts, scores, types, at = sentencepiece._read_pieces(data + rest, "model")
-    n = len(texts)
-    assert list(zip(texts, scores, types, strict=True)) == expected[:n]
-    assert n >= min(unusual, default=len(fields))
-    assert [field.number for field in protobuf.read_fields(data[at:], "model")] == [1] * (len(fields) - n)
-
-
-def test_a_piece_that_is_no_text() -> None:
-    data = b"".join(
-        protobuf.write_bytes(1, protobuf.write_bytes(1, text) + protobuf.write_float(2, 0.0))
-        for text in (b"ab", "é".encode(), b"x\xffy", b"z")
-    )
-    with pytest.raises(TokenizerFileError, match=r"^m: piece 2 is not UTF-8: b'x\\xffy'$"):
-        sentencepiece.read(data, "m")
+def test_text_that_is_not_utf_8() -> None:
+    pieces = b"".join(b"\x0a%c\x0a%c%s" % (len(text) + 2, len(text), text) for text in (b"ab", b"x\xffy", b"z"))
+    with pytest.raises(TokenizerFileError, match=r"^m: piece 1 is not UTF-8: b'x\\xffy'$"):
+        sentencepiece.read(pieces, "m")
+    with pytest.raises(TokenizerFileError, match=r"^m: trainer_spec.unk_piece is not UTF-8: b'\\xff'$"):
+        sentencepiece.read(sentencepiece.write(make()) + b"\x12\x04\xea\x02\x01\xff", "m")
 
 
 def test_a_file_is_known_by_its_first_bytes() -> None:
@@ -167,13 +139,13 @@ def test_one_changed_byte_never_does_worse_than_an_error(at: int, byte: int) -> 
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"\x0a\xff\xff\xff\xff\x0f", "says it has 4294967295 bytes, but 0 are left"),
-        (b"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", "an integer longer than ten bytes"),
-        (b"\x0b\x00", "wire type 3 at byte 0 is not supported"),
-        (b"\x02\x00", "field number 0 at byte 0"),
-        (b"\x0a\x08\x0a\x01\xff\x15\x00\x00\x00\x00", "piece 0 is not UTF-8"),
-        (b"\x08\x01", "field 1 must be bytes"),
-        (b"\x0a", "cut off in the middle of an integer"),
+        (b"\x0a\xff\xff\xff\xff\x0f", "not a sentencepiece model, or cut off"),
+        (b"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", "not a sentencepiece model, or cut off"),
+        (b"\x0b" * 1000, "not a sentencepiece model, or cut off"),
+        (b"\x02\x00", "not a sentencepiece model, or cut off"),
+        (b"\x0a", "not a sentencepiece model, or cut off"),
+        (b"\x0a\x00", "piece 0 is empty"),
+        (b"\x08\x01", "a model has 1..16777216 pieces, got 0"),
     ],
 )
 def test_broken_wires(data: bytes, message: str) -> None:
