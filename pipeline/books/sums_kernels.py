@@ -58,9 +58,10 @@ def copy_rows(values: Any, starts: Any, stops: Any, begins: Any, out: Any) -> No
       out: int32 with room for every row, uint8 with room for it, or whatever `values` are; filled.
     """
     for row in range(begins.size):
-        shift = begins[row] - starts[row]
-        for i in range(starts[row], stops[row]):
-            out[i + shift] = values[i]
+        # Unsigned, as numba counts negative places from the end, and then copies one value at a time.
+        start, begin = np.uint64(starts[row]), np.uint64(begins[row])
+        for i in range(np.uint64(max(0, stops[row] - starts[row]))):
+            out[begin + i] = values[start + i]
 
 
 @kernel
