@@ -17,7 +17,7 @@ from tokenmill.pipeline.output.writers.base import check_schema
 
 _BUFFER_BYTES = 8 << 20
 _MAX_EXAMPLE_BYTES = (1 << 31) - 1  # what protobuf parsers accept
-_PADDING = {None: kernels.NO_PADDING, "right": kernels.PADDING_RIGHT, "left": kernels.PADDING_LEFT}
+_MOST_NUMBER = (1 << 35) - 1  # what the kernels write
 _BAD_DOC_ID = -1
 _PROBLEMS = {
     _BAD_DOC_ID: "the doc_id is not UTF-8",
@@ -28,6 +28,13 @@ _PROBLEMS = {
     kernels.BAD_LOSS_MASK: "loss_mask does not have a 0 or 1 for each id",
     kernels.BAD_MASK: "input_mask is not one run of ones beside one run of zeros, or segment_ids are not all 0",
 }
+_FEATURES = ("doc_id", "document", "input_ids", "input_mask", "loss_mask", "segment_ids", "window")
+_KINDS = {name: kernels.TEXT if name == "doc_id" else kernels.NUMBERS for name in _FEATURES}
+_NAMES = {name: np.frombuffer(name.encode(), np.uint8) for name in _FEATURES}
+_SEVENS = 1 << np.arange(7, 63, 7)
+
+_Rows = tuple[np.ndarray, np.ndarray]
+"""Values of rows, and int64[n + 1], where each begins and the last ends. Values of uint8 are stored as they are."""
 
 
 class TFRecordWriter:
@@ -52,7 +59,7 @@ class TFRecordWriter:
         self.n_rows = 0
         self._schema = schema
         self.n_tokens = 0
-        self._padding = _PADDING[padding_side]
+        self._padding_side = padding_side
         # Without a name and a time, its bytes depend on the data alone.
         self._gzip = gzip_module.GzipFile("", "wb", 6, handle, mtime=0) if gzip else None
         self._stream = self._gzip or handle
@@ -68,25 +75,18 @@ class TFRecordWriter:
         n_rows = batch.num_rows
         if n_rows == 0:
             return
-        doc_offsets, doc_ids = children(batch.column(0))
-        doc_bytes = doc_ids.to_numpy()
-        offsets = batch.column(1).offsets.to_numpy()
-        ids = batch.column(1).values.to_numpy()
-        n_tokens = batch.column(2).to_numpy()
-        if offsets[-1] > offsets[0] and ids[offsets[0] : offsets[-1]].min() < 0:
-            raise ValueError(f"ids must not be negative, got {ids[offsets[0] : offsets[-1]].min()}")
-
-        numbers = np.full((n_rows, 2), -1, np.int64)
-        for i, name in enumerate(schemas.WINDOWS.names):
-            if name in self._schema.names:
-                numbers[:, i] = batch.column(name).to_numpy()
-        n_packed = np.empty(n_rows, np.int64)
-        n_record = np.empty(n_rows, np.int64)
-        masked, mask = schemas.LOSS_MASK.name in self._schema.names, np.zeros(0, np.uint8)
-        if masked:
-            mask = np.zeros(offsets[-1], np.uint8)  # indexed as the ids
-            mask[offsets[0] :] = batch.column(schemas.LOSS_MASK.name).flatten().cast(pa.uint8()).to_numpy()
-        kernels.measure_records(ids, offsets, doc_offsets, self._padding, masked, numbers, n_packed, n_record)
+        features = self._features(batch)
+        n_features, sizes = np.zeros(n_rows, np.int64), {}
+        for name, (values, offsets) in features.items():
+            n_bytes = np.diff(offsets)
+            if values.dtype != np.uint8:
+                kernels.measure_varints(values, offsets, n_bytes)
+            lists = np.where((n_bytes > 0) | (_KINDS[name] == kernels.TEXT), _field_bytes(n_bytes), 0)
+            contents = _field_bytes(lists)
+            entries = 2 + len(name) + _field_bytes(contents)
+            n_features += _field_bytes(entries)
+            sizes[name] = np.stack([entries, contents, lists, n_bytes])
+        n_record = kernels.FRAME_BYTES + _field_bytes(n_features)
         if n_record.max() > _MAX_EXAMPLE_BYTES:
             row = int(n_record.argmax())
             raise ValueError(
@@ -94,25 +94,42 @@ class TFRecordWriter:
                 f"must stay under {_MAX_EXAMPLE_BYTES}; turn truncation on or write Parquet"
             )
         for start, stop in stretches(n_record, _BUFFER_BYTES):
-            n_bytes = int(n_record[start:stop].sum())
-            out = np.empty(n_bytes + kernels.SLACK_BYTES, np.uint8)
-            kernels.write_records(
-                ids,
-                offsets[start : stop + 1],
-                doc_bytes,
-                doc_offsets[start : stop + 1],
-                n_tokens[start:stop],
-                self._padding,
-                masked,
-                mask,
-                numbers[start:stop],
-                n_packed[start:stop],
-                n_record[start:stop],
-                out,
-            )
-            self._stream.write(out[:n_bytes].data)
+            ends = np.cumsum(n_record[start:stop])
+            starts = ends - n_record[start:stop]
+            out, at = np.empty(ends[-1] + kernels.SLACK_BYTES, np.uint8), np.empty_like(ends)
+            kernels.begin_records(starts, ends, n_features[start:stop], at, out)
+            for name, (values, offsets) in features.items():
+                of_rows = sizes[name][:, start:stop].copy()
+                kernels.begin_entries(_NAMES[name], _KINDS[name], of_rows, at, out)
+                if values.dtype == np.uint8:
+                    copy_rows(values, offsets[start:stop], offsets[start + 1 : stop + 1], at, out)
+                else:
+                    kernels.put_varints(values, offsets[start : stop + 1], at, out)
+                at += of_rows[-1]
+            kernels.end_records(starts, ends, out)
+            self._stream.write(out[: ends[-1]].data)
             self.n_rows += stop - start
-            self.n_tokens += int(n_tokens[start:stop].sum(dtype=np.int64))
+        self.n_tokens += int(batch.column(2).to_numpy().sum(dtype=np.int64))
+
+    def _features(self, batch: pa.RecordBatch) -> dict[str, _Rows]:
+        """Returns the features of rows, in the order of their names."""
+        offsets, ids = batch.column(1).offsets.to_numpy(), batch.column(1).values.to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        if last > first and ids[first:last].min() < 0:
+            raise ValueError(f"ids must not be negative, got {ids[first:last].min()}")
+        doc_offsets, doc_ids = children(batch.column(0))
+        found = {"doc_id": (doc_ids.to_numpy(), doc_offsets), "input_ids": (ids, offsets)}
+        for name in (name for name in schemas.WINDOWS.names if name in self._schema.names):
+            numbers = batch.column(name).to_numpy().astype(np.int64)
+            found[name] = _read_only(numbers), np.arange(batch.num_rows + 1)
+        if schemas.LOSS_MASK.name in self._schema.names:
+            mask = batch.column(schemas.LOSS_MASK.name).flatten().cast(pa.uint8()).to_numpy()
+            found[schemas.LOSS_MASK.name] = _read_only(mask), offsets - first
+        if self._padding_side is not None:
+            n_tokens, is_left = batch.column(2).to_numpy(), np.full(batch.num_rows, self._padding_side == "left")
+            found["input_mask"] = _read_only(_input_mask(np.diff(offsets), n_tokens, is_left)), offsets - first
+            found["segment_ids"] = _read_only(np.zeros(last - first, np.uint8)), offsets - first
+        return dict(sorted(found.items()))
 
     def close(self) -> None:
         """Writes the end of the gzip member, where there is one."""
@@ -171,48 +188,83 @@ def _read(stream: BinaryIO, n_bytes: int, name: str) -> bytes:
 def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str, base: int) -> pa.RecordBatch:
     """Returns the rows of records whose frames were checked; the buffer begins at byte `base` of the file `name`."""
 
-    def check(row: int, problem: int) -> None:
-        if problem != kernels.FINE:
-            raise ValueError(f"{name}, byte {base + starts[row] - 12}: {_PROBLEMS[problem]}")
+    def check(is_wrong: np.ndarray, problem: int) -> None:
+        if is_wrong.any():
+            raise ValueError(f"{name}, byte {base + starts[int(is_wrong.argmax())] - 12}: {_PROBLEMS[problem]}")
 
     n_rows = starts.size
-    spans = np.empty((n_rows, 8), np.int64)
-    n_ids = np.empty(n_rows, np.int64)
-    numbers = np.empty((n_rows, 2), np.int64)
-    check(*kernels.parse_records(buffer, starts, stops, spans, n_ids, numbers))
-    is_window = numbers[:, 0] >= 0
-    is_masked = spans[:, 7] >= 0
-    for is_kind in (is_window, is_masked):
-        if is_kind.any() and not is_kind.all():
-            check(int(np.argmin(is_kind)), kernels.NOT_AN_EXAMPLE)
+    rows = np.arange(n_rows)
+    bounds = np.cumsum([0, *map(len, _FEATURES)])
+    found = np.empty((len(_FEATURES), 2, n_rows), np.int64)
+    names, kinds = np.concatenate(list(_NAMES.values())), np.array(list(_KINDS.values()))
+    check(rows == kernels.find_features(buffer, starts, stops, names, bounds, kinds, found), kernels.NOT_AN_EXAMPLE)
+    spans = dict(zip(_FEATURES, found, strict=True))
+    has = {feature: span[1] >= 0 for feature, span in spans.items()}
+    for feature, other in (("input_mask", "segment_ids"), ("document", "window")):
+        check(has[feature] != has[other], kernels.NOT_AN_EXAMPLE)
+    check(~(has["doc_id"] & has["input_ids"]), kernels.NOT_AN_EXAMPLE)
+    for is_there in has.values():
+        check(is_there != is_there[0], kernels.NOT_AN_EXAMPLE)
 
-    offsets = np.concatenate(([0], np.cumsum(n_ids)))
-    ids = np.empty(offsets[-1], np.int32)
-    n_tokens = np.empty(n_rows, np.int32)
-    check(*kernels.read_ids(buffer, spans, offsets, ids, n_tokens))
+    def numbers(feature: str, most: int, dtype: type, problem: int) -> _Rows:
+        begins, ends = spans[feature]
+        values: np.ndarray = np.empty(int((ends - begins).sum()), dtype)
+        offsets = np.empty(n_rows + 1, np.int64)
+        check(rows == kernels.read_varints(buffer, begins, ends, most, values, offsets), problem)
+        return values[: offsets[-1]], offsets
 
-    doc_offsets = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
+    ids, offsets = numbers("input_ids", (1 << 31) - 1, np.int32, kernels.BAD_ID)
+
+    n_tokens = np.diff(offsets)
+    filled = np.flatnonzero(n_tokens)
+
+    def per_row(values: np.ndarray) -> np.ndarray:
+        sums = np.zeros(n_rows, np.int64)
+        sums[filled] = np.add.reduceat(values, offsets[filled], dtype=np.int64)
+        return sums
+
+    def mask(feature: str, most: int, problem: int) -> np.ndarray:
+        begins, ends = spans[feature]
+        check(ends - begins != np.diff(offsets), problem)
+        values = np.empty(offsets[-1], np.uint8)
+        copy_rows(buffer, begins, ends, offsets[:-1], values)
+        if values.max(initial=0) > most:
+            check(per_row(values > most) > 0, problem)
+        return values
+
+    if has["input_mask"].all():
+        is_token = mask("input_mask", 1, kernels.BAD_MASK)
+        mask("segment_ids", 0, kernels.BAD_MASK)
+        is_left = np.zeros(n_rows, np.bool_)
+        is_left[filled] = is_token[offsets[filled]] == 0
+        n_tokens = per_row(is_token)
+        is_other = is_token != _input_mask(np.diff(offsets), n_tokens, is_left)
+        if is_other.any():
+            check(per_row(is_other) > 0, kernels.BAD_MASK)
+
+    begins, ends = spans["doc_id"]
+    doc_offsets = np.concatenate(([0], np.cumsum(ends - begins)))
     doc_bytes = np.empty(doc_offsets[-1], np.uint8)
-    copy_rows(buffer, *spans.T[:2].copy(), doc_offsets[:-1], doc_bytes)
+    copy_rows(buffer, begins, ends, doc_offsets[:-1], doc_bytes)
     doc_ids = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), n_rows, [None, pa.py_buffer(doc_offsets), pa.py_buffer(doc_bytes)]
     )
     try:
         doc_ids = doc_ids.cast(pa.large_string()).cast(pa.string())
     except pa.ArrowInvalid:
-        for row in range(n_rows):
-            check(row, kernels.FINE if _is_utf8(doc_ids[row].as_py()) else _BAD_DOC_ID)
-    rows = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
-    columns, fields = [doc_ids, rows, pa.array(n_tokens)], list(schemas.TOKENS)[:3]
-    if n_rows and is_masked.all():
-        mask = np.empty(offsets[-1], np.uint8)
-        copy_rows(buffer, *spans.T[6:].copy(), offsets[:-1], mask)
+        check(np.array([not _is_utf8(doc_id) for doc_id in doc_ids.to_pylist()]), _BAD_DOC_ID)
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
+    columns, fields = [doc_ids, lists, pa.array(n_tokens.astype(np.int32))], list(schemas.TOKENS)[:3]
+    if has["loss_mask"].all():
+        trained = mask("loss_mask", 1, kernels.BAD_LOSS_MASK).view(np.bool_)
         type_ = schemas.LOSS_MASK.type
-        columns.append(pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(mask.view(np.bool_)), type=type_))
+        columns.append(pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(trained), type=type_))
         fields.append(schemas.LOSS_MASK)
-    if n_rows and is_window.all():
-        columns += [pa.array(numbers[:, i]).cast(field.type) for i, field in enumerate(schemas.WINDOWS)]
-        fields += schemas.WINDOWS
+    for field in schemas.WINDOWS if has["window"].all() else ():
+        values, firsts = numbers(field.name, _MOST_NUMBER, np.int64, kernels.NOT_AN_EXAMPLE)
+        check(np.diff(firsts) != 1, kernels.NOT_AN_EXAMPLE)
+        columns.append(pa.array(values).cast(field.type))
+        fields.append(field)
     return pa.record_batch(columns, schema=pa.schema(fields))
 
 
@@ -222,3 +274,20 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    values.flags.writeable = False  # so that one compiled version serves buffers of all owners
+    return values
+
+
+def _input_mask(n_ids: np.ndarray, n_tokens: np.ndarray, is_left: np.ndarray) -> np.ndarray:
+    """Returns uint8[sum of n_ids], 1 for the tokens of each row, 0 for its padding, which may be on its left."""
+    first = np.where(is_left, n_ids - n_tokens, n_tokens)
+    sides, sizes = np.stack([~is_left, is_left], 1), np.stack([first, n_ids - first], 1)
+    return np.repeat(sides.ravel(), sizes.ravel()).view(np.uint8)
+
+
+def _field_bytes(lengths: np.ndarray) -> np.ndarray:
+    """Returns the bytes of fields of a message with their heads, int64[n]."""
+    return lengths + 2 + np.searchsorted(_SEVENS, lengths, side="right")

@@ -13,8 +13,8 @@ The data is a `tf.train.Example` with its features in the order of their names, 
     segment_ids  int64_list   0: a row is one segment            only when padding is on
     window       int64_list   the row's number in its document           only where rows are windows of documents
 
-The writing kernels trust their inputs; `output.writers.tfrecord` checks them. The parsing kernels trust nothing, since
-they read files.
+The writing kernels trust their inputs; `output.writers.tfrecord` checks and measures them. The parsing kernels trust
+nothing, since they read files.
 
 Source: `tensorflow/core/lib/io/record_writer.cc` and `tensorflow/core/example/{example,feature}.proto`. CRC-32C is that
 of RFC 3720, eight bytes at a time after Kounavis and Berry (2005), "Novel Table Lookup-Based Algorithms for
@@ -29,13 +29,13 @@ FRAME_BYTES = 16
 """Bytes of a record besides its data: the length, its checksum, the data's checksum."""
 
 SLACK_BYTES = 8
-"""Bytes past the end of the records that `write_records` may overwrite."""
+"""Bytes past the end of a list that `put_varints` may overwrite."""
 
-NO_PADDING, PADDING_RIGHT, PADDING_LEFT = 0, 1, 2
-"""Where padding is in a row; without padding there are no `input_mask` and `segment_ids`."""
+TEXT, NUMBERS = 0x0A, 0x1A
+"""Kinds of features, by the first byte of a `Feature`: a `bytes_list` of one string, and an `int64_list`."""
 
 FINE, BAD_LENGTH_CRC, BAD_DATA_CRC, NOT_AN_EXAMPLE, BAD_ID, BAD_MASK, BAD_LOSS_MASK = range(7)
-"""What is wrong with a record, if anything; returned by `frame_records`, `parse_records` and `read_ids`."""
+"""What is wrong with a record, if anything."""
 
 
 def _crc_tables() -> np.ndarray:
@@ -51,13 +51,6 @@ def _crc_tables() -> np.ndarray:
 
 
 _CRC = _crc_tables()
-_DOC_ID = np.frombuffer(b"doc_id", np.uint8)
-_DOCUMENT = np.frombuffer(b"document", np.uint8)
-_WINDOW = np.frombuffer(b"window", np.uint8)
-_INPUT_IDS = np.frombuffer(b"input_ids", np.uint8)
-_INPUT_MASK = np.frombuffer(b"input_mask", np.uint8)
-_LOSS_MASK = np.frombuffer(b"loss_mask", np.uint8)
-_SEGMENT_IDS = np.frombuffer(b"segment_ids", np.uint8)
 _MASK_DELTA = 0xA282EAD8
 
 
@@ -96,217 +89,105 @@ def masked_crc32c(data: np.ndarray, start: int, stop: int) -> int:
 
 
 @kernel_part
-def _varint_bytes(value: int) -> int:
-    n = 1
-    while value >= 128:
-        value >>= 7
-        n += 1
-    return n
-
-
-@kernel_part
-def _put_varint(out: np.ndarray, at: int, value: int) -> int:
-    while value >= 128:
-        out[at] = (value & 127) | 128
-        value >>= 7
+def _put_length(out: np.ndarray, at: int, tag: int, length: int) -> int:
+    """Writes the head of a field of `length` bytes at `out[at]`; returns the position after it."""
+    out[at] = tag
+    at += 1
+    while length >= 128:
+        out[at] = length & 127 | 128
+        length >>= 7
         at += 1
-    out[at] = value
+    out[at] = length
     return at + 1
 
 
-@kernel_part
-def _put_fixed(out: np.ndarray, at: int, value: int, n_bytes: int) -> int:
-    for k in range(n_bytes):
-        out[at + k] = (value >> (8 * k)) & 0xFF
-    return at + n_bytes
-
-
-@kernel_part
-def _list_bytes(n_packed: int) -> int:
-    """Bytes of a list message whose only field holds `n_packed` bytes; an empty packed field is left out."""
-    return 1 + _varint_bytes(n_packed) + n_packed if n_packed > 0 else 0
-
-
-@kernel_part
-def _entry_bytes(n_key: int, n_list: int) -> int:
-    """Bytes of a `map<string, Feature>` entry, tag and length included, whose list message takes `n_list` bytes."""
-    n_feature = 1 + _varint_bytes(n_list) + n_list
-    n_entry = 2 + n_key + 1 + _varint_bytes(n_feature) + n_feature
-    return 1 + _varint_bytes(n_entry) + n_entry
-
-
-@kernel_part
-def _put_entry_head(out: np.ndarray, at: int, key: np.ndarray, feature_tag: int, n_list: int) -> int:
-    """Writes the part of a map entry before its list message at `out[at]`; returns where the list message goes.
-
-    key: uint8[n_key]. The caller guarantees room: `measure_records` has counted every byte.
-    """
-    n_feature = 1 + _varint_bytes(n_list) + n_list
-    out[at] = 0x0A  # Features.feature
-    at = _put_varint(out, at + 1, 2 + key.size + 1 + _varint_bytes(n_feature) + n_feature)
-    out[at] = 0x0A  # key
-    at = _put_varint(out, at + 1, key.size)
-    for k in range(key.size):
-        out[at + k] = key[k]
-    at += key.size
-    out[at] = 0x12  # value
-    at = _put_varint(out, at + 1, n_feature)
-    out[at] = feature_tag
-    return _put_varint(out, at + 1, n_list)
-
-
-@kernel_part
-def _put_list_head(out: np.ndarray, at: int, key: np.ndarray, n_packed: int) -> int:
-    """Writes the part of a feature of integers before these at `out[at]`; returns where their `n_packed` bytes go."""
-    at = _put_entry_head(out, at, key, 0x1A, _list_bytes(n_packed))
-    if n_packed == 0:
-        return at
-    out[at] = 0x0A  # Int64List.value, packed
-    return _put_varint(out, at + 1, n_packed)
-
-
-@kernel_part
-def _features_bytes(
-    n_doc_id: int, n_packed: int, n_row: int, padding: int, masked: bool, document: int, window: int
-) -> int:
-    n_bytes = _entry_bytes(_DOC_ID.size, 1 + _varint_bytes(n_doc_id) + n_doc_id)
-    n_bytes += _entry_bytes(_INPUT_IDS.size, _list_bytes(n_packed))
-    if padding != NO_PADDING:
-        n_bytes += _entry_bytes(_INPUT_MASK.size, _list_bytes(n_row))
-        n_bytes += _entry_bytes(_SEGMENT_IDS.size, _list_bytes(n_row))
-    if masked:
-        n_bytes += _entry_bytes(_LOSS_MASK.size, _list_bytes(n_row))
-    if document >= 0:
-        n_bytes += _entry_bytes(_DOCUMENT.size, _list_bytes(_varint_bytes(document)))
-        n_bytes += _entry_bytes(_WINDOW.size, _list_bytes(_varint_bytes(window)))
-    return n_bytes
-
-
-@kernel_part
-def _put_number(out: np.ndarray, at: int, key: np.ndarray, number: int) -> int:
-    """Writes a feature of one integer at `out[at]`, as `_put_entry_head`; returns the position after it."""
-    return _put_varint(out, _put_list_head(out, at, key, _varint_bytes(number)), number)
-
-
 @kernel
-def measure_records(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    doc_offsets: np.ndarray,
-    padding: int,
-    masked: bool,
-    numbers: np.ndarray,
-    n_packed: np.ndarray,
-    n_record: np.ndarray,
-) -> None:
-    """Computes how many bytes each row's record takes.
+def measure_varints(values: np.ndarray, offsets: np.ndarray, n_bytes: np.ndarray) -> None:
+    """Computes how many bytes each row takes as varints.
 
     Args:
-      ids: int32[>= offsets[-1]], none negative.
-      offsets: int64[n + 1], where each row starts in `ids`.
-      doc_offsets: int64[n + 1], where each row's document id starts, in bytes.
-      padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
-      masked: whether rows have the feature `loss_mask`.
-      numbers: int64[n, 2], the features `document` and `window`; -1 for none.
-      n_packed: int64[n], filled with the bytes of each row's ids as varints.
-      n_record: int64[n], filled with the bytes of each record, frame included.
+      values: int32 or int64[>= offsets[-1]], from 0 to 2**35 - 1.
+      offsets: int64[n + 1], where each row starts in `values`.
+      n_bytes: int64[n], filled.
     """
-    for row in range(n_packed.size):
+    for row in range(n_bytes.size):
         n = offsets[row + 1] - offsets[row]
         for i in range(offsets[row], offsets[row + 1]):
-            x = ids[i]
+            x = values[i]
             n += (x >= 1 << 7) + (x >= 1 << 14) + (x >= 1 << 21) + (x >= 1 << 28)
-        n_packed[row] = n
-        n_row = offsets[row + 1] - offsets[row]
-        n_doc_id = doc_offsets[row + 1] - doc_offsets[row]
-        n_features = _features_bytes(n_doc_id, n, n_row, padding, masked, numbers[row, 0], numbers[row, 1])
-        n_record[row] = FRAME_BYTES + 1 + _varint_bytes(n_features) + n_features
+        n_bytes[row] = n
 
 
 @kernel
-def write_records(
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    doc_bytes: np.ndarray,
-    doc_offsets: np.ndarray,
-    n_tokens: np.ndarray,
-    padding: int,
-    masked: bool,
-    mask: np.ndarray,
-    numbers: np.ndarray,
-    n_packed: np.ndarray,
-    n_record: np.ndarray,
-    out: np.ndarray,
+def begin_records(
+    starts: np.ndarray, stops: np.ndarray, n_features: np.ndarray, at: np.ndarray, out: np.ndarray
 ) -> None:
-    """Writes one framed record per row.
+    """Writes the heads of records, without checksums.
 
     Args:
-      ids: int32[>= offsets[-1]], none negative.
-      offsets: int64[n + 1], where each row starts in `ids`.
-      doc_bytes: uint8[>= doc_offsets[-1]], the document ids.
-      doc_offsets: int64[n + 1], where each row's document id starts.
-      n_tokens: int32[n], tokens of each row before padding.
-      padding: NO_PADDING, PADDING_RIGHT or PADDING_LEFT.
-      masked: as `measure_records` was given it.
-      mask: uint8[>= offsets[-1]], 1 for ids that are trained, else 0; any size if `masked` is false.
-      numbers: int64[n, 2] as `measure_records` was given it.
-      n_packed: int64[n] as `measure_records` filled it.
-      n_record: int64[n] as `measure_records` filled it.
-      out: uint8[sum(n_record) + SLACK_BYTES], filled.
+      starts, stops: int64[n], where each record begins and ends in `out`.
+      n_features: int64[n], the bytes of its features.
+      at: int64[n], filled with where the features begin.
+      out: uint8, with room for all records.
     """
-    start = 0
-    for row in range(n_packed.size):
-        n_data = n_record[row] - FRAME_BYTES
-        at = _put_fixed(out, start, n_data, 8)
-        at = _put_fixed(out, at, masked_crc32c(out, start, start + 8), 4)
-        n_doc_id = doc_offsets[row + 1] - doc_offsets[row]
-        n_row = offsets[row + 1] - offsets[row]
+    for row in range(starts.size):
+        for k in range(8):
+            out[starts[row] + k] = (stops[row] - starts[row] - FRAME_BYTES) >> 8 * k & 0xFF
+        at[row] = _put_length(out, starts[row] + 12, 0x0A, n_features[row])
 
-        out[at] = 0x0A  # Example.features
-        document, window = numbers[row, 0], numbers[row, 1]
-        n_features = _features_bytes(n_doc_id, n_packed[row], n_row, padding, masked, document, window)
-        at = _put_varint(out, at + 1, n_features)
-        at = _put_entry_head(out, at, _DOC_ID, 0x0A, 1 + _varint_bytes(n_doc_id) + n_doc_id)
-        out[at] = 0x0A  # BytesList.value
-        at = _put_varint(out, at + 1, n_doc_id)
-        for i in range(doc_offsets[row], doc_offsets[row + 1]):
-            out[at] = doc_bytes[i]
-            at += 1
-        if document >= 0:
-            at = _put_number(out, at, _DOCUMENT, document)
 
-        at = _put_list_head(out, at, _INPUT_IDS, n_packed[row])
+@kernel
+def begin_entries(name: np.ndarray, kind: int, sizes: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
+    """Writes all of a feature but its values, which come next.
+
+    Args:
+      name: uint8[n], its name.
+      kind: TEXT or NUMBERS.
+      sizes: int64[4, n], the bytes of its entry in each record, of the `Feature`, of the list in it, and of the values.
+      at: int64[n], where it begins in each record; then where its values begin.
+      out: uint8, with room for all records.
+    """
+    for row in range(at.size):
+        o = _put_length(out, at[row], 0x0A, sizes[0, row])
+        o = _put_length(out, o, 0x0A, name.size)
+        for k in range(name.size):
+            out[o + k] = name[k]
+        o = _put_length(out, o + name.size, 0x12, sizes[1, row])
+        o = _put_length(out, o, kind, sizes[2, row])
+        at[row] = _put_length(out, o, 0x0A, sizes[3, row]) if sizes[2, row] > 0 else o
+
+
+@kernel
+def put_varints(values: np.ndarray, offsets: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
+    """Writes rows of numbers as varints.
+
+    Args:
+      values, offsets: see `measure_varints`.
+      at: int64[n], where each row begins in `out`.
+      out: uint8, with room for the rows, and SLACK_BYTES after the last one.
+    """
+    for row in range(at.size):
+        o = at[row]
         for i in range(offsets[row], offsets[row + 1]):
-            # Without branches: all five bytes are written and the next id overwrites those not needed. Lengths of
+            # Without branches: all five bytes are written and the next number overwrites those not needed. Lengths of
             # neighbouring ids are as good as random, and a mispredicted branch costs more than four stores.
-            x = ids[i]
-            out[at] = (x & 127) | ((x >= 1 << 7) << 7)
-            out[at + 1] = ((x >> 7) & 127) | ((x >= 1 << 14) << 7)
-            out[at + 2] = ((x >> 14) & 127) | ((x >= 1 << 21) << 7)
-            out[at + 3] = ((x >> 21) & 127) | ((x >= 1 << 28) << 7)
-            out[at + 4] = x >> 28
-            at += 1 + (x >= 1 << 7) + (x >= 1 << 14) + (x >= 1 << 21) + (x >= 1 << 28)
+            x = values[i]
+            out[o] = (x & 127) | ((x >= 1 << 7) << 7)
+            out[o + 1] = ((x >> 7) & 127) | ((x >= 1 << 14) << 7)
+            out[o + 2] = ((x >> 14) & 127) | ((x >= 1 << 21) << 7)
+            out[o + 3] = ((x >> 21) & 127) | ((x >= 1 << 28) << 7)
+            out[o + 4] = x >> 28
+            o += 1 + (x >= 1 << 7) + (x >= 1 << 14) + (x >= 1 << 21) + (x >= 1 << 28)
 
-        if padding != NO_PADDING:
-            first = n_row - n_tokens[row] if padding == PADDING_LEFT else 0
-            at = _put_list_head(out, at, _INPUT_MASK, n_row)
-            for i in range(n_row):
-                out[at + i] = first <= i < first + n_tokens[row]
-            at += n_row
-        if masked:
-            at = _put_list_head(out, at, _LOSS_MASK, n_row)
-            for i in range(n_row):
-                out[at + i] = mask[offsets[row] + i]
-            at += n_row
-        if padding != NO_PADDING:
-            at = _put_list_head(out, at, _SEGMENT_IDS, n_row)
-            for i in range(n_row):
-                out[at + i] = 0
-            at += n_row
-        if document >= 0:
-            at = _put_number(out, at, _WINDOW, window)
 
-        start = _put_fixed(out, at, masked_crc32c(out, start + 12, at), 4)
+@kernel
+def end_records(starts: np.ndarray, stops: np.ndarray, out: np.ndarray) -> None:
+    """Writes the checksums of records, whose last four bytes are those of the data's; starts, stops: int64[n]."""
+    for row in range(starts.size):
+        for first, stop in ((starts[row], starts[row] + 8), (starts[row] + 12, stops[row] - 4)):
+            crc = masked_crc32c(out, first, stop)
+            for k in range(4):
+                out[stop + k] = crc >> 8 * k & 0xFF
 
 
 @kernel_part
@@ -365,16 +246,6 @@ def _list_span(data: np.ndarray, start: int, stop: int, feature_tag: int) -> tup
     return first, end
 
 
-@kernel_part
-def _get_number(data: np.ndarray, start: int, stop: int) -> int:
-    """Returns the only value in the Feature `data[start:stop]`; -1 if it does not have exactly one."""
-    first, last = _list_span(data, start, stop, 0x1A)
-    if last < 0:
-        return -1
-    value, end = _get_varint(data, first, last)
-    return value if end == last else -1
-
-
 @kernel
 def frame_records(
     data: np.ndarray, start: int, stop: int, starts: np.ndarray, stops: np.ndarray
@@ -409,119 +280,73 @@ def frame_records(
 
 
 @kernel
-def parse_records(
-    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, spans: np.ndarray, n_ids: np.ndarray, numbers: np.ndarray
-) -> tuple[int, int]:
-    """Finds the features in the data of each record; anything but what `write_records` writes is refused.
+def find_features(
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, names: np.ndarray, bounds: np.ndarray, kinds: np.ndarray,
+    spans: np.ndarray,
+) -> int:  # fmt: skip
+    """Finds the values of features in the data of each record, which must have no other features.
 
     Args:
       data: uint8[>= stops[-1]].
       starts: int64[n], where the data of each record starts.
       stops: int64[n], where it ends.
-      spans: int64[n, 8], filled with start and stop of the document id, of the packed ids, of `input_mask` and of
-        `loss_mask`; a record without a mask has -1 and -1 there.
-      n_ids: int64[n], filled with how many ids each row has.
-      numbers: int64[n, 2], filled with the features `document` and `window`; -1 where there are none.
+      names: uint8[n_bytes], bounds: int64[k + 1], kinds: int64[k]: the features, their names one after another.
+      spans: int64[k, 2, n], filled with where the values of each feature start and stop; -1 for a feature that is not
+        there.
 
     Returns:
-      (index of the first bad record or n, what is wrong with it or FINE).
+      The index of the first record that is NOT_AN_EXAMPLE of these features, or n.
     """
     for row in range(starts.size):
-        numbers[row, 0] = numbers[row, 1] = -1
-        for k in range(8):
-            spans[row, k] = -1
-        segments_start, segments_stop = -1, -1
+        for f in range(kinds.size):
+            spans[f, 0, row] = spans[f, 1, row] = -1
         at, end = _get_message(data, starts[row], stops[row], 0x0A)
         if end != stops[row]:
-            return row, NOT_AN_EXAMPLE
+            return row
         while at < end:
             entry_start, entry_stop = _get_message(data, at, end, 0x0A)
             key_start, key_stop = _get_message(data, entry_start, entry_stop, 0x0A)
             start, stop = _get_message(data, key_stop, entry_stop, 0x12)
             if stop < 0 or stop != entry_stop:
-                return row, NOT_AN_EXAMPLE
+                return row
             at = entry_stop
-            if _equals(data, key_start, key_stop, _DOC_ID):
-                spans[row, 0], spans[row, 1] = _list_span(data, start, stop, 0x0A)
-            elif _equals(data, key_start, key_stop, _INPUT_IDS):
-                spans[row, 2], spans[row, 3] = _list_span(data, start, stop, 0x1A)
-            elif _equals(data, key_start, key_stop, _INPUT_MASK):
-                spans[row, 4], spans[row, 5] = _list_span(data, start, stop, 0x1A)
-            elif _equals(data, key_start, key_stop, _LOSS_MASK):
-                spans[row, 6], spans[row, 7] = _list_span(data, start, stop, 0x1A)
-                if spans[row, 7] < 0:
-                    return row, NOT_AN_EXAMPLE
-            elif _equals(data, key_start, key_stop, _SEGMENT_IDS):
-                segments_start, segments_stop = _list_span(data, start, stop, 0x1A)
-            elif _equals(data, key_start, key_stop, _DOCUMENT):
-                numbers[row, 0] = _get_number(data, start, stop)
-                if numbers[row, 0] < 0:
-                    return row, NOT_AN_EXAMPLE
-            elif _equals(data, key_start, key_stop, _WINDOW):
-                numbers[row, 1] = _get_number(data, start, stop)
-                if numbers[row, 1] < 0:
-                    return row, NOT_AN_EXAMPLE
-            else:
-                return row, NOT_AN_EXAMPLE
-        if spans[row, 1] < 0 or spans[row, 3] < 0 or (spans[row, 5] < 0) != (segments_stop < 0):
-            return row, NOT_AN_EXAMPLE
-        if (numbers[row, 0] < 0) != (numbers[row, 1] < 0):
-            return row, NOT_AN_EXAMPLE
-
-        n = 0
-        for i in range(spans[row, 2], spans[row, 3]):
-            n += data[i] < 128
-        n_ids[row] = n
-        if spans[row, 7] >= 0:
-            if spans[row, 7] - spans[row, 6] != n:
-                return row, BAD_LOSS_MASK
-            for i in range(spans[row, 6], spans[row, 7]):
-                if data[i] > 1:
-                    return row, BAD_LOSS_MASK
-        if spans[row, 5] >= 0:
-            if spans[row, 5] - spans[row, 4] != n or segments_stop - segments_start != n:
-                return row, BAD_MASK
-            changes = 0
-            for i in range(n):
-                here = data[spans[row, 4] + i]
-                if here > 1 or data[segments_start + i] != 0:
-                    return row, BAD_MASK
-                changes += i > 0 and here != data[spans[row, 4] + i - 1]
-            if changes > 1:
-                return row, BAD_MASK
-    return starts.size, FINE
+            f = 0
+            while f < kinds.size and not _equals(data, key_start, key_stop, names[bounds[f] : bounds[f + 1]]):
+                f += 1
+            if f == kinds.size:
+                return row
+            first, last = _list_span(data, start, stop, kinds[f])
+            if last < 0:
+                return row
+            spans[f, 0, row], spans[f, 1, row] = first, last
+    return starts.size
 
 
 @kernel
-def read_ids(
-    data: np.ndarray, spans: np.ndarray, offsets: np.ndarray, ids: np.ndarray, n_tokens: np.ndarray
-) -> tuple[int, int]:
-    """Decodes the ids of records that `parse_records` found fine.
+def read_varints(
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray, most: int, values: np.ndarray, offsets: np.ndarray
+) -> int:
+    """Decodes the varints of each row.
 
     Args:
-      data: as in `parse_records`.
-      spans: as `parse_records` filled it.
-      offsets: int64[n + 1], where each row starts in `ids`.
-      ids: int32[offsets[-1]], filled.
-      n_tokens: int32[n], filled with the tokens of each row: those under the mask, or all without one.
+      data: uint8[>= stops[-1]].
+      starts, stops: int64[n], where each row begins and ends.
+      most: the largest number to take.
+      values: int32 or int64[sum of stops - starts], filled.
+      offsets: int64[n + 1], filled with where each row begins in `values`.
 
     Returns:
-      (index of the first bad record or n, BAD_ID or FINE); an id that does not fit in 31 bits is bad.
+      The index of the first row that has something else, or n.
     """
-    for row in range(n_tokens.size):
-        at, stop = spans[row, 2], spans[row, 3]
-        for i in range(offsets[row], offsets[row + 1]):
-            value, at = _get_varint(data, at, stop)
-            if at < 0 or value > 0x7FFFFFFF:
-                return row, BAD_ID
-            ids[i] = value
-        if at != stop:
-            return row, BAD_ID
-        if spans[row, 5] < 0:
-            n_tokens[row] = offsets[row + 1] - offsets[row]
-        else:
-            n = 0
-            for i in range(spans[row, 4], spans[row, 5]):
-                n += data[i]
-            n_tokens[row] = n
-    return n_tokens.size, FINE
+    n = 0
+    for row in range(starts.size):
+        offsets[row] = n
+        at = starts[row]
+        while at < stops[row]:
+            value, at = _get_varint(data, at, stops[row])
+            if at < 0 or value > most:
+                return row
+            values[n] = value
+            n += 1
+    offsets[starts.size] = n
+    return starts.size
