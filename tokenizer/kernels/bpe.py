@@ -8,7 +8,7 @@ Its reference implementation is `tokenmill.tokenizer.models.bpe_reference.tokeni
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
-from tokenmill.tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_dropping, merge_scanning
+from tokenmill.tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_long, merge_scanning
 from tokenmill.tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
 from tokenmill.tokenizer.kernels.whole_words import put_word, whole_word
 
@@ -74,5 +74,5 @@ def bpe_word_dropout(data, at, w, model, scratch, out, o, ends, key):
     if n == 0:
         return o, unknown
     link(0, n, scratch)
-    merge_dropping(n, model, scratch, key)
+    merge_long(0, n, model, scratch, key)
     return _emit(n, scratch, out, o, ends), unknown

@@ -162,23 +162,56 @@ def merge_at(model, scratch, i, rank):
     return np.int64(scratch.previous[i])
 
 
+@kernel_part
+def _random(key, counter):
+    """Returns 24 random bits: draw number `counter` of the stream named by `key` (SplitMix64)."""
+    z = key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))) >> np.uint64(40)
+
+
+@kernel_part
+def dropout_key(seed, occurrence):
+    """Returns the key of the random stream of one occurrence of a word: the same in any batch, process or thread."""
+    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(occurrence)
+    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return z ^ (z >> np.uint64(32))
+
+
 @kernel
-def merge_long(start, end, model, scratch):
+def merge_long(start, end, model, scratch, key):
     """Merges the linked symbols start..end, any number; a kernel, so that not every other one is compiled with a copy.
 
     An item whose pair has changed in the meantime is skipped. If the new pair is equally good, it has an item of its
     own, which does nothing once the first has merged.
 
+    With dropout each possible merge is skipped with a probability, as HF does. Skipped items return to the heap after
+    the next one that is not skipped, if there is one. As in HF, items that are out of date take a draw too.
+
     Args:
-      model: BPETables; scratch: BPEScratch, changed.
+      model: BPETables; without dropout its `dropout_threshold` is 0.
+      scratch: BPEScratch, changed.
+      key: uint64, the `dropout_key` of this occurrence of the word.
     """
-    heap, ranks = scratch.heap, scratch.ranks
+    heap, ranks, skipped = scratch.heap, scratch.ranks, scratch.skipped
+    threshold = np.uint64(model.dropout_threshold)
+    n_skipped, n_draws = 0, 0
     size = 0
     for q in range(start, end):
         size = _push_pair(end, model, scratch, q, size)
     while size > 0:
         item = heap[0]
         size = pop(heap, size)
+        n_draws += 1
+        if threshold > 0 and _random(key, n_draws) < threshold:
+            skipped[n_skipped] = item
+            n_skipped += 1
+            continue
+        for q in range(n_skipped):
+            size = push(heap, size, skipped[q])
+        n_skipped = 0
         i = np.int64(item & np.uint64(0xFFFFFFFF))
         if ranks[i] == NO_RANK or _order(ranks[i], model) != item >> np.uint64(32):
             continue
@@ -201,61 +234,8 @@ def merge(n, model, scratch):
                 end += 1
         link(start, end, scratch)
         if end - start > MAX_SCANNED or model.orders.size > 0:
-            merge_long(start, end, model, scratch)
+            merge_long(start, end, model, scratch, np.uint64(0))
         elif end - start > 1:
             set_keys(start, end, model, scratch)
             merge_scanning(start, end, model, scratch)
         start = end
-
-
-@kernel_part
-def _random(key, counter):
-    """Returns 24 random bits: draw number `counter` of the stream named by `key` (SplitMix64)."""
-    z = key + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))) >> np.uint64(40)
-
-
-@kernel_part
-def dropout_key(seed, occurrence):
-    """Returns the key of the random stream of one occurrence of a word: the same in any batch, process or thread."""
-    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(occurrence)
-    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    z = (z ^ (z >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return z ^ (z >> np.uint64(32))
-
-
-@kernel_part
-def merge_dropping(n, model, scratch, key):
-    """Merges linked symbols, but skips each possible merge with a probability, as HF does.
-
-    Skipped items return to the heap after the next one that is not skipped, if there is one. As in HF, items that are
-    out of date take a draw too.
-    """
-    heap, ranks, skipped = scratch.heap, scratch.ranks, scratch.skipped
-    threshold = np.uint64(model.dropout_threshold)
-    size = 0
-    n_skipped = 0
-    n_draws = 0
-    for q in range(n):
-        size = _push_pair(n, model, scratch, q, size)
-    while size > 0:
-        item = heap[0]
-        size = pop(heap, size)
-        n_draws += 1
-        if _random(key, n_draws) < threshold:
-            skipped[n_skipped] = item
-            n_skipped += 1
-            continue
-        for q in range(n_skipped):
-            size = push(heap, size, skipped[q])
-        n_skipped = 0
-        i = np.int64(item & np.uint64(0xFFFFFFFF))
-        rank = np.uint32(item >> np.uint64(32))
-        if ranks[i] != rank:
-            continue
-        before = merge_at(model, scratch, i, rank)
-        if before >= 0:
-            size = _push_pair(n, model, scratch, before, size)
-        size = _push_pair(n, model, scratch, i, size)

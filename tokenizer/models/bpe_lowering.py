@@ -83,7 +83,7 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
         unk_id=unk_id,
         fuse_unk=model.fuse_unk,
         # HF draws float32, which are multiples of 2**-24, and compares them with the float32 of this.
-        dropout_threshold=int(np.ceil(np.float32(model.dropout or 0) * np.float32(1 << 24))),
+        dropout_threshold=dropping * int(np.ceil(np.float32(model.dropout or 0) * np.float32(1 << 24))),
         whole_slots=np.zeros((1, 4), np.int64),
         whole_pool=np.zeros(0, np.uint8),
         longest_whole=0,

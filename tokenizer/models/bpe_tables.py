@@ -58,7 +58,7 @@ class BPETables(NamedTuple):
     """Id of the unknown token; -1 for none: unknown characters are dropped."""
     fuse_unk: bool
     dropout_threshold: int
-    """0..2**24: a possible merge is skipped if 24 random bits are less than this."""
+    """0..2**24: a possible merge is skipped if 24 random bits are less than this; 0 for encoding without dropout."""
     whole_slots: npt.NDArray[np.int64]
     whole_pool: npt.NDArray[np.uint8]
     """int64[n_slots, 4] and uint8[n_pool]: the word table, see kernels.word_table, of the entries that are looked up as

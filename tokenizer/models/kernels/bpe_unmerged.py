@@ -43,7 +43,7 @@ def recover_merges(values, offsets, ranks, order, model, scratch, lefts, rights)
             set_keys(0, w, model, scratch)
             merge_scanning(0, w, model, scratch)
         else:
-            merge_long(0, w, model, scratch)
+            merge_long(0, w, model, scratch, np.uint64(0))
         middle = np.int64(scratch.nexts[0])
         if middle < w and scratch.nexts[middle] == w:
             lefts[t] = scratch.ids[0]
