@@ -35,6 +35,12 @@ class CodePoints:
         """The content of `packed`, int32[n]."""
         return np.frombuffer(self.packed, np.int32)
 
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The ranges, both ends included, ascending."""
+        bounds = [*self.bounds.tolist(), N_CODE_POINTS]
+        return [(first, stop - 1) for first, stop in zip(bounds[::2], bounds[1::2], strict=False)]
+
     def has(self, code_points: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         """Returns which code points are members, bool[n]."""
         return np.searchsorted(self.bounds, code_points, "right") % 2 == 1

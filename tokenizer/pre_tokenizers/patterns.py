@@ -13,6 +13,7 @@ import string
 import time
 from typing import TYPE_CHECKING
 
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.tables import category_runs, script_runs
 from tokenmill.tokenizer.unicode import data as unicode_data
 
@@ -94,18 +95,8 @@ def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:
 @functools.cache
 def _characters(name: str, *, in_class: bool) -> str:
     """Returns the inside of a character class, or "" if the name is neither a category nor a script."""
-    runs = property_ranges(name, in_class=in_class)
-    return "".join(rf"\U{a:08x}" if a == b else rf"\U{a:08x}-\U{b:08x}" for a, b in _joined(runs))
-
-
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(runs):
-        if joined and joined[-1][1] == first - 1:
-            joined[-1] = (joined[-1][0], last)
-        else:
-            joined.append((first, last))
-    return joined
+    runs = CodePoints.of(property_ranges(name, in_class=in_class)).runs
+    return "".join(rf"\U{a:08x}" if a == b else rf"\U{a:08x}-\U{b:08x}" for a, b in runs)
 
 
 class _Translation:
