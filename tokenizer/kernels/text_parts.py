@@ -65,7 +65,7 @@ def find_byte(data, i, end, byte):
 
 
 @kernel_part
-def to_digit(data, i, end):
+def _to_digit(data, i, end):
     """Returns the first place from `i` on where a digit may be: ASCII's, not ASCII, or one of the last seven bytes."""
     while i + 8 <= end:
         eight = load_u64(data, i)
@@ -75,3 +75,25 @@ def to_digit(data, i, end):
             return i + (trailing_zeros(look) >> 3)
         i += 8
     return i
+
+
+@kernel_part
+def next_digit(data, i, end, digits, skips):
+    """Returns where the next digit, bool[0x110000], from `i` on begins, `end` if there is none.
+
+    skips: normalizers.tables.Skips of other characters.
+    """
+    while True:
+        i = _to_digit(data, i, end)
+        if i == end:
+            return end
+        step = np.int64(skips.steps[data[i]])
+        if step > 0:
+            while step > 0 and i < end:
+                i += step
+                step = np.int64(skips.steps[data[i]]) if i < end and data[i] >= 128 else 0
+            continue
+        code_point, following = next_character(data, i)
+        if digits[code_point]:
+            return i
+        i = following

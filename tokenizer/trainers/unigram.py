@@ -201,10 +201,7 @@ class UnigramTrainer(Trainer[Unigram]):
         on.
 
         Args:
-          word_counts: columns `word` (large_binary, UTF-8) and `count` (int64), no nulls, rows in any order. The counts
-            of a word in several rows add up; empty words and words with the count 0 are ignored.
-          sizes: the values to use instead of `vocab_size`, in any order.
-          tell: called before each round of EM to report progress.
+          word_counts, sizes, tell: as in `Trainer.train_sizes`; progress is that of rounds of EM.
 
         Raises:
           TypeError: if a column is missing or of another type.

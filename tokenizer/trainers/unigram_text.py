@@ -60,22 +60,19 @@ def sort_suffixes(text: Text, depth: int) -> tuple[Int32s, Int32s]:
         np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int32),
     ]  # fmt: skip
     histogram = np.empty(1 << kernels.DIGIT_BITS, np.int64)
-    ranks = np.zeros(text.values.size, np.int32)
-    known, highest = 0, text.alphabet.size
-    while known < depth:
+    ranks, known, highest = text.values.copy(), 1, text.alphabet.size
+    while True:
         n_bits = int(highest).bit_length()
-        n_packed = max(1, min(63 // n_bits, -(-depth // max(1, known))))
-        if known == 0:
-            kernels.pack_first(text.values, n_bits, n_packed, arrays[0], arrays[1])
-        else:
-            kernels.pack_ranks(text.values, ranks, n_bits, n_packed, known, arrays[0], arrays[1])
+        n_packed = max(1, min(63 // n_bits, -(-depth // known)))
+        kernels.pack_ranks(text.values, ranks, n_bits, n_packed, known, arrays[0], arrays[1])
         if kernels.sort_by_keys(*arrays, histogram, n_bits * n_packed):
             arrays = [*arrays[2:], *arrays[:2]]
-        known = max(1, known) * n_packed
-        if known < depth:
-            highest = kernels.rank(arrays[0], arrays[1], ranks)
-            if highest == n:
-                break
+        known *= n_packed
+        if known >= depth:
+            break
+        highest = kernels.rank(arrays[0], arrays[1], ranks)
+        if highest == n:
+            break
     suffixes = arrays[1]
     common = np.empty(n + 1, np.int32)
     kernels.measure_common(text.values, suffixes, depth, common)

@@ -7,7 +7,7 @@ them.
 
 import numpy as np
 
-from tokenmill.tokenizer.kernels.text_parts import is_member_before, to_digit
+from tokenmill.tokenizer.kernels.text_parts import is_member_before, next_digit
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character, past_ascii
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import SPACE, add_edit, finder
 
@@ -66,22 +66,12 @@ def find_isolated(data, i, end, row, tables, edits, n):
     isolated, is_space, skips, each = tables
     first = i
     while True:
-        i = to_digit(data, i, end)
+        i = next_digit(data, i, end, isolated, skips)
         if i == end:
             break
-        step = np.int64(skips.steps[data[i]])
-        if step > 0:
-            while step > 0 and i < end:
-                i += step
-                step = np.int64(skips.steps[data[i]]) if i < end and data[i] >= 128 else 0
-            continue
-        code_point, following = next_character(data, i)
-        if not isolated[code_point]:
-            i = following
-            continue
         if i > first and not is_member_before(data, i, is_space):
             n = add_edit(edits, n, i, i, SPACE)
-        i = following
+        _, i = next_character(data, i)
         while i < end:
             code_point, following = next_character(data, i)
             if not isolated[code_point]:

@@ -8,8 +8,7 @@ them.
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
-from tokenmill.tokenizer.kernels.text_parts import find_byte, run_end, to_digit
-from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.text_parts import find_byte, next_digit, run_end
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import NOTHING, add_edit, finder
 
 LOCAL, DOMAIN, LETTER, URL, URL_END = 1, 2, 4, 8, 16
@@ -26,18 +25,10 @@ def find_numbers(data, i, end, row, tables, edits, n):
     """
     digits, skips = tables
     while True:
-        i = to_digit(data, i, end)
-        if i == end:
+        start = next_digit(data, i, end, digits, skips)
+        if start == end:
             break
-        step = np.int64(skips.steps[data[i]])
-        if step > 0:
-            i += step
-            continue
-        start = i
-        i = run_end(data, i, end, digits)
-        if i == start:
-            _, i = next_character(data, i)
-            continue
+        i = run_end(data, start, end, digits)
         while i < end and (data[i] == 0x2E or data[i] == 0x2C):
             stop = run_end(data, i + 1, end, digits)
             if stop == i + 1:

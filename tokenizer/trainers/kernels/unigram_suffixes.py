@@ -66,37 +66,15 @@ def lay_out_runs(code_points, offsets, counts, numbers, text, starts, run_counts
 
 
 @kernel
-def pack_first(text, n_bits, n_packed, keys, suffixes):
-    """Packs the first `n_packed` characters of every suffix into one number of `n_bits` bits each.
-
-    Args:
-      text: int32[n].
-      n_bits: enough for the number of any character; n_bits * n_packed is at most 63.
-      keys: int64[n_suffixes]; suffixes: int32[n_suffixes]: one per place that is no 0, filled in the order of the text.
-    """
-    row = suffixes.size
-    key = np.int64(0)
-    shift = n_bits * (n_packed - 1)
-    for place in range(text.size - 1, -1, -1):
-        if text[place] == 0:
-            key = np.int64(0)
-        else:
-            key = np.int64(text[place]) << shift | key >> n_bits
-            row -= 1
-            keys[row] = key
-            suffixes[row] = place
-
-
-@kernel
 def pack_ranks(text, ranks, n_bits, n_packed, known, keys, suffixes):
     """Packs `n_packed` ranks, of places `known` characters apart from each suffix on, into `n_bits` bits each.
 
     Args:
       text: int32[n].
       ranks: int32[n], the rank of each place by its next `known` characters, from 1, 0 where the text is 0.
-      n_bits, n_packed: as for `pack_first`.
-      known: at least 1.
-      keys, suffixes: as for `pack_first`.
+      n_bits: enough for any rank; n_bits * n_packed is at most 63.
+      known: at least 1; for 1, the text itself may be the ranks.
+      keys: int64[n_suffixes]; suffixes: int32[n_suffixes]: one per place that is no 0, filled in the order of the text.
     """
     row = suffixes.size
     end = text.size
