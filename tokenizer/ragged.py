@@ -77,10 +77,6 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values[np.append(True, values[1:] != values[:-1])[: values.size]]
 
 
-def _buffer(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    return read_only(np.empty(0, dtype) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, dtype))
-
-
 _REMEDY = "; decode it by its own encoding, or pass errors='replace' where that is an argument"
 
 
@@ -151,7 +147,7 @@ def unchecked_text_rows(column: pa.Array) -> Ragged:
     if column.null_count:
         column = column.fill_null(b"" if column.type in (pa.binary(), pa.large_binary()) else "")  # not what is there
     is_large = column.type in (pa.large_string(), pa.large_binary())
-    return _rows(column, np.int64 if is_large else np.int32, np.uint8)
+    return _rows(column, np.int64 if is_large else np.int32)
 
 
 _AS_BYTES = {
@@ -255,7 +251,7 @@ def byte_rows(array: Any) -> Ragged:
         array = array.combine_chunks()
     if array.null_count:
         raise ValueError(f"bytes must not be null, but {array.null_count} of {len(array)} are")
-    return _rows(array, np.int64, np.uint8)
+    return _rows(array, np.int64)
 
 
 def id_rows(array: Any) -> Ragged:
@@ -284,13 +280,14 @@ def id_rows(array: Any) -> Ragged:
     return Ragged(read_only(values.cast(pa.int32()).to_numpy(zero_copy_only=True)), offsets - offsets[0])
 
 
-def _rows(array: pa.Array, offset_dtype: npt.DTypeLike, value_dtype: npt.DTypeLike) -> Ragged:
-    _, offsets, values = array.buffers()
+def _rows(array: pa.Array, offset_dtype: npt.DTypeLike) -> Ragged:
+    _, offsets, buffer = array.buffers()
+    values = np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
     if len(array) == 0:
-        return Ragged(_buffer(None, value_dtype), np.zeros(1, np.int64))
+        return Ragged(read_only(values[:0]), np.zeros(1, np.int64))
     size = np.dtype(offset_dtype).itemsize
     rows = np.frombuffer(offsets, offset_dtype, len(array) + 1, array.offset * size).astype(np.int64)
-    return Ragged(_buffer(values, value_dtype), rows)
+    return Ragged(read_only(values), rows)
 
 
 def _of_strings(texts: Sequence[str | None], errors: Errors) -> tuple[Ragged, pa.Array | None]:

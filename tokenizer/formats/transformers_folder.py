@@ -151,7 +151,7 @@ def _load(path: Path, other: Path, family: Family, settings: Settings) -> Parts:
     """Reads the first and the last file of a class; they are the same if there is only one."""
     roles = _roles(settings, family)
     with files.named_in_errors(path if other == path else f"{path} with {other.name}"):
-        parts = _READERS[family.kind](path, other, family, settings, roles)
+        parts = _READERS.get(family.kind, _sentencepiece)(path, other, family, settings, roles)
         parts = _laid_out(_with_added(parts, settings, roles), family, settings, roles, str(path))
         if not family.trims_offsets:
             return parts
@@ -355,5 +355,5 @@ _READERS: dict[Kind, Callable[[Path, Path, Family, Settings, Roles], Parts]] = {
     "wordpiece": _wordpiece,
     "bpe": _bpe,
     "marian": _marian,
-    "sentencepiece": _sentencepiece,
 }
+"""Kind of files -> what reads them, if they are no SentencePiece model."""
