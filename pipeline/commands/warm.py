@@ -24,6 +24,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _warm(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.books import parts
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.estimating import rehearsal
     from tokenmill.pipeline.running.runners import RunnerSettings, explain
@@ -34,11 +35,13 @@ def _warm(options: argparse.Namespace) -> int:
     with mistakes():
         configs: Iterable[Config] = _usual(options)
         if options.config:
-            configs = rehearsal.tokenizers_of(load_config(options.config, options.overrides, options.job))
+            config = load_config(options.config, options.overrides, options.job)
+            has_several = config.output.parts is not None and config.output.parts.tokenizers
+            configs = parts.configs(config).values() if has_several else [config]
     problems: list[str] = []
     for config in configs:
-        parts = config.output.parts
-        can_run = any((config.tokenizer.train, config.tokenizer.file, parts and parts.tokenizers))
+        of = config.output.parts
+        can_run = any((config.tokenizer.train, config.tokenizer.file, of and of.tokenizers))
         job: JobName = options.job or ("run" if can_run else "count")
         try:
             rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _look)

@@ -106,7 +106,9 @@ def forecast(plan: JobPlan) -> Forecast:
         samples = _choose(plan, budget, folder)
         is_whole = budget is None
         is_guess = plan.counts_words and plan.tokenizes and not is_whole
-        batch_bytes = BATCH_BYTES if is_whole else max(1 << 16, _text_bytes(samples) // _UNITS)
+        batch_bytes = (
+            BATCH_BYTES if is_whole else max(1 << 16, sum(sample.split.n_work for sample in samples) // _UNITS)
+        )
         if plan.counting_json is not None:
             counting = trial.count_words(samples, config, plan.counting_json, batch_bytes)
             paces.append(counting.pace)
@@ -155,7 +157,7 @@ def forecast(plan: JobPlan) -> Forecast:
 
 def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
     """Returns how much text to read: at most `SAMPLE_BYTES` and `SAMPLE_SECONDS`; None: all that there is."""
-    text = places.text_bytes(plan.splits)
+    text = plan.splits.n_work
     if text <= _PROBE_BYTES:
         return None
     probe = _places(plan, _PROBE_BYTES, folder)
@@ -200,7 +202,7 @@ def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
     if budget is None:
         return places.whole(plan.splits)
     n_shards = len(plan.shards()) or len(plan.splits)
-    shard_bytes = min(max(1, places.text_bytes(plan.splits) // n_shards), _SHARD_BYTES)
+    shard_bytes = min(max(1, plan.splits.n_work // n_shards), _SHARD_BYTES)
     samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
     return places.take(samples, plan.config.input, storage.join(folder, "sample"))
 
@@ -235,10 +237,6 @@ def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, t
     """Returns config and tokenizer of each folder of a trial."""
     configs = parts.configs(config)
     return {folder: (each, tokenizers[folder]) for folder, each in configs.items()}
-
-
-def _text_bytes(samples: Sequence[Sample]) -> int:
-    return places.text_bytes([sample.split for sample in samples])
 
 
 def _with_shards(

@@ -27,7 +27,7 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.splits import EXPANSION, Piece, Split
+from tokenmill.pipeline.splits import EXPANSION, Piece, Split, Splits
 
 N_RANGES = 256
 
@@ -83,18 +83,13 @@ class Sample:
     """One for each piece of the split."""
 
 
-def text_bytes(splits: Sequence[Split]) -> int:
-    """Returns about how many bytes of text the splits hold."""
-    return sum(split.n_work for split in splits)
-
-
 def whole(splits: Sequence[Split]) -> list[Sample]:
     """Returns everything as it is planned."""
     return [Sample(split, tuple(Portion(piece, piece.n_planned) for piece in split.pieces)) for split in splits]
 
 
 def choose(
-    splits: Sequence[Split], config: InputConfig, n_bytes: int, shard_bytes: int, n_ranges: int = N_RANGES
+    splits: Splits, config: InputConfig, n_bytes: int, shard_bytes: int, n_ranges: int = N_RANGES
 ) -> list[Sample]:
     """Returns about `n_bytes` of text, in samples of about `shard_bytes`.
 
@@ -105,7 +100,7 @@ def choose(
     """
     groups: list[list[Portion]] = []
     size = shard_bytes
-    for portion in _portions(splits, config, n_bytes / text_bytes(splits), n_ranges):
+    for portion in _portions(splits, config, n_bytes / splits.n_work, n_ranges):
         source = portion.piece.source
         if size >= shard_bytes or len(groups[-1]) == MAX_PIECES or groups[-1][0].piece.source != source:
             groups.append([])

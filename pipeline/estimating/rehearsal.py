@@ -7,7 +7,7 @@ is run, with its own config, in a folder that is then removed.
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,6 @@ def rehearse(
             if small.output.report:
                 page.draw(output)
             look(output)
-
-
-def tokenizers_of(config: Config) -> Iterable[Config]:
-    """Returns the config, or one for each of `output.parts.tokenizers`."""
-    of = config.output.parts
-    return parts.configs(config).values() if of is not None and of.tokenizers else [config]
 
 
 def on_sample(config: Config, folder: Path) -> Config:

@@ -17,7 +17,7 @@ from tokenmill.pipeline.estimating.advice import Advice
 from tokenmill.pipeline.estimating.costs import MEMORY_BOUND, TIME_BOUND
 from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.estimating.forecast import Forecast
-from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of, of_folder
+from tokenmill.pipeline.estimating.trial import OF_FOLDERS, bytes_of
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.running import clock
 from tokenmill.pipeline.running.display import duration, megabytes
@@ -73,7 +73,7 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
     for kind in ("rejected", "filtered"):
         actual |= {kind: sum(totals[kind].values()), **{f"{kind}.{name}": n for name, n in totals[kind].items()}}
     for part in told.get("parts", ()):
-        actual |= {of_folder(name, part["folder"]): part["totals"][name] for name in OF_FOLDERS}
+        actual |= {f"{name}.{part['folder']}": part["totals"][name] for name in OF_FOLDERS}
     written = (
         itertools.chain(books["shards"], books["companions"]) for books in map(manifest.read, parts.folders_of(output))
     )

@@ -43,16 +43,7 @@ SECONDS = "seconds"
 """The name under which the counts of a unit have the time that it took."""
 
 OF_FOLDERS = ("n_documents", "n_tokens")
-"""What is counted for each folder of a job with several, too."""
-
-
-def of_folder(name: str, folder: str) -> str:
-    """Returns the name of a count in one of several folders.
-
-    >>> of_folder("n_tokens", "lang=zh")
-    'n_tokens.lang=zh'
-    """
-    return f"{name}.{folder}"
+"""What is counted for each folder of a job with several, too, as `n_tokens.lang=zh`."""
 
 
 @dataclass
@@ -148,11 +139,11 @@ def tokenize(
 
 
 def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Returns the counts of a batch in all folders together, as `parts.add_up` has them; see `of_folder`."""
+    """Returns the counts of a batch in all folders together, as `parts.add_up` has them; see `OF_FOLDERS`."""
     found: Counter[str] = Counter()
     for folder, counts in folders.items():
         found.update(counts)
-        found.update({of_folder(name, folder): counts[name] for name in OF_FOLDERS})
+        found.update({f"{name}.{folder}": counts[name] for name in OF_FOLDERS})
     # All folders have read everything, and have left out the same, but for what another one has.
     for name, n in next(iter(folders.values())).items():
         if name in ("n_records", "n_bytes", "n_skipped_bytes") or name.startswith("filtered."):
@@ -233,8 +224,9 @@ def count_words(samples: Sequence[Sample], config: Config, counting_json: str, b
         units = reading.units()
         for name, n in _flat(asdict(counts.totals)).items():
             kind, _, each = name.partition(".")
+            # As even as documents are; by bytes hardly anything would be left to vary, and bounds would be too narrow.
             if each or name in ("n_chars", "n_words"):
-                spread(units, name, n, kind if each else "n_bytes")
+                spread(units, name, n, kind if each else "n_documents")
         trial.units += units
     started = time.perf_counter()
     by = config.counts.by

@@ -67,7 +67,7 @@ class RunnerSettings:
     def __str__(self) -> str:
         if self.name is not None:
             return self.name
-        return "1 worker, inline" if self.mode == "inline" else f"{self.workers} {_plural(self.workers)}, {self.mode}"
+        return f"{self.workers} {'worker' if self.workers == 1 else 'workers'}, {self.mode}"
 
 
 def choose_runner(
@@ -274,10 +274,6 @@ def _fn_api_runner(environment: Any) -> "PipelineRunner":
     from apache_beam.runners.portability.fn_api_runner import fn_runner
 
     return fn_runner.FnApiRunner(default_environment=environment)
-
-
-def _plural(workers: int) -> str:
-    return "worker" if workers == 1 else "workers"
 
 
 def _take_option(args: list[str], name: str) -> tuple[str | None, list[str]]:

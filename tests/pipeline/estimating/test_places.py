@@ -52,7 +52,7 @@ def corpus(tmp_path):
 def test_records_come_whole_once_and_from_all_over(corpus, tmp_path, suffix):
     config, texts = corpus(suffix)
     splits = plan_splits(config, "salt")
-    asked = places.text_bytes(splits) // 8
+    asked = splits.n_work // 8
     samples = places.take(places.choose(splits, config, asked, asked // 3), config, str(tmp_path / "excerpts"))
     found = read(samples, config)
     assert len(samples) >= 3
@@ -79,7 +79,7 @@ def test_a_compressed_file_is_decompressed_only_as_far_as_it_pays(tmp_path, monk
     put(tmp_path / "a.txt.gz", lines("a", 400_000))
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
-    asked = places.text_bytes(splits) // 8
+    asked = splits.n_work // 8
     (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     assert portion.source == splits[0].pieces[0]
@@ -91,7 +91,7 @@ def test_a_file_that_expands_without_end_is_left(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a\n" * 40_000_000))
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
-    asked = places.text_bytes(splits) // 4
+    asked = splits.n_work // 4
     (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     assert portion.n_decompressed < portion.source.n_bytes
@@ -104,7 +104,7 @@ def test_a_damaged_file_gives_what_is_before_the_damage(tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(whole[: len(whole) // 2])
     config = InputConfig(paths=[str(tmp_path / "*.gz")])
     splits = plan_splits(config, "salt")
-    asked = places.text_bytes(splits) // 4
+    asked = splits.n_work // 4
     samples = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     assert 0 < len(read(samples, config)) < 50_000
 
@@ -136,7 +136,7 @@ def test_of_a_file_that_is_read_whole_the_beginning_is_taken(tmp_path, suffix):
     put(tmp_path / f"a{suffix}", ["text", *lines("a", 300_000)])
     config = InputConfig(paths=[str(tmp_path / f"*{suffix}")])
     splits = plan_splits(config, "salt")
-    asked = places.text_bytes(splits) // 4
+    asked = splits.n_work // 4
     (sample,) = places.take(places.choose(splits, config, asked, asked), config, str(tmp_path / "excerpts"))
     (portion,) = sample.portions
     batches = list(read_split(sample.split, config, limits={0: portion.quota}))
