@@ -1,28 +1,156 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers compared on texts: documents are read once, encoded by every tokenizer, and summed up."""
+"""Tokenizers compared on texts: documents are read once, encoded by every tokenizer, and summed up.
+
+Read is the beginning of every file, with language and script of each document.
+"""
 
 import functools
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.input_counts import count_reasons
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.reading import Corpus, Documents
 from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, Sums, constant
+from tokenmill.pipeline.config.input import MIB, InputConfig
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
+from tokenmill.tokenizer.languages import UNKNOWN, identify, main_scripts
 
 MAX_NAMED = 20
 """At most this many documents on which a tokenizer failed are named."""
 
 _BLOCKS_SEED = 0
+_SPLIT_BYTES = 4 * MIB
+_BATCH_BYTES = 1 * MIB
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents of a few files, and the groups of each document."""
+
+    table: pa.RecordBatch
+    """`schemas.DOCUMENTS`."""
+    names: Sequence[str]
+    """Names of the files, indexed by the column `piece`."""
+    groups: dict[str, pa.DictionaryArray]
+    """The group of each document by kind of group: `source`, `language`, `script`; dictionary<int32, string>[n]."""
+
+
+@dataclass
+class Corpus:
+    """What to read, and how much of it; after `documents`, what was read."""
+
+    paths: Sequence[str]
+    text_field: str = "text"
+    lang_field: str | None = None
+    """Field of the language; None: it is identified."""
+    max_bytes: int = 0
+    """Bytes of text to read of all files together, about the same of each; 0 for all."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Records that were no documents, by reason."""
+    is_whole: bool = True
+    """Whether all of it was read."""
+
+    def __post_init__(self) -> None:
+        keep = [] if self.lang_field is None else [self.lang_field]
+        patterns = [storage.join(path, "*") if os.path.isdir(path) else path for path in self.paths]
+        self._config = InputConfig(
+            paths=patterns, text_field=self.text_field, keep_fields=keep, split_bytes=_SPLIT_BYTES
+        )
+        splits = plan_splits(self._config, "")
+        # Small files first, so that the part of their share that they do not use goes to larger ones.
+        self._splits = sorted(splits, key=lambda split: (max(piece.n_bytes for piece in split.pieces), split.index))
+        n_files = len({piece.file for split in splits for piece in split.pieces})
+        self._budget = _Budget(self.max_bytes, n_files) if self.max_bytes else None
+
+    def documents(self) -> Iterator[Documents]:
+        """Yields the documents, in an order that depends on the files alone.
+
+        Raises:
+          OSError: if a file cannot be read.
+        """
+        for split in self._splits:
+            files = np.array([piece.file for piece in split.pieces])
+            for batch in read_split(split, self._config, _BATCH_BYTES):
+                if self._budget is not None and self._budget.is_spent(files):
+                    break
+                if batch.rejects is not None:
+                    self.rejected.update(count_reasons(batch.rejects))
+                table = batch.documents
+                if self._budget is not None and table.num_rows:
+                    kept = self._budget.take(files[table.column("piece").to_numpy()], text_bytes(table))
+                    table = table.filter(pa.array(kept))
+                if table.num_rows:
+                    yield Documents(table, [p.name for p in split.pieces], self._groups(table, split))
+        if self._budget is not None:
+            self.is_whole = not self._budget.spent
+
+    def _groups(self, table: pa.RecordBatch, split: Split) -> dict[str, pa.DictionaryArray]:
+        names = pa.array([piece.name for piece in split.pieces], pa.string())
+        text = unchecked_text_rows(table.column("text"))
+        if self.lang_field is None:
+            language = identify(text).codes
+        else:
+            given = table.column(schemas.FIELDS).field(self.lang_field).cast(pa.string())
+            language = pc.fill_null(given, UNKNOWN).dictionary_encode()
+        return {
+            "source": pa.DictionaryArray.from_arrays(table.column("piece"), names),
+            "language": language,
+            "script": main_scripts(text),
+        }
+
+
+def text_bytes(table: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Returns the bytes of each document's text, int64[n]."""
+    return pc.binary_length(table.column("text")).to_numpy().astype(np.int64)
+
+
+class _Budget:
+    """How many bytes of text may be taken from each file: the remaining bytes, divided by the remaining files."""
+
+    def __init__(self, n_bytes: int, n_files: int) -> None:
+        self._left, self._n_files = n_bytes, n_files
+        self._given: dict[int, int] = {}
+        self._used: dict[int, int] = {}
+        self.spent: set[int] = set()
+        """Files of which a document was left out."""
+
+    def is_spent(self, files: npt.NDArray[np.int64]) -> bool:
+        return self.spent.issuperset(files.tolist())
+
+    def take(self, files: npt.NDArray[np.int64], n_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Returns bool[n]: the documents to take, those at the beginning of each file, and always the first one."""
+        kept = np.zeros(files.size, bool)
+        for file in dict.fromkeys(files.tolist()):
+            mine = np.flatnonzero(files == file)
+            if file in self.spent:
+                continue
+            if file not in self._given:
+                self._given[file] = self._left // (self._n_files - len(self._given))
+            used = self._used.get(file, 0)
+            ends = used + np.cumsum(n_bytes[mine])
+            n = max(int(np.searchsorted(ends, self._given[file], side="right")), 0 if used else 1)
+            kept[mine[:n]] = True
+            self._used[file] = int(ends[n - 1]) if n else used
+            self._left = max(0, self._left - (self._used[file] - used))
+            if n < mine.size:
+                self.spent.add(file)
+        return kept
 
 
 def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.comparing import conditions, measure, page
 from tokenmill.pipeline.comparing.comparison import compare
+from tokenmill.pipeline.comparing.from_text import Corpus
 from tokenmill.pipeline.comparing.loading import Candidate, labels
-from tokenmill.pipeline.comparing.reading import Corpus
 from tokenmill.pipeline.comparing.sums import Found, GroupSums
 from tokenmill.pipeline.statistics.words import Encoded
 from tokenmill.tokenizer import Tokenizer

@@ -9,8 +9,8 @@ import pytest
 from tests.recounting import n_tokens
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.comparing import from_counts, from_text
+from tokenmill.pipeline.comparing.from_text import Corpus
 from tokenmill.pipeline.comparing.loading import load
-from tokenmill.pipeline.comparing.reading import Corpus
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.counting.arithmetic import Term, merge
 from tokenmill.pipeline.counting.counts import open_counts

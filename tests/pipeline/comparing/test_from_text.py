@@ -14,8 +14,8 @@ from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.comparing import from_text, measure
+from tokenmill.pipeline.comparing.from_text import Corpus, Documents
 from tokenmill.pipeline.comparing.loading import Candidate, load
-from tokenmill.pipeline.comparing.reading import Corpus, Documents
 from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.statistics.words import encode
