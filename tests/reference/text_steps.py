@@ -17,11 +17,17 @@ from tokenmill.tokenizer.text.accents import StripAccents
 from tokenmill.tokenizer.text.emoji import Emoji, describe, emoji_classes
 from tokenmill.tokenizer.text.kernels import emoji as kernels
 from tokenmill.tokenizer.text.kernels.segments import HAN, OTHER
+from tokenmill.tokenizer.text.neighbours import (
+    IsolateDigits,
+    RepeatedPunctuation,
+    Segment,
+    Whitespace,
+    digits,
+    punctuation,
+    segment_tables,
+)
 from tokenmill.tokenizer.text.row_steps import find_matches
-from tokenmill.tokenizer.text.runs import IsolateDigits, RepeatedPunctuation, digits, punctuation
-from tokenmill.tokenizer.text.segments import Segment, segment_tables
 from tokenmill.tokenizer.text.spans import SpanRule
-from tokenmill.tokenizer.text.whitespace import Whitespace
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 

@@ -31,10 +31,8 @@ from tokenmill.tokenizer.text.characters import (
 )
 from tokenmill.tokenizer.text.emoji import Emoji
 from tokenmill.tokenizer.text.mojibake import Ftfy, Mojibake
+from tokenmill.tokenizer.text.neighbours import IsolateDigits, RepeatedPunctuation, Segment, Whitespace
 from tokenmill.tokenizer.text.row_steps import HtmlEntities, Regex
-from tokenmill.tokenizer.text.runs import IsolateDigits, RepeatedPunctuation
-from tokenmill.tokenizer.text.segments import Segment
-from tokenmill.tokenizer.text.whitespace import Whitespace
 
 _CLASSES: tuple[type[TextStep], ...] = (
     Lowercase, CaseFold, StripAccents, ControlCharacters, Whitespace, Punctuation, RepeatedPunctuation, ZeroWidth, Bidi,

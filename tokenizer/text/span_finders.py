@@ -15,7 +15,7 @@ from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.emoji import find_emoji
 from tokenmill.tokenizer.text.kernels import spans
-from tokenmill.tokenizer.text.runs import digits, not_digits
+from tokenmill.tokenizer.text.neighbours import digits, not_digits
 
 LEAST = {"repeated": 4, "whitespace": 2}
 """Named pattern -> the least number of characters in a row, unless a rule says otherwise."""
