@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hand-written mechanisms save against a library or the plain way, in processor time: rows of the price list.
+
+Both ways do the same work, and what they give is compared before a number is printed; if it differs, the exit code
+is 1. `compiling` takes a minute, and is measured only if it is named.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import corpora, report, tokenizers
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import jsonl
+from tokenmill.pipeline.input.batches import Source
+from tokenmill.pipeline.input.lines import Block, find_lines
+from tokenmill.pipeline.output.writers import tfrecord_kernels
+from tokenmill.tokenizer import Tokenizer, recycled
+from tokenmill.tokenizer.formats import json_vocabulary, tokenizer_json
+from tokenmill.tokenizer.languages import model as language_model
+from tokenmill.tokenizer.pre_tokenizers import split
+from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.text import TextChain
+
+Ways = tuple[str, Callable[[], Any], dict[str, Callable[[], Any]]]
+"""What is measured on; our way; other ways. Each returns something that can be compared."""
+_BATCH = 1 << 20
+_PATTERN = r"(?:'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"
+"""GPT-2's, in a group, so that it has no scanner."""
+_COMPILE = """
+import os, sys, time
+from tokenmill.tokenizer.compiling import kernel, numba_compiler
+kernel.uses_installed = False
+if sys.argv[1] == "plain":
+    numba_compiler._shortcuts_fit = lambda: False
+from tokenmill.tokenizer import Tokenizer
+tok = Tokenizer.from_file(sys.argv[2])
+started = time.process_time()
+ids = tok.encode_arrow(["Hello world, it's 2026"]).to_pylist()
+print(repr((time.process_time() - started, ids)))
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench prices", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=_MEASURED, help=f"of {', '.join(_MEASURED)}")
+    parser.add_argument("--mb", type=float, default=4, help="use this many MB of each corpus (default 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    options = parser.parse_args(arguments)
+    pa.set_cpu_count(1)
+    print(report.describe(report.machine() | report.versions("tokenmill", "numba", "numpy", "pyarrow")))
+    texts = [corpus.first(int(options.mb * 1e6)) for corpus in corpora.load() if corpus.name != "multilingual"]
+    rows = []
+    for name in options.only or [each for each in _MEASURED if each != "compiling"]:
+        for what, ours, others in _MEASURED[name](texts):
+            rows += [[name, what, *cells] for cells in compare(ours, others, options.rounds)]
+    print(report.table(["mechanism", "on", "the other way", "ours ms", "its ms", "times"], rows))
+    return int(any("differs" in row for row in rows))
+
+
+def compare(ours: Callable[[], Any], others: dict[str, Callable[[], Any]], rounds: int) -> Iterator[list[str]]:
+    """Yields a line for each other way: its name, medians of interleaved rounds in ms, and their quotient."""
+    ways = {"": ours, **others}
+    results = {name: way() for name, way in ways.items()}  # compiles
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            started = time.process_time()
+            way()
+            seconds[name].append(time.process_time() - started)
+    first, *rest = (statistics.median(each) for each in seconds.values())
+    for name, other in zip(others, rest, strict=True):
+        same = results[name] is None or results[name] == results[""]
+        cells = f"{first * 1e3:.1f}", f"{other * 1e3:.1f}", f"{other / first:.1f}"
+        yield [name, *(cells if same else ("differs", "", ""))]
+
+
+def _lines(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    """Text of JSON lines as a column, against parsers that make objects of Python; these check less."""
+    import orjson
+    import pydantic_core
+
+    for corpus in texts:
+        data = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in corpus.texts).encode()
+        parser = jsonl.LineParser(Source(0, "x", "x"), InputConfig(paths=["x"]), jsonl.NO_FIELDS, mock.Mock())
+
+        def ours(data: bytes = data, parser: jsonl.LineParser = parser) -> Any:
+            documents = parser.parse_lines(Block(0, data)).documents
+            assert documents is not None
+            return documents.column("text")
+
+        def library(loads: Callable[[bytes], Any], data: bytes = data) -> Any:
+            places = zip(*(each.tolist() for each in find_lines(data)[:2]), strict=True)
+            return pa.array([loads(data[start:end])["text"] for start, end in places], pa.string())
+
+        yield (
+            corpus.name,
+            ours,
+            {
+                "orjson": lambda library=library: library(orjson.loads),
+                "pydantic-core": lambda library=library: library(pydantic_core.from_json),
+                "standard library": lambda library=library: library(json.loads),
+            },
+        )
+
+
+def _vocabulary(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    data = _model(texts).to_str().encode()
+
+    def read(least: int) -> Any:
+        with mock.patch.object(json_vocabulary, "LARGE", least):
+            return tokenizer_json.read(data, "x").model.vocab.keys()
+
+    yield f"{len(data) / 1e6:.1f} MB", lambda: read(0), {"standard library": lambda: read(1 << 60)}
+
+
+def _memory(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    tok = _model(texts)
+    plain = mock.patch.multiple(recycled, empty=np.empty, zeros=lambda n, dtype, _: np.zeros(n, dtype))
+    for corpus in texts:
+        column = pa.array(corpus.texts, pa.large_string())
+        step = max(1, len(column) * _BATCH // corpus.n_bytes)
+        batches = [column.slice(start, step) for start in range(0, len(column), step)]
+
+        def ours(batches: list[pa.Array] = batches) -> int:
+            return sum(tok.encode_arrow(batch).nbytes for batch in batches)
+
+        def new(ours: Callable[[], int] = ours) -> int:
+            with plain:
+                return ours()
+
+        yield corpus.name, ours, {"new memory": new}
+
+
+def _automata(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    def made(pattern: str) -> Tokenizer:
+        step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        return Tokenizer.from_str(tokenizers.behind(_model(texts), [step]))
+
+    without = mock.patch.object(split, "find_automaton", return_value=None)
+    ours = made(_PATTERN)
+    with without:
+        theirs = made(f"(?:{_PATTERN})")  # equal tokenizers share what they have compiled
+    for corpus in texts:
+        column = pa.array(corpus.first(100_000).texts, pa.large_string())
+
+        def plain(column: pa.Array = column) -> Any:
+            with without:
+                return theirs.encode_arrow(column)
+
+        yield corpus.name, lambda column=column: ours.encode_arrow(column), {"regex": plain}
+
+
+def _tfrecord(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    import google_crc32c
+
+    data = np.random.default_rng(1).integers(0, 256, 1 << 22, np.uint8)
+    crc = {"google-crc32c": lambda: google_crc32c.value(data.tobytes())}
+    yield "checksum of 4 MiB", lambda: tfrecord_kernels.crc32c(data, 0, data.size), crc
+    rows = [np.minimum(np.random.default_rng(1).zipf(1.3, 1000), 50_000).tolist() for _ in range(100)]
+    column = pa.array(rows, pa.large_list(pa.int32()))
+    example = _int64_list()
+
+    def ours() -> bytes:
+        offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
+        sizes = np.empty(len(rows), np.int64)
+        tfrecord_kernels.measure_varints(values, offsets, sizes)
+        out = np.empty(int(sizes.sum()) + tfrecord_kernels.SLACK_BYTES, np.uint8)
+        tfrecord_kernels.put_varints(values, offsets, np.cumsum(sizes) - sizes, out)
+        return out[: sizes.sum()].tobytes()
+
+    def library() -> bytes:
+        lists = (example(value=row.as_py()).SerializeToString() for row in column)
+        return b"".join(each[1 + _n_varint(each) :] for each in lists)
+
+    yield "100,000 ids as lists", ours, {"protobuf": library}
+
+
+def _int64_list() -> Any:
+    """Returns protobuf's class of a `tf.train.Int64List`."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+
+    file = descriptor_pb2.FileDescriptorProto(name="example", syntax="proto3")
+    field = descriptor_pb2.FieldDescriptorProto
+    message = file.message_type.add(name="Int64List")
+    message.field.add(name="value", number=1, type=field.TYPE_INT64, label=field.LABEL_REPEATED)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Int64List"))
+
+
+def _n_varint(data: bytes) -> int:
+    return next(i for i in range(1, 9) if data[i] < 0x80)
+
+
+def _languages(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    from py3langid import langid
+
+    identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
+    model = language_model.load_model()
+    for corpus in texts:
+        samples = [text[:300] for text in corpus.texts if text][:500]
+        allowed = np.ones((len(samples), len(model.classes)), np.bool_)
+
+        def ours(samples: list[str] = samples, allowed: Any = allowed) -> list[str]:
+            rows = language_model.as_seen(text_rows(samples))
+            return [model.classes[i] for i in language_model.guess(rows, allowed).classes]
+
+        theirs = {"py3langid": lambda samples=samples: [identifier.classify(each)[0] for each in samples]}
+        yield f"{corpus.name}, 500 texts", ours, theirs
+
+
+def _mojibake(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    import ftfy
+
+    chain = TextChain.from_config(["ftfy"])
+    for corpus in texts:
+        part = corpus.first(500_000).texts
+        column = pa.array(part, pa.large_string())
+        ours = lambda column=column: chain.apply(column)[0].to_pylist()  # noqa: E731
+        yield corpus.name, ours, {"ftfy": lambda part=part: [ftfy.fix_text(text) for text in part]}
+
+
+def _forms(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    chain = TextChain.from_config(["nfkc"])
+    for corpus in texts:
+        column = pa.array(corpus.texts, pa.large_string())
+
+        def library(column: pa.Array = column) -> pa.Array:
+            return pa.array([unicodedata.normalize("NFKC", text) for text in column.to_pylist()], column.type)
+
+        yield corpus.name, lambda column=column: chain.apply(column)[0], {"unicodedata": library}
+
+
+def _compiling(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    """Compiles the kernels of a tokenizer with numba as it is; the seconds are those of other processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tokenizer.json")
+        _model(texts).save(path)
+        for way in ("ours", "plain"):
+            environment = os.environ | {"TOKENMILL_CACHE_DIR": str(Path(folder, way))}
+            command = [sys.executable, "-c", _COMPILE, way, str(path)]
+            done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+            print(f"compiling, {way}: {done.stdout.strip()}")
+    yield from ()
+
+
+def _model(texts: list[corpora.Corpus]) -> Tokenizer:
+    shared = corpora.shared_folder()
+    return tokenizers.trained(texts) if shared is None else tokenizers.load_gpt2(shared / "vocab")
+
+
+_MEASURED: dict[str, Callable[[list[corpora.Corpus]], Iterator[Ways]]] = {
+    "lines": _lines, "vocabulary": _vocabulary, "memory": _memory, "automata": _automata, "tfrecord": _tfrecord,
+    "languages": _languages, "mojibake": _mojibake, "forms": _forms, "compiling": _compiling,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
