@@ -43,13 +43,7 @@ class Sums:
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON; hashes as 16 hexadecimal digits."""
-        return {
-            "n_documents": self.n_documents,
-            "n_tokens": self.n_tokens,
-            "n_oov_tokens": self.n_oov_tokens,
-            "tokens": f"{self.tokens:016x}",
-            "doc_ids": f"{self.doc_ids:016x}",
-        }
+        return {**vars(self), "tokens": f"{self.tokens:016x}", "doc_ids": f"{self.doc_ids:016x}"}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

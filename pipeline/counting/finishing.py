@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,9 @@ from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.training import CountsConfig
 from tokenmill.pipeline.counting import counts as artifact
-from tokenmill.pipeline.counting import split_counts
 from tokenmill.pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
 from tokenmill.pipeline.counting.merging import merge_runs
-from tokenmill.pipeline.counting.split_counts import GroupTotals, SplitCounts, Totals
+from tokenmill.pipeline.counting.split_counts import Described, GroupTotals, SplitCounts, Totals
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.output.staging import Staging
@@ -40,28 +39,19 @@ _RUNS_AHEAD = 8
 """Batches read before they are merged; each is at most `MAX_COUNTER_BYTES`, divided by the number of partitions."""
 
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
-_WHAT = "the counts of a partition"
 
 
 @dataclass(frozen=True)
-class PartitionCounts:
+class PartitionCounts(Described):
     """One file of the counts artifact."""
 
+    what = "the counts of a partition"
     partition: int
     groups: tuple[GroupRows, ...]
     pruning: Pruning
     file: FileRecord
     alphabet: FileRecord
     """The counts of the characters in its words, a file in `_counts/`."""
-
-    def to_json(self) -> str:
-        """Returns this as JSON."""
-        return json.dumps({"format_version": split_counts.FORMAT_VERSION, **asdict(self)}, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
-        return ledger.read_as(cls, ledger.load_entry(text, _WHAT, split_counts.FORMAT_VERSION), _WHAT)
 
     @property
     def n_words(self) -> int:

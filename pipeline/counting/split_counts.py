@@ -3,7 +3,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from tokenmill.pipeline.books import ledger, quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
@@ -47,9 +47,27 @@ class GroupTotals:
 
 
 @dataclass(frozen=True)
-class SplitCounts:
+class Described:
+    """What a JSON file in `_counts/` says, which goes through Beam, too."""
+
+    what: ClassVar[str]
+    """Its name in messages."""
+
+    def to_json(self) -> str:
+        """Returns this as JSON."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
+        return ledger.read_as(cls, ledger.load_entry(text, cls.what, FORMAT_VERSION), cls.what)
+
+
+@dataclass(frozen=True)
+class SplitCounts(Described):
     """The result of counting one split: a descriptor that goes through Beam and, on disk, marks the split as done."""
 
+    what = "the counts of a split"
     split_id: str
     counter: str
     """The digest of all that the counts depend on besides the split: `count_key`."""
@@ -62,15 +80,3 @@ class SplitCounts:
     inputs: tuple[tuple[int, PieceCounts], ...] = ()
     """What was read of the pieces that have rejects, by their index; of a single piece, which may be a part of a file,
     in any case."""
-
-    def to_json(self) -> str:
-        """Returns this as JSON."""
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Returns the value that `to_json` turned into `text`; ValueError if it is something else."""
-        return ledger.read_as(cls, ledger.load_entry(text, _WHAT, FORMAT_VERSION), _WHAT)
-
-
-_WHAT = "the counts of a split"
