@@ -23,7 +23,7 @@ import pyarrow as pa
 from tokenmill.tokenizer import normalizers, recycled
 from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenmill.tokenizer.engines.models import ModelRunner
-from tokenmill.tokenizer.engines.staged import StagedEngine
+from tokenmill.tokenizer.engines.staged import StagedEngine, with_rows
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import normalized_words as kernels
@@ -53,7 +53,6 @@ from tokenmill.tokenizer.normalizers.tables import graphemes
 from tokenmill.tokenizer.pre_tokenizers import Metaspace, WhitespaceSplit
 from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
-from tokenmill.tokenizer.row_kernels import insert_rows
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 from tokenmill.tokenizer.words import Words, whole_rows
 
@@ -180,10 +179,7 @@ class NormalizedWordsEngine(StagedEngine):
             again = self.new_tally()
             self._encode_regular(others, _NO_ADDED, again)
             tally.counter.state[COUNTER_TOTAL] -= again.n_words
-        out = recycled.empty(ids.n_values + more.n_values, np.int32)
-        out[: ids.n_values] = ids.values
-        insert_rows(out, ids.offsets, which, more.values, more.offsets)
-        return Ragged(out, ids.offsets)
+        return with_rows(ids, which, more)
 
     def _encode_in_steps(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None

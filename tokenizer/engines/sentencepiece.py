@@ -10,7 +10,7 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.sentencepiece_tables import RawTables
-from tokenmill.tokenizer.engines.staged import StagedEngine, begin_with_space
+from tokenmill.tokenizer.engines.staged import StagedEngine, begin_with_space, with_rows
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
 from tokenmill.tokenizer.kernels.encode_loop import AT_ID, NEEDED
@@ -20,7 +20,7 @@ from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.models.unigram import SPACE, new_unigram_scratch
 from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
 from tokenmill.tokenizer.pre_tokenizers import Metaspace
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged
 
 _PADDING = 64
 """Bytes beyond the longest text: words are read 16 bytes at a time, and a piece may begin at the very end."""
@@ -114,21 +114,14 @@ class SentencePieceEngine:
         """Adds the ids of the rows `numbers`, which must be encoded whole; if unknown, each counts as one word."""
         if not numbers.size:
             return ids
-        parts = [rows.values[rows.offsets[k] : rows.offsets[k + 1]] for k in numbers.tolist()]
-        offsets = np.zeros(numbers.size + 1, np.int64)
-        np.cumsum([part.size for part in parts], out=offsets[1:])
-        normalized = self._normalizer.normalize_rows(Ragged(read_only(np.concatenate(parts)), offsets))
+        normalized = self._normalizer.normalize_rows(rows.take(numbers))
         counted = None if tally is None else self.new_tally()
         whole = self._whole.encode(normalized, np.empty(0, np.int32), np.ones(numbers.size, np.bool_), counted)
         if tally is not None and counted is not None:
             # The kernel has counted the words of these rows already.
             counted.counter.state[COUNTER_TOTAL] = 0
             tally.add(counted)
-        lengths = np.diff(whole.offsets)
-        places = np.repeat(ids.offsets[numbers], lengths)
-        more = np.zeros(ids.n_rows + 1, np.int64)
-        more[numbers + 1] = lengths
-        return Ragged(np.insert(ids.values, places, whole.values), ids.offsets + np.cumsum(more))
+        return with_rows(ids, numbers, whole)
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.normalizers.edit_lists import prepend
 from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.row_kernels import insert_rows
 from tokenmill.tokenizer.words import Words, begins_with, whole_rows
 
 
@@ -45,6 +47,17 @@ class StagedEngine:
         """Returns the kernel, the components fused into it, and the stages before it."""
         name = type(self._pre_tokenizer).__name__ if self._pre_tokenizer is not None else None
         return self._runner.found_kernel.__name__, [], [name] if name else []
+
+
+def with_rows(ids: Ragged, which: npt.NDArray[np.int64], more: Ragged) -> Ragged:
+    """Returns rows of ids in which those with the numbers `which`, empty so far, are the rows of `more`.
+
+    `ids.offsets` is changed.
+    """
+    out = recycled.empty(ids.n_values + more.n_values, np.int32)
+    out[: ids.n_values] = ids.values
+    insert_rows(out, ids.offsets, which, more.values, more.offsets)
+    return Ragged(out, ids.offsets)
 
 
 def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool_] | None = None) -> Ragged:
