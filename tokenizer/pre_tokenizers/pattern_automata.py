@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
-from tokenmill.tokenizer.kernels.automata_composed import Composed
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
 from tokenmill.tokenizer.pre_tokenizers.composed_automata import LETTER_LOOPS, compose
@@ -35,6 +34,7 @@ from tokenmill.tokenizer.ragged import distinct, read_only
 _MAX_PLACES, _MAX_STATES, _MAX_STEPS, _MAX_SETS, _MAX_CLASSES = 2_000, 2_000, 400_000, 500, 127
 """Limits for one pattern, except the steps; real ones have a few hundred places, dozens of states, sets and kinds."""
 
+_NOTHING_YET = np.empty(0, np.int64)
 _LEADS = np.array([*range(0x80), *range(0xC2, 0xF5)])
 _FIRST_OF_LEADS = np.array(
     [
@@ -170,28 +170,16 @@ class _Builder:
         return 2 * self.number(tuple(dict.fromkeys(found)), kind) + matched
 
 
-class Tables(NamedTuple):
-    """Patterns, each of which cuts the pieces of the one before, as automata; see `kernels.automata`."""
-
-    classes: npt.NDArray[np.uint8]
-    byte_classes: npt.NDArray[np.uint8]
-    transitions: npt.NDArray[np.int32]
-    starts: npt.NDArray[np.int32]
-    looks_behind: npt.NDArray[np.bool_]
-    spelled: npt.NDArray[np.bool_]
-    firsts: npt.NDArray[np.bool_]
-    composed: Composed
-
-    def new_automata(self) -> Automata:
-        """Returns the automata with new arrays for the fields that a call changes."""
-        n = self.spelled.size
-        candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 8, 2))
-        return Automata(*self, candidates, np.full(n + 1, -1, np.int64), begins, block, steps)
+def new_automata(built: Automata) -> Automata:
+    """Returns automata with new arrays for the fields that a call changes; built: see `build`."""
+    n = built.spelled.size
+    candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 8, 2))
+    return built._replace(candidates=candidates, ends=np.full(n + 1, -1), begins=begins, block=block, steps=steps)
 
 
 @functools.lru_cache(maxsize=16)
-def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
-    """Builds the automata of patterns.
+def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
+    """Builds the automata of patterns, without the arrays that a call changes; see `new_automata`.
 
     Args:
       nodes: the patterns, in the order in which they cut.
@@ -245,11 +233,11 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Tables:
     everything: list[Any] = [*map(read_only, arrays)]
     parts = states[:n_plain_rows], states[n_plain_rows:]
     everything.append(compose(classes, byte_classes, parts, *arrays[2:-1]))
-    return Tables(*everything)
+    return Automata(*everything, *[_NOTHING_YET] * 5)
 
 
 @functools.lru_cache(maxsize=64)
-def find_automaton(pattern: str) -> Tables | None:
+def find_automaton(pattern: str) -> Automata | None:
     """Returns the automaton of a pattern, None if there is none."""
     try:
         return build((parse(pattern),), 1)

@@ -49,15 +49,8 @@ class Scanner:
             check_finished(classes, self.patterns)
 
 
-def _all() -> dict[str, Scanner]:
-    classes = {
-        "unicode_words": tables.word_classes,
-        "bert": tables.bert_classes,
-    }
-    return {name: Scanner(name, classes.get(name, tables.pattern_classes)) for name in scanning.SCANNERS}
-
-
-SCANNERS = _all()
+_CLASSES = {"unicode_words": tables.word_classes, "bert": tables.bert_classes}
+SCANNERS = {name: Scanner(name, _CLASSES.get(name, tables.pattern_classes)) for name in scanning.SCANNERS}
 
 
 @functools.cache

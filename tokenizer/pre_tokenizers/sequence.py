@@ -8,7 +8,7 @@ from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.kernels.scanning import AUTOMATA
 from tokenmill.tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
 from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, Whitespace, WhitespaceSplit
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner
@@ -149,10 +149,10 @@ def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
     # Steps after a `ByteLevel` read its spelling of bytes.
     n_plain = len([step for step in steps[: is_bytes.index(True) + 1] if step in cuts]) if any(is_bytes) else len(cuts)
     try:
-        tables = build(tuple(node for node in nodes if node is not None), n_plain)
+        built = build(tuple(node for node in nodes if node is not None), n_plain)
     except NotRegularError:
         return None
-    return Scanner(AUTOMATA, tables.new_automata, patterns=str(cuts))
+    return Scanner(AUTOMATA, functools.partial(new_automata, built), patterns=str(cuts))
 
 
 def _only_spells(step: ByteLevel) -> bool:

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenmill.tokenizer.kernels.automata import Automata
 from tokenmill.tokenizer.pre_tokenizers import patterns, segment_kernels
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import Tables, check_finished, find_automaton
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import check_finished, find_automaton, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
@@ -58,7 +59,7 @@ class Split(PreTokenizer):
         return name if keeps_matches or covers else None
 
     @property
-    def automaton(self) -> Tables | None:
+    def automaton(self) -> Automata | None:
         """The automaton that finds the same matches as the regular expression, None if there is none."""
         return find_automaton(self.pattern) if self.is_regex else None
 
@@ -110,9 +111,9 @@ def _failures(literal: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return np.array(failures, np.int64)
 
 
-def run_automaton(pieces: Pieces, tables: Tables, behavior: str, *, invert: bool = False, name: str = "") -> Pieces:
+def run_automaton(pieces: Pieces, built: Automata, behavior: str, *, invert: bool = False, name: str = "") -> Pieces:
     """Cuts every word with the automaton of a pattern, which is named in the message if it gives up."""
-    automata = tables.new_automata()
+    automata = new_automata(built)
     cut = run_delimiter(pieces, BEHAVIORS[behavior], segment_kernels.segments_of_automaton, automata, invert)
     check_finished(automata, f"pattern {name!r}")
     return cut
