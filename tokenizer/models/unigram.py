@@ -57,7 +57,8 @@ class UnigramTables(NamedTuple):
     single: bool
     """Whether sums are rounded to single precision, as in sentencepiece."""
     steps: npt.NDArray[np.float32]
-    """float32[n_pieces + 1]: the score that each id adds to the sum of a path in sentencepiece; the last is 0."""
+    """float32[n_pieces + 1]: the score that each id adds to the sum of a path, the last is 0; of size 0 unless
+    `single`."""
 
 
 class UnigramScratch(NamedTuple):
@@ -267,12 +268,6 @@ class Unigram:
     def tables(self) -> UnigramTables:
         """The vocabulary lowered to a double-array trie."""
         pieces = self.matching.tokens
-        steps = np.append(self.scores.astype(np.float32), np.float32(0.0))
-        if self.unk_id is not None:
-            steps[self.unk_id] = self._unk_score
-        for byte in np.flatnonzero(self._byte_ids >= 0).tolist():
-            # Of the byte pieces of a character only the first has a score.
-            steps[self._byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else self._unk_score
         return UnigramTables(
             units=self.trie.units,
             root_base=self.trie.root_base,
@@ -283,8 +278,19 @@ class Unigram:
             byte_fallback=self.byte_fallback,
             longest=max(4, int(pieces.lengths.max(initial=0))),
             single=self.piece_types is not None,
-            steps=read_only(steps),
+            steps=read_only(self._steps()),
         )
+
+    def _steps(self) -> npt.NDArray[np.float32]:
+        if self.piece_types is None:
+            return np.empty(0, np.float32)
+        steps = np.append(self.scores.astype(np.float32), np.float32(0.0))
+        if self.unk_id is not None:
+            steps[self.unk_id] = self._unk_score
+        for byte in np.flatnonzero(self._byte_ids >= 0).tolist():
+            # Of the byte pieces of a character only the first has a score.
+            steps[self._byte_ids[byte]] = 0.0 if byte & 0xC0 == 0x80 else self._unk_score
+        return steps
 
     @functools.cached_property
     def _longest(self) -> int:
