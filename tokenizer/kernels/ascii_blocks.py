@@ -18,24 +18,23 @@ import functools
 import string
 
 import numpy as np
+from llvmlite import ir
 
 from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, types
-from tokenmill.tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 (
-    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES, LINE_FEEDS,
-    RETURNS, CONTROLS, HIGH, INSIDE,
-) = range(16)  # fmt: skip
+    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES, HIGH,
+) = range(12)  # fmt: skip
 BYTES = {
     LETTERS: string.ascii_letters, UPPERS: string.ascii_uppercase, DIGITS: string.digits, SPACES: "\t\n\v\f\r ",
     BLANKS: " ", NEWLINES: "\n\r", APOSTROPHES: "'", SLASHES: "/", TABS: "\t", SIGNS: string.punctuation,
-    UNDERSCORES: "_", LINE_FEEDS: "\n", RETURNS: "\r", CONTROLS: bytes([*range(0x21), 0x7F]).decode(),
+    UNDERSCORES: "_",
 }  # fmt: skip
-"""The characters of each mask; HIGH has the bytes that are not ASCII, INSIDE those that continue a character."""
+"""The characters of each mask but HIGH, which has the bytes that are not ASCII."""
 
 
 @intrinsic
@@ -43,23 +42,27 @@ def classify(typingctx, array, index):
     """Returns masks of the 64 bytes of a uint8 array at an index, by the names above: the letters, and so on."""
 
     def codegen(context, builder, signature, args):
-        def every(value):
-            return all_of(I8, 64, value)
+        byte, block = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
 
-        def among(mask):
+        def every(value):
+            return ir.Constant(block, [value] * 64)
+
+        def among(vector, mask):
             # A comparison for each run of characters.
             points = {ord(c) for c in BYTES[mask]}
             firsts = {c: next(n for n in range(1, 128) if c + n not in points) for c in points if c - 1 not in points}
-            runs = [builder.icmp_unsigned("<", builder.sub(text, every(c)), every(n)) for c, n in firsts.items()]
+            runs = [builder.icmp_unsigned("<", builder.sub(vector, every(c)), every(n)) for c, n in firsts.items()]
             return functools.reduce(builder.or_, runs)
 
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        text = load_bytes(builder, builder.gep(data, [args[1]]), 64)
-        masks = [among(mask) for mask in range(HIGH)]
-        masks += [builder.icmp_signed("<", text, every(bound)) for bound in (0, 0xC0 - 0x100)]
-        return context.make_tuple(builder, signature.return_type, [bits(builder, mask) for mask in masks])
+        address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
+        text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
+        masks = [among(text, mask) for mask in range(HIGH)]
+        masks.append(builder.icmp_signed("<", text, every(0)))
+        bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
+        return context.make_tuple(builder, signature.return_type, bits)
 
-    return types.UniTuple(types.uint64, 16)(array, types.int64), codegen
+    return types.UniTuple(types.uint64, 12)(array, types.int64), codegen
 
 
 @kernel_part

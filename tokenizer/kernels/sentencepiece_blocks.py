@@ -6,20 +6,14 @@ The parts are those that `sentencepiece_units.part_stop` finds one after another
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel_part, leading_zeros, load_u64, trailing_zeros
-from tokenmill.tokenizer.kernels.ascii_blocks import (
-    BLANKS,
-    CONTROLS,
-    DIGITS,
-    HIGH,
-    INSIDE,
-    LETTERS,
-    LINE_FEEDS,
-    RETURNS,
-    TABS,
-    classify,
-)
+from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, leading_zeros, load_u64, trailing_zeros, types
+from tokenmill.tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
 from tokenmill.tokenizer.kernels.sentencepiece_units import IS_DEPENDENT, is_apart
+
+BLOCK_READS = 64
+# The masks of a block: spaces, tabs, line feeds, carriage returns, spaces or controls, bytes that are not ASCII, bytes
+# that continue a character, ASCII letters, ASCII digits.
+_SPACES, _TABS, _LINE_FEEDS, _RETURNS, _LOW, _HIGH, _INSIDE, _LETTERS, _DIGITS = range(9)
 
 # The facts in `tables.block_masks`, all ones for yes, 0 for no. For each of BLOCK_BYTES, whether it is a SEPARATOR, and
 # whether it is ALONE. Then for pairs of neighbours, by their classes, whether a part always ends between the two, and
@@ -33,6 +27,29 @@ _SEPARATORS, _CONTROLS = 12, 13
 
 _ONE = np.uint64(1)
 _EVERY = ~np.uint64(0)
+
+
+@intrinsic
+def _classify(typingctx, array, index):
+    """Returns the masks, see above, of the 64 bytes of a uint8 array at an index."""
+
+    def codegen(context, builder, signature, args):
+        def every(value):
+            return all_of(I8, 64, value)
+
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        text = load_bytes(builder, builder.gep(data, [args[1]]), 64)
+        masks = [builder.icmp_unsigned("==", text, every(value)) for value in (0x20, *BLOCK_BYTES)]
+        below = builder.icmp_unsigned("<", text, every(0x21))
+        masks.append(builder.or_(below, builder.icmp_unsigned("==", text, every(0x7F))))
+        masks.append(builder.icmp_signed("<", text, every(0)))
+        masks.append(builder.icmp_signed("<", text, every(0xC0 - 0x100)))
+        lower = builder.or_(text, every(0x20))
+        masks.append(builder.icmp_unsigned("<", builder.sub(lower, every(ord("a"))), every(26)))
+        masks.append(builder.icmp_unsigned("<", builder.sub(text, every(ord("0"))), every(10)))
+        return context.make_tuple(builder, signature.return_type, [bits(builder, mask) for mask in masks])
+
+    return types.UniTuple(types.uint64, 9)(array, types.int64), codegen
 
 
 @kernel_part
@@ -91,7 +108,7 @@ def block_parts(data, i, room, tables):
     """Finds the parts of 64 bytes.
 
     Args:
-      data: uint8, readable 72 bytes beyond `i`, where a part begins.
+      data: uint8, readable BLOCK_READS + 8 bytes beyond `i`, where a part begins.
       room: the number of bytes of the row from `i` on, at least 1.
       tables: KnownTables.
 
@@ -100,26 +117,26 @@ def block_parts(data, i, room, tables):
       block alone tells, and not in runs of characters that are not ASCII; which parts begin after separators that are
       dropped; all bytes that belong to words.
     """
-    masks = classify(data, i)
+    masks = _classify(data, i)
     n = min(room, np.int64(64))
     there = _EVERY >> np.uint64(64 - n)
-    tabs, line_feeds, returns = masks[TABS], masks[LINE_FEEDS], masks[RETURNS]
+    tabs, line_feeds, returns = masks[_TABS], masks[_LINE_FEEDS], masks[_RETURNS]
     said = tables.block_masks
     separators = there & (
-        masks[BLANKS] | (tabs & said[SEPARATES]) | (line_feeds & said[SEPARATES + 1]) | (returns & said[SEPARATES + 2])
+        masks[_SPACES] | (tabs & said[SEPARATES]) | (line_feeds & said[SEPARATES + 1]) | (returns & said[SEPARATES + 2])
     )
     alone = (tabs & said[STANDS_ALONE]) | (line_feeds & said[STANDS_ALONE + 1]) | (returns & said[STANDS_ALONE + 2])
-    unclear = masks[CONTROLS] & ~separators & ~alone & there
+    unclear = masks[_LOW] & ~separators & ~alone & there
     # Nothing is known from the first unclear byte on.
     known = ((unclear & (~unclear + _ONE)) - _ONE) & there
-    high, inside, letters = masks[HIGH], masks[INSIDE], masks[LETTERS]
+    high, inside, letters = masks[_HIGH], masks[_INSIDE], masks[_LETTERS]
     characters = there & ~inside
     special = high | (high << _ONE)
     left = characters & ~special & ~_ONE
     if tables.shrink:
         left &= ~(separators | (separators << _ONE))
-    digits = masks[DIGITS]
-    signs = ~(letters | digits | masks[CONTROLS] | high)
+    digits = masks[_DIGITS]
+    signs = ~(letters | digits | masks[_LOW] | high)
     breaks = left & (
         _of_pairs(said, ALWAYS_ENDS, letters, digits, signs, separators, alone) | (separators & ~(separators << _ONE))
     )
