@@ -47,7 +47,7 @@ LEDGER_FILE = re.compile(
 _FOLDER_OF = {"tokens": "", "rejects": REJECTED, "documents": DOCUMENTS}
 _TOP = {MANIFEST, PARTS, STATS, MDS_INDEX, HUB, PLAN, REPORT, CLOCK}
 _COUNTS_FILE = re.compile(
-    rf"{COUNTS}/(counts-\d{{5,20}}-of-\d{{5,20}}\.parquet|counts\.json|alphabet\.parquet)", re.ASCII
+    rf"{COUNTS}/(counts-\d{{5,20}}-of-\d{{5,20}}\.parquet|counts\.json|(alphabet|inputs)\.parquet)", re.ASCII
 )
 _VOCABULARY_FILE = re.compile(
     rf"{VOCABULARY}/((?!\.)[\w.%-]+/){{0,2}}"
@@ -111,8 +111,8 @@ def entry_name(split_id: str) -> str:
 
 
 def list_name(kind: str) -> str:
-    """Returns the name of the file of a long list of the manifest, for example "_ledger/inputs.parquet"."""
-    return f"{LEDGER}/{kind}.parquet"
+    """Returns the name of the file of a long list, for example "_ledger/inputs.parquet" of the manifest."""
+    return f"{COUNTS}/inputs.parquet" if kind == "counted" else f"{LEDGER}/{kind}.parquet"
 
 
 def statistics_name(split_id: str) -> str:

@@ -44,6 +44,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "rejects": _schema(*_FILE, "split"),
 }
 """The columns of the file of each list; fields that a record does not have are null."""
+_ALL_SCHEMAS = {**SCHEMAS, "counted": _schema("name", "n_bytes", read=_READ)}
 
 
 class Lists:
@@ -51,7 +52,7 @@ class Lists:
 
     def __init__(self, output: str, *, is_part: bool = False) -> None:
         """Starts with empty lists; long ones are written into the output folder `output`, but not those of a part."""
-        self._lists = {kind: _List(output, kind, is_part) for kind in SCHEMAS}
+        self._lists = {kind: RecordList(output, kind, is_part) for kind in SCHEMAS}
 
     def take(self, kind: str, record: Mapping[str, Any]) -> None:
         """Adds a record to a list."""
@@ -78,21 +79,26 @@ class Lists:
         return {kind: records.finish() for kind, records in self._lists.items()}
 
 
-class _List:
-    def __init__(self, output: str, kind: str, is_part: bool) -> None:
+class RecordList:
+    """One list, to which records are added; `counted` is that of `counts.json`."""
+
+    def __init__(self, output: str, kind: str, is_part: bool = False) -> None:
+        """As `Lists`."""
         self._output, self._kind, self._is_part = output, kind, is_part
         self._waiting: list[Mapping[str, Any]] = []
-        self._before = SCHEMAS[kind].empty_table()  # what comes before those that wait
+        self._before = _ALL_SCHEMAS[kind].empty_table()  # what comes before those that wait
         self._writer: pq.ParquetWriter | None = None
         self._n = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
+        """Adds a record."""
         self._waiting.append(record)
         self._n += 1
         if len(self._waiting) >= ROWS:
             self._write(ROWS)
 
     def extend(self, table: pa.Table) -> None:
+        """Adds a table of records."""
         self._before = pa.concat_tables([self.to_table(), table])
         self._n += table.num_rows
         self._write(ROWS)
@@ -100,13 +106,13 @@ class _List:
     def to_table(self) -> pa.Table:
         """Returns all records that are not written yet, which no longer wait."""
         rows, self._waiting = self._waiting, []
-        if rows and self._kind == "inputs":
-            rows = [{**row, "read": _as_maps(row["read"])} for row in rows]
+        rows = [{**row, "read": _as_maps(row["read"])} if "read" in row else row for row in rows]
         if rows:
-            self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, SCHEMAS[self._kind])])
+            self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, _ALL_SCHEMAS[self._kind])])
         return self._before
 
     def finish(self) -> Any:
+        """Returns the records, or the record of their file."""
         if self._n <= MOST_RECORDS:
             return [*map(_to_record, self._before.to_pylist(maps_as_pydicts="strict")), *self._waiting]
         self._write(1)
@@ -127,7 +133,7 @@ class _List:
         self._before = table
 
     def _open(self) -> pq.ParquetWriter:
-        schema = SCHEMAS[self._kind]
+        schema = _ALL_SCHEMAS[self._kind]
         if self._writer is None:
             self._staged = storage.join(self._output, f"{filenames.TEMPORARY}/{self._kind}-{uuid.uuid4().hex}.parquet")
             self._handle = storage.create(self._staged)
@@ -194,7 +200,7 @@ class ListedRecords(Sequence[dict[str, Any]]):
                 is_mine = file.metadata.num_rows == len(self) and table.num_rows == min(ROWS, len(self) - group * ROWS)
         except (pa.ArrowException, OSError, IndexError) as error:
             raise ValueError(f"{name}: not a list of {len(self)} records: {error}") from error
-        if not is_mine or table.schema.remove_metadata() != SCHEMAS[self._kind]:
+        if not is_mine or table.schema.remove_metadata() != _ALL_SCHEMAS[self._kind]:
             raise ValueError(f"{name}: not the list {self._kind!r} as TokenMill writes it, of {len(self)} records")
         rows = [_to_record(row) for row in table.to_pylist(maps_as_pydicts="strict")]
         for row in rows:

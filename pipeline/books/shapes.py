@@ -75,6 +75,14 @@ class Input(_Closed):
     read: Counts
 
 
+class Counted(_Closed):
+    """The record of an input file in `counts.json`."""
+
+    name: str
+    n_bytes: Count
+    read: Counts = _ABSENT
+
+
 class File(_Closed):
     """The record of a file."""
 
@@ -101,6 +109,7 @@ class Shard(Written):
 
 RECORDS: Mapping[str, TypeAdapter[Any]] = {
     "inputs": TypeAdapter(Input),
+    "counted": TypeAdapter(Counted),
     "shards": TypeAdapter(Shard),
     **{kind: TypeAdapter(Written) for kind in ("companions", "documents", "rejects")},
 }

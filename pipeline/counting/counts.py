@@ -3,6 +3,7 @@
 
     counts/counts-00003-of-00016.parquet   word, count, a column for each kind of label; by labels, then words
     counts/alphabet.parquet                every character of all words, with how often it occurs
+    counts/inputs.parquet                  the input files, if they are more than 10,000
     counts/counts.json                     what was counted, totals, what was pruned, checksums
 
 Rows with the same labels are a group: one source, one language, or, without labels, the whole corpus.
@@ -24,7 +25,8 @@ from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import json_files, ledger
 from tokenmill.pipeline.books.json_files import AnyJson, Count, FileName
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.shapes import Counts
+from tokenmill.pipeline.books.lists import ListedRecords
+from tokenmill.pipeline.books.shapes import Counted, File
 from tokenmill.pipeline.columns import stretches
 from tokenmill.pipeline.counting.merging import merge_streams
 from tokenmill.pipeline.counting.words import deciding
@@ -289,6 +291,8 @@ class CountsArtifact:
           ValueError: naming the files that are not as recorded.
         """
         files = [*self.files, FileRecord(**self.report["alphabet"])]
+        if isinstance(listed := self.report.get("inputs"), Mapping):
+            files.append(FileRecord(**listed))
         if problems := [problem for file in files if (problem := ledger.problem(self.output, file))]:
             raise ValueError(f"{self.output!r} holds counts that are damaged: {'; '.join(problems)}")
 
@@ -411,12 +415,6 @@ class _TotalsOfJob(_Totals):
     filtered: dict[str, Count]
 
 
-class _Input(_Shape):
-    name: str
-    n_bytes: Count
-    read: Counts = {}
-
-
 class _Report(_Shape):
     """What readers of `counts.json` rely on; it has more keys."""
 
@@ -428,7 +426,7 @@ class _Report(_Shape):
     pruned: _Pruned
     partitions: list[_File]
     alphabet: _File
-    inputs: list[_Input] = []
+    inputs: list[Counted] | File = []
 
 
 class _ReportOfJob(_Report):
@@ -452,3 +450,9 @@ def read_report(output: str, shape: TypeAdapter[Any] = _OF_JOB) -> dict[str, Any
             f"{REPORT_NAME} in {output!r}: words are not as TokenMill describes them: {error!r}"
         ) from error
     return report
+
+
+def inputs_of(output: str, report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Returns the records of input files in a report that `read_report` has read; sums of counts have none."""
+    listed = report.get("inputs", ())
+    return ListedRecords(output, listed, "counted") if isinstance(listed, Mapping) else listed

@@ -8,10 +8,15 @@ leaves no more than `max_words` words. B, and how many words and occurrences wer
 """
 
 import hashlib
+import heapq
+import itertools
 import json
+import marshal
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +26,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.lists import RecordList
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
 from tokenmill.pipeline.config.input import InputConfig
@@ -37,6 +43,9 @@ from tokenmill.pipeline.splits import Split
 
 _RUNS_AHEAD = 8
 """Batches read before they are merged; each is at most `MAX_COUNTER_BYTES`, divided by the number of partitions."""
+
+_RUN_FILES = 1 << 16
+_CHUNK_FILES = 1 << 11
 
 _DONE_NAME = f"{filenames.COUNTING}/done.json"
 
@@ -134,7 +143,7 @@ def merge_partition(
 
 
 def finish_counts(
-    splits: Sequence[SplitCounts],
+    splits: Iterable[SplitCounts],
     partitions: Sequence[PartitionCounts],
     output: str,
     key: str,
@@ -144,6 +153,17 @@ def finish_counts(
 ) -> list[PartitionCounts]:
     """Checks that no word was lost, and writes counts/alphabet.parquet and counts/counts.json.
 
+    Memory: 20 bytes for each input file.
+
+    Args:
+      splits: the counts of all splits, in any order; looked at again if all records of a source were rejected.
+      partitions: those of `merge_partition`.
+      output: the output folder.
+      key: `count_key`.
+      tokenizer_json: what says what a word is.
+      labels: the kinds of labels of groups.
+      config: the section `input`; None: no limits.
+
     Returns:
       The partitions in order.
 
@@ -152,19 +172,29 @@ def finish_counts(
       ValueError: if all records were rejected, more than `config`, the `input` section, allows, or too much of a file.
     """
     partitions = sorted(partitions, key=lambda counts: counts.partition)
-    totals = sum((split.totals for split in splits), Totals(rejected={}, filtered={}))
-    inputs = _inputs_of(splits)
-    if config is not None:
-        by_source: dict[str, Totals] = {}
-        for split in splits:
-            source = split.pieces[0].source if split.pieces else ""
-            by_source[source] = by_source.get(source, Totals(rejected={}, filtered={})) + split.totals
-        for section, read in by_limits(
+    totals, by_source, files, digest = Totals(rejected={}, filtered={}), dict[str, Totals](), _Files(), _PlanDigest(key)
+    read: dict[Group, GroupTotals] = {}
+    for split in splits:
+        totals += split.totals
+        source = split.pieces[0].source if split.pieces else ""
+        by_source[source] = by_source.get(source, Totals(rejected={}, filtered={})) + split.totals
+        for group in split.groups:
+            read[group.labels] = read.get(group.labels, GroupTotals(group.labels)) + group
+        files.add(split)
+        digest.add(split)
+    inputs = RecordList(output, "counted")
+    lossy = LossyFiles(config) if config is not None else None
+    for record in files:
+        inputs.add(record)
+        if lossy is not None:
+            lossy.add(record)
+    if config is not None and lossy is not None:
+        for section, given in by_limits(
             config, asdict(totals), {name: asdict(each) for name, each in by_source.items()}
         ):
-            check_usable(read["n_records"], read["rejected"], splits, section, where="")
-            RejectLimits.of(section).check_all(**read)
-        LossyFiles(config, inputs).check()
+            check_usable(given["n_records"], given["rejected"], splits, section, where="")
+            RejectLimits.of(section).check_all(**given)
+        lossy.check()
     n_counted = sum(counts.n_words for counts in partitions)
     if n_counted != totals.n_words:
         raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
@@ -177,23 +207,19 @@ def finish_counts(
         labels=labels,
         words=describe_words(tokenizer_json),
         totals=asdict(totals) | {"n_distinct_words": sum(counts.file.rows or 0 for counts in partitions)},
-        groups=_group_report(splits, partitions),
+        groups=_group_report(read, partitions),
         pruning=sum((counts.pruning for counts in partitions), Pruning()),
         partitions=[counts.file for counts in partitions],
         alphabet=artifact.write_alphabet(characters, output),
         counter=key,
-        inputs=inputs,
+        inputs=inputs.finish(),
     )
-    done = {"splits": _plan_digest(splits, key), "partitions": [counts.to_json() for counts in partitions]}
+    done = {"splits": digest.value(), "partitions": [counts.to_json() for counts in partitions]}
     storage.write_atomic(storage.join(output, _DONE_NAME), json.dumps(done).encode())
     return partitions
 
 
-def _group_report(splits: Iterable[SplitCounts], partitions: Iterable[PartitionCounts]) -> list[dict[str, Any]]:
-    read: dict[Group, GroupTotals] = {}
-    for split in splits:
-        for group in split.groups:
-            read[group.labels] = read.get(group.labels, GroupTotals(group.labels)) + group
+def _group_report(read: Mapping[Group, GroupTotals], partitions: Iterable[PartitionCounts]) -> list[dict[str, Any]]:
     n_distinct: Counter[Group] = Counter()
     for counts in partitions:
         n_distinct.update({rows.labels: rows.n_distinct_words for rows in counts.groups})
@@ -217,7 +243,10 @@ def load_finished(splits: Sequence[Split], output: str, key: str) -> list[Partit
         try:
             done = json.loads(handle.read())
             partitions = [PartitionCounts.from_json(text) for text in done["partitions"]]
-            is_same = done["splits"] == _plan_digest(splits, key)
+            digest = _PlanDigest(key)
+            for split in splits:
+                digest.add(split)
+            is_same = done["splits"] == digest.value()
         except (ValueError, KeyError, TypeError):
             return None
     if not is_same or any(ledger.problem(output, counts.file) for counts in partitions):
@@ -245,23 +274,63 @@ def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output
     return in_turn(read, places(), waits=storage.is_remote(output), n_ahead=_RUNS_AHEAD)
 
 
-def _plan_digest(splits: Iterable[Split | SplitCounts], key: str) -> str:
-    """Returns a digest of the pieces of all splits, with the versions of their files, and of `key`."""
-    pieces = sorted(json.dumps(asdict(piece), sort_keys=True) for split in splits for piece in split.pieces)
-    return hashlib.sha256(json.dumps([key, pieces]).encode()).hexdigest()
+class _PlanDigest:
+    """A digest of the pieces of all splits, with the versions of their files, and of a key; in any order."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._sum = self._n = 0
+
+    def add(self, split: Split | SplitCounts) -> None:
+        """Adds the pieces of a split."""
+        for piece in split.pieces:
+            digest = hashlib.sha256(json.dumps(asdict(piece), sort_keys=True).encode()).digest()
+            self._sum = (self._sum + int.from_bytes(digest)) % (1 << 256)
+            self._n += 1
+
+    def value(self) -> str:
+        """Returns the digest, in hex."""
+        return hashlib.sha256(json.dumps([self._key, self._n, self._sum]).encode()).hexdigest()
 
 
-def _inputs_of(splits: Iterable[SplitCounts]) -> list[dict[str, Any]]:
-    """Returns a record of every input file, however the files were cut; if it has rejects, with what was read of it."""
-    files: dict[tuple[str, str], int] = {}
-    reads: dict[tuple[str, str], PieceCounts] = {}
-    for split in splits:
-        keys = [(piece.name, piece.path) for piece in split.pieces]
-        files |= {key: piece.n_bytes for key, piece in zip(keys, split.pieces, strict=True)}
-        for i, read in split.inputs:
-            reads[keys[i]] = reads.get(keys[i], PieceCounts()) + read
-    return [
-        {"name": key[0], "n_bytes": n_bytes}
-        | ({"read": reads[key].to_record()} if key in reads and reads[key].rejected else {})
-        for key, n_bytes in sorted(files.items())
-    ]
+class _Files:
+    """The record of every input file, however the files were cut, in the order of names; packed, 20 bytes for each.
+
+    A file that has rejects has what was read of it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str, int, dict[str, Any] | None]] = []
+        self._runs: list[list[bytes]] = []
+
+    def add(self, split: SplitCounts) -> None:
+        """Adds the pieces of a split."""
+        reads = dict(split.inputs)
+        for i, piece in enumerate(split.pieces):
+            read = reads[i].to_record() if i in reads else None
+            self._waiting.append((piece.name, piece.path, piece.n_bytes, read))
+        if len(self._waiting) >= _RUN_FILES:
+            self._pack()
+
+    def _pack(self) -> None:
+        self._waiting.sort(key=_PLACE)
+        chunks = range(0, len(self._waiting), _CHUNK_FILES)
+        packed = (marshal.dumps(self._waiting[start : start + _CHUNK_FILES]) for start in chunks)
+        self._runs.append([zlib.compress(chunk, 1) for chunk in packed])
+        self._waiting = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self._pack()
+        for _, pieces in itertools.groupby(heapq.merge(*map(_unpacked, self._runs), key=_PLACE), _PLACE):
+            read = PieceCounts()
+            for name, _, n_bytes, counts in pieces:
+                record = {"name": name, "n_bytes": n_bytes}
+                read += PieceCounts(**counts or {})
+            yield record | ({"read": read.to_record()} if read.rejected else {})
+
+
+_PLACE = itemgetter(0, 1)
+
+
+def _unpacked(run: Iterable[bytes]) -> Iterator[tuple[str, str, int, dict[str, Any] | None]]:
+    return itertools.chain.from_iterable(marshal.loads(zlib.decompress(chunk)) for chunk in run)

@@ -216,7 +216,8 @@ def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
     read = _read(output, found)
     if read is None or not read["totals"]["rejected"]:
         return []
-    return LossyFiles(config.input, read.get("inputs", ())).warnings()
+    inputs = read["inputs"] if found["shards"] else counts.inputs_of(output, read)
+    return LossyFiles(config.input, inputs).warnings()
 
 
 def _absent_fields(found: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 """Transforms from splits to the counts artifact."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -93,7 +93,7 @@ class MergeCounts(beam.PTransform):
     """The section `input`, with the limits for rejects; None: no limits."""
 
     def expand(self, counts: Any) -> Any:  # noqa: D102
-        splits, all_splits = beam.pvalue.AsList(counts | "Places" >> beam.Map(_places)), beam.pvalue.AsList(counts)
+        splits, all_splits = beam.pvalue.AsList(counts | "Places" >> beam.Map(_places)), beam.pvalue.AsIter(counts)
         numbers = counts.pipeline | "Partitions" >> beam.Create(list(range(self.n_partitions)))
         bound: Any = self.counts.min_count - 1
         if self.counts.max_words is not None:
@@ -141,9 +141,19 @@ class _MergePartitionFn(beam.DoFn):
         yield merged.to_json()
 
 
-def _finish_counts(splits: Sequence[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
+@dataclasses.dataclass
+class _Parsed:
+    """`SplitCounts` of JSON, one at a time, as often as they are looked at."""
+
+    texts: Iterable[str]
+
+    def __iter__(self) -> Iterator[SplitCounts]:
+        return map(SplitCounts.from_json, self.texts)
+
+
+def _finish_counts(splits: Iterable[str], partitions: Sequence[str], parameters: MergeCounts) -> list[str]:
     finished = finishing.finish_counts(
-        [SplitCounts.from_json(text) for text in splits],
+        _Parsed(splits),
         [PartitionCounts.from_json(text) for text in partitions],
         parameters.output,
         parameters.key,

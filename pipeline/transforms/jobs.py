@@ -297,4 +297,5 @@ def _counts_files(counted: Sequence[str], output: str) -> list[FileRecord]:
     if not counted:
         return []
     files = [PartitionCounts.from_json(text).file for text in counted]
-    return [*files, *(ledger.describe(output, name) for name in (counts.REPORT_NAME, counts.ALPHABET_NAME))]
+    names = counts.REPORT_NAME, counts.ALPHABET_NAME, filenames.list_name("counted")
+    return [*files, *(ledger.describe(output, name) for name in names if storage.exists(storage.join(output, name)))]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.training import CountsConfig
@@ -164,6 +165,42 @@ def test_finished_counts_are_known_again(tmp_path):
     assert load_finished(splits[1:], output, "k") is None
     (tmp_path / "out" / partitions[3].file.file).unlink()
     assert load_finished(splits, output, "k") is None
+
+
+def test_many_input_files_are_listed_in_a_file(tmp_path, monkeypatch):
+    """Packed in runs, of splits in any order; a list that is in counts.json, as of earlier versions, is read, too."""
+    config, _ = write_corpus(tmp_path / "in")
+    for i in range(9):
+        (tmp_path / f"in/b{i}.jsonl").write_text('{"text": "mill"}\n' + "no json\n" * (i % 2))
+    short, long = str(tmp_path / "short"), str(tmp_path / "long")
+    count_all(config, short)
+    monkeypatch.setattr(lists, "MOST_RECORDS", 0)
+    monkeypatch.setattr(lists, "ROWS", 4)
+    monkeypatch.setattr(finishing, "_RUN_FILES", 4)
+    monkeypatch.setattr(finishing, "_CHUNK_FILES", 2)
+    splits, counted, partitions = count_all(config, long)
+    found = [artifact(tmp_path / name) for name in ("short", "long")]
+    reports = [json.loads(each.pop("counts.json")) for each in found]
+    assert found[1].pop("inputs.parquet")
+    assert found[0] == found[1]
+    assert reports[1].pop("inputs")["file"] == "counts/inputs.parquet"
+    expected = reports[0].pop("inputs")
+    for output in (short, long):
+        assert list(counts.inputs_of(output, counts.read_report(output))) == expected
+    assert [each["name"] for each in expected] == ["a.jsonl", *(f"b{i}.jsonl" for i in range(9))]
+    assert [each["read"]["rejected"] for each in expected if "read" in each] == [
+        {"not_json": 1, "null_text": 1}, *[{"not_json": 1}] * 4
+    ]  # fmt: skip
+    assert reports[0] == reports[1]
+    before = artifact(tmp_path / "long")
+    finish_counts(counted[::-1], partitions, long, "k", TOKENIZER.to_str())
+    assert artifact(tmp_path / "long") == before
+    assert load_finished(splits[::-1], long, "k") == partitions
+    for output in (short, long):
+        open_counts(output).check_files()
+    (tmp_path / "long/counts/inputs.parquet").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"inputs\.parquet"):
+        open_counts(long).check_files()
 
 
 def test_a_lost_word_fails_the_job(tmp_path):
