@@ -5,7 +5,7 @@ Beam's own `ComputeAndApplyVocabulary` needs TensorFlow, and its tokens are whol
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -71,10 +71,10 @@ class _TrainAndTokenize(beam.PTransform):
         rows, _ = self._expand(pcoll, None)
         return rows
 
-    def with_exception_handling(self, *, exc_class: Any = Exception, **_: Any) -> beam.PTransform:
-        return _WithErrors(self, exc_class)
+    def with_exception_handling(self, **options: Any) -> beam.PTransform:
+        return _WithErrors(self, options)
 
-    def _expand(self, pcoll: Any, exc_class: Any) -> tuple[Any, list[Any]]:
+    def _expand(self, pcoll: Any, handling: Mapping[str, Any] | None) -> tuple[Any, list[Any]]:
         source: Any = self._path
         if self.artifact_mode == ArtifactMode.PRODUCE:
             texts = [
@@ -87,10 +87,10 @@ class _TrainAndTokenize(beam.PTransform):
         failed = []
         for column in self.columns:
             step = Tokenize(source, column=column, output=column, with_counts=False, **self.options)
-            if exc_class is None:
+            if handling is None:
                 pcoll = pcoll | f"Tokenize {column}" >> step
             else:
-                handled = step.with_exception_handling(exc_class=exc_class)
+                handled = step.with_exception_handling(**handling)
                 pcoll, bad = pcoll | f"Tokenize {column}" >> handled
                 failed.append(bad)
         return pcoll, failed
@@ -99,10 +99,10 @@ class _TrainAndTokenize(beam.PTransform):
 @dataclasses.dataclass
 class _WithErrors(beam.PTransform):
     step: _TrainAndTokenize
-    exc_class: Any
+    handling: dict[str, Any]
 
     def expand(self, pcoll: Any) -> Any:
-        rows, failed = self.step._expand(pcoll, self.exc_class)
+        rows, failed = self.step._expand(pcoll, self.handling)
         # `MLTransform` wants what Beam's own steps give: (element, (type, message, stack)).
         return rows, failed | "Failed" >> beam.Flatten() | "AsBeamHasThem" >> beam.Map(_as_tuple)
 

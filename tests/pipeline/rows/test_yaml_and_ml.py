@@ -134,3 +134,18 @@ def test_errors_of_ml_transform_have_its_form(tmp_path):
         told = bad | "Told" >> beam.Map(lambda row: (row.element["text"], row.msg))
         assert_that(told, equal_to([(None, "ValueError: the field 'text' is null")]), label="Bad")
         pipeline.run()
+
+
+def test_ml_transform_heeds_the_threshold(tmp_path):
+    """More of the elements fail than may; what a step for many elements cannot do is told where it is made."""
+    operation = ComputeAndApplyTokenizer(["text"], vocab_size=60, min_frequency=1)
+    transform = MLTransform(write_artifact_location=str(tmp_path), transforms=[operation])
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        rows = pipeline | beam.Create([{"text": "a mill"}, {"text": None}])
+        rows | transform.with_exception_handling(threshold=0.1)
+        with pytest.raises(Exception, match=r"1 of 2 elements fail, more than the threshold of 0\.1 allows"):
+            pipeline.run()
+    transform = MLTransform(write_artifact_location=str(tmp_path / "other"), transforms=[operation])
+    with pytest.raises(ValueError, match="use_subprocess and timeout are for steps that take one element"):
+        beam.Pipeline() | beam.Create([{"text": "a"}]) | transform.with_exception_handling(use_subprocess=True)
