@@ -12,6 +12,7 @@ import pyarrow as pa
 from apache_beam.typehints import Tuple, typehints
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.counting.arithmetic import MAX_COUNT
 from tokenmill.pipeline.transforms.arrow_coder import decode_batch, encode_batch
 from tokenmill.tokenizer import add_word_counts
 
@@ -128,14 +129,17 @@ class WordCounts:
 
 def _add_up(tables: Sequence[pa.Table]) -> pa.Table:
     """Returns what `add_word_counts` returns, and leaves to it what is many, or not as it should be."""
-    if sum(table.num_rows for table in tables) <= _FEW_WORDS:
+    is_simple = all(table.schema.equals(schemas.WORD_COUNTS) for table in tables)
+    if is_simple and sum(table.num_rows for table in tables) <= _FEW_WORDS:
         found: dict[bytes, int] = {}
         for table in tables:
             table.validate(full=True)
-            for word, n in zip(*(table[name].to_pylist() for name in schemas.WORD_COUNTS.names), strict=True):
+            is_simple &= not any(column.null_count for column in table.columns)
+            for word, n in zip(*(column.to_pylist() for column in table.columns if is_simple), strict=True):
                 found[word] = found.get(word, 0) + n
-        words = sorted(found)
-        return pa.table([words, [found[word] for word in words]], schema=schemas.WORD_COUNTS)
+        if is_simple and sum(found.values()) <= MAX_COUNT:
+            words = sorted(found)
+            return pa.table([words, [found[word] for word in words]], schema=schemas.WORD_COUNTS)
     return add_word_counts(tables)
 
 

@@ -91,6 +91,24 @@ def test_words_are_added_up_as_by_a_loop(data, batches, limits):
         assert rows == sorted(loop.items())
 
 
+@pytest.mark.parametrize("few", [0, 256])
+@pytest.mark.parametrize(
+    ("rows", "error", "type_"),
+    [
+        ([(b"a", 1 << 62), (b"b", 1 << 62)], OverflowError, pa.large_binary()),
+        ([(b"a", None)], ValueError, pa.large_binary()),
+        ([("a", 1)], TypeError, pa.string()),
+    ],
+)
+def test_what_cannot_be_added_up_is_told_of_few_words_too(few, rows, error, type_, monkeypatch):
+    monkeypatch.setattr(combining, "_FEW_WORDS", few)
+    words, counts = (list(each) for each in zip(*rows, strict=True))
+    batch = pa.record_batch({"word": pa.array(words, type_), "count": pa.array(counts, pa.int64())})
+    fn = AddWordCounts()
+    with pytest.raises(error):
+        fn.extract_output(fn.add_input(fn.create_accumulator(), batch))
+
+
 def test_accumulators_are_sparse_only_where_that_is_smaller():
     fn = CountIds()
     few = fn.add_input(fn.create_accumulator(), pa.array([[100_000, 5]], pa.large_list(pa.int32())))
