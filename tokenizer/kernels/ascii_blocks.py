@@ -110,20 +110,20 @@ def bert_words(data, i, room, digits_apart):
 
 
 @kernel_part
-def _white_space_starts(spaces, newlines, others):
+def _white_space_starts(spaces, newlines, others, high):
     r"""Returns where pre-tokens of white space begin by `\s*[\r\n]+|\s+(?!\S)|\s+`, and a mask of where that is known.
 
     Line ends right after `others` belong to these. A run of white space is known if its line ends come first. One that
-    has other white space before a line end, or that reaches the end of the block, is left to the scanner, which counts
-    from the beginning of the run.
+    has other white space before a line end, or that reaches the end of the block or a byte that is not ASCII, is left
+    to the scanner, which counts from the beginning of the run.
     """
     inner = spaces & ~newlines
     first_inner = inner & ~(inner << _ONE)
     after_inner = (inner + first_inner) & ~inner
     first = spaces & ~(spaces << _ONE)
     starts = first & ~(newlines & others << _ONE) | first_inner | inner & ~(inner >> _ONE)
-    # If a run may go on beyond the block, maybe to a line end, only its beginning is known.
-    n_last = leading_zeros(~spaces)
+    # If a run may go on beyond the ASCII of the block, maybe to a line end, only its beginning is known.
+    n_last = leading_zeros(below(high) & ~spaces)
     known = (_TWO << np.uint64(64 - n_last)) - _ONE if n_last > 0 else ~np.uint64(0)
     # The runs that begin before the first line end that follows other white space; the last of them contains it.
     before = first & below(after_inner & newlines)
@@ -140,7 +140,7 @@ def word_starts(data, i, n_numbers, cased):
     newlines = masks[NEWLINES]
     others = ~(letters | digits | spaces | masks[HIGH])
     first_others = others & ~(others << _ONE) & ~(blanks << _ONE)
-    white, known = _white_space_starts(spaces, newlines, others)
+    white, known = _white_space_starts(spaces, newlines, others, masks[HIGH])
     # A character before letters joins them if it is no line end and a pre-token could begin with it.
     taken = spaces & ~newlines | first_others & ~(others >> _ONE)
     starts = white | first_others | letters & ~(letters << _ONE) & ~(taken << _ONE)

@@ -84,6 +84,16 @@ def test_every_start_told_is_the_next_one_that_the_scanner_finds(name, text):
 
 
 @pytest.mark.parametrize("name", sorted(PAIRS))
+def test_white_space_that_goes_on_beyond_ascii(name):
+    blanks = ("", "\n", "\r ", " \n", "\x0b", " \t ")
+    after = ("\x85\r", "\u3000x", "\xa0\xa0 \nx", "\u2028", "éa", "中 ")
+    for parts in itertools.product(("", "a", "."), blanks, blanks, after, blanks, "x "):
+        text = "".join(parts)
+        told, walked = starts_in(PAIRS[name], text, SCANNERS[name].classes)
+        assert told == walked[: len(told)], text
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS))
 def test_the_end_of_a_block(name):
     """What is beyond the block may belong to what is before its end, and must not be guessed."""
     blanks = ("", "\n", " \n", "\n ", "\n        ", "   \n\n", " " * 13)
