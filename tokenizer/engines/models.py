@@ -22,7 +22,7 @@ from tokenmill.tokenizer.models.bpe import new_bpe_scratch
 from tokenmill.tokenizer.models.bpe_tables import without_suffix
 from tokenmill.tokenizer.models.byte_alphabet import LETTERS
 from tokenmill.tokenizer.models.unigram import new_unigram_scratch
-from tokenmill.tokenizer.ragged import Ragged, gathered, read_only
+from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.words import Words
 
 _NO_SCRATCH = np.int64(0)
@@ -115,21 +115,12 @@ class ModelRunner:
         return Tally(self.count_swallowed)
 
     def count_swallowed(self, words: Words, counts: npt.NDArray[np.int64], characters: npt.NDArray[np.int64]) -> None:
-        """Adds the characters that the unknown token swallows in words that occurred `counts` times to `characters`.
-
-        A character counts once if unknown tokens have any of its bytes.
-        """
-        ids, ends, numbers = self.align(words)
-        values, offsets = gathered(words.values, words.starts, words.stops)
-        begins = np.where(np.diff(numbers, prepend=-1) != 0, 0, np.append(0, ends)[:-1])
-        unknown = ids == self.unk_id
-        firsts, lasts = (offsets[numbers[unknown]] + places[unknown] for places in (begins, ends))
-        n_open = np.bincount(firsts, minlength=values.size + 1) - np.bincount(lasts, minlength=values.size + 1)
-        is_lead = (values & 0xC0) != 0x80
-        points = np.frombuffer(values.tobytes().decode().encode("utf-32-le"), np.uint32)
-        is_swallowed = np.zeros(points.size, np.bool_)
-        is_swallowed[(np.cumsum(is_lead) - 1)[np.cumsum(n_open)[:-1] > 0]] = True
-        np.add.at(characters, points[is_swallowed], np.repeat(counts, np.diff(offsets))[is_lead][is_swallowed])
+        """Adds the characters that the unknown token swallows in words that occurred `counts` times to `characters`."""
+        n = words.max_word * self.max_ids_per_byte + 16
+        scanning.swallowed_kernel(self.model_name)(
+            words, read_only(counts), self.spans_model, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
+            self.unk_id, characters,
+        )  # fmt: skip
 
 
 def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:

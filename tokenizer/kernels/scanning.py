@@ -44,7 +44,7 @@ from tokenmill.tokenizer.kernels.encode_loop import (
 )
 from tokenmill.tokenizer.kernels.scanners_parts import skip_spaces
 from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
-from tokenmill.tokenizer.kernels.word_loops import align_words
+from tokenmill.tokenizer.kernels.word_loops import align_words, count_swallowed
 
 
 class ScannerParts(NamedTuple):
@@ -217,6 +217,18 @@ def align_kernel(model: str) -> Any:
         return align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
 
     return made_kernel(f"align_{model}", align, align_words, tokenize)
+
+
+@functools.cache
+def swallowed_kernel(model: str) -> Any:
+    """Makes the kernel that counts the characters that unknown tokens swallow, see `word_loops.count_swallowed`."""
+    tokenize = MODELS[model].tokenize
+
+    def count(words, counts, model, model_scratch, scratch, out, unk_id, characters):
+        """See `word_loops.count_swallowed`."""
+        count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
+
+    return made_kernel(f"count_swallowed_{model}", count, count_swallowed, tokenize)
 
 
 @functools.cache

@@ -135,6 +135,25 @@ def next_character(data, i):
 
 
 @kernel_part
+def add_whole_characters(data, i, end, n, count, characters):
+    """Does `add_characters` for UTF-8 `data[:n]` that may begin or end within a character.
+
+    Returns the end of the last character added, which may be beyond `end`, or i.
+    """
+    counted = i
+    while i < end:
+        if continues_character(data[i]):
+            i += 1
+            continue
+        after = i + character_bytes(data[i])
+        if after <= n:
+            add_characters(data, i, after, count, characters)
+            counted = after
+        i = after
+    return counted
+
+
+@kernel_part
 def add_characters(data, i, end, count, characters):
     """Adds `count` to `characters[c]` for every character c of `data[i:end]`; int64[0x110000]."""
     while i < end:
