@@ -67,10 +67,9 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
         config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
         problems += [_describe(details) for details in error.errors()]
-    else:
-        if job in ("count", "train") and config.input.is_chat:
-            said = "is for the job tokenize; count and train read texts, from input.text_field"
-            problems.append(f"input.messages_field: {said}")
+    if job in ("count", "train") and any(each.get("messages_field") for each in _input_sections(tree)):
+        said = "is for the job tokenize; count and train read texts, from input.text_field"
+        problems.append(f"input.messages_field: {said}")
     if problems:
         raise ConfigError(problems)
     if (parts := config.output.parts) is not None and parts.only is not None:
@@ -122,6 +121,15 @@ def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
     found = tree["input"]
     is_empty = isinstance(found, dict) and "paths" not in found and not found.get("sources")
     return ["input.paths: required but missing"] if is_empty else []
+
+
+def _input_sections(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the section `input` and those of its sources, as far as they are sections."""
+    found: Any = tree.get("input")
+    sources = found.get("sources") if isinstance(found, dict) else None
+    return [
+        each for each in (found, *(sources.values() if isinstance(sources, dict) else ())) if isinstance(each, dict)
+    ]
 
 
 def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:

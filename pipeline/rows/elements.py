@@ -311,7 +311,8 @@ def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | N
     kind: Any = hints[0][0] if hints and hints[0] else typehints.Any
     is_row = isinstance(kind, RowTypeConstraint)
     wanted: Any = kind if is_row else RowTypeConstraint.from_user_type(kind)
-    if wanted is None or kind == made or are_batches(made):  # Beam compares them
+    are_rows = made is typehints.Any or _is_dict(made) or isinstance(made, RowTypeConstraint)
+    if wanted is None or kind == made or not are_rows:  # Beam compares them
         return made, None
     if isinstance(made, RowTypeConstraint) and dict(wanted._fields).keys() != dict(made._fields).keys():
         given, found = (", ".join(name for name, _ in row._fields) for row in (wanted, made))
@@ -320,7 +321,17 @@ def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | N
 
 
 def _made_as(kind: Callable[..., Any], element: Any) -> Any:
-    return kind(**reader_of(type(element), "")(element))
+    if are_batches(type(element)):
+        return element
+    fields = reader_of(type(element), "")(element)
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise TypeError(f"with_output_types: no {kind.__name__} has the fields {', '.join(fields)}: {error}") from None
+
+
+def _is_dict(kind: Any) -> bool:
+    return kind is dict or isinstance(kind, typehints.DictConstraint)
 
 
 def extended_type(
@@ -346,15 +357,15 @@ def extended_type(
     is_row = isinstance(element_type, RowTypeConstraint)
     row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     if row is None:
-        is_dict = element_type is dict or isinstance(element_type, typehints.DictConstraint)
-        return typehints.Dict[str, typehints.Any] if is_dict else typehints.Any
+        return typehints.Dict[str, typehints.Any] if _is_dict(element_type) else typehints.Any
     fields = dict(row._fields)
     if field not in fields:
         near = difflib.get_close_matches(field, fields, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{step}: the rows have no field {field!r}, only {', '.join(fields)}{hint}")
     kind, is_text = fields[field], reads is not None and pa.types.is_string(reads)
-    if reads is not None and isinstance(kind, type) and issubclass(kind, _SCALARS) and not (is_text and kind is str):
+    is_scalar = isinstance(kind, type) and issubclass(kind, _SCALARS)
+    if reads is not None and is_scalar and not (is_text and issubclass(kind, str)):
         wanted = "a string" if is_text else "a list of numbers"
         raise TypeError(f"{step}: the field {field!r} must be {wanted}, but it is declared as {kind.__name__}")
     try:

@@ -50,22 +50,26 @@ class ErrorHandling:
     error_handler: Any
     on_failure_callback: Callable[[Exception, Any], None] | None
 
-    def deal(self, pcoll: Any, outputs: Any, made: Any, make: Callable[[Any], Any] | None, element_type: Any) -> Any:
+    def deal(
+        self, step: str, pcoll: Any, outputs: Any, made: Any, make: Callable[[Any], Any] | None, element_type: Any
+    ) -> Any:
         """Returns what the step returns: both outputs, or the first one if a handler takes the second.
 
         Args:
-          pcoll: the input of the step.
+          step: the name of the step.
+          pcoll: its input.
           outputs: results, and `Failed` between them.
           made: the type of the results.
-          make: makes them of those in `outputs`; None: they are that.
+          make: makes them of those in `outputs`, which fail where it does; None: they are that.
           element_type: that of the input elements that fail.
         """
         # What Beam pickles need not be what its type says, and an element that fails often is not: a NamedTuple with
         # None for a string. A coder for rows would end the pipeline at its letter.
-        if isinstance(registry.get_coder(element_type), FastPrimitivesCoder):
+        # Where `make` fails, its letter has the result.
+        if make is not None or isinstance(registry.get_coder(element_type), FastPrimitivesCoder):
             element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
-        deal = beam.ParDo(_DealFn(self.dead_letter_tag, make))
+        deal = beam.ParDo(_DealFn(self, step, make))
         dealt = outputs | "DealFailed" >> deal.with_outputs(self.dead_letter_tag, main=self.main_tag)
         dealt[self.main_tag].element_type, dealt[self.dead_letter_tag].element_type = made, letters
         if self.threshold < 1:
@@ -97,7 +101,7 @@ class FallibleTransform(beam.PTransform):
         """Returns what the step returns, of the type that `with_output_types` has given; see `ErrorHandling.deal`."""
         made, make = declared_output(self, made)
         if self._errors is not None:
-            return self._errors.deal(pcoll, outputs, made, make, element_type)
+            return self._errors.deal(type(self).__name__, pcoll, outputs, made, make, element_type)
         return outputs if make is None else outputs | "AsDeclared" >> beam.Map(make).with_output_types(made)
 
     def with_exception_handling(
@@ -172,15 +176,20 @@ def failed_element(errors: ErrorHandling | None, step: str, element: Any, error:
 
 
 class _DealFn(beam.DoFn):
-    def __init__(self, tag: str, make: Callable[[Any], Any] | None) -> None:
-        self._tag = tag
+    def __init__(self, errors: ErrorHandling, step: str, make: Callable[[Any], Any] | None) -> None:
+        self._errors = errors
+        self._step = step
         self._make = make
 
     def process(self, element: Any) -> Iterator[Any]:
+        if self._make is not None and not isinstance(element, Failed):
+            try:
+                element = self._make(element)
+            except Exception as error:
+                element = failed_element(self._errors, self._step, element, error)
         if isinstance(element, Failed):
-            yield TaggedOutput(self._tag, element.letter)
-        else:
-            yield element if self._make is None else self._make(element)
+            element = TaggedOutput(self._errors.dead_letter_tag, element.letter)
+        yield element
 
 
 def _n_rows(element: Any) -> int:

@@ -100,13 +100,13 @@ class WriteShards(FallibleTransform):
         super().__init__()
         if format not in ("parquet", "tfrecord", "arrow"):
             raise ValueError(f"WriteShards: format {format!r}: allowed are parquet, tfrecord, arrow; jobs write more")
-        if not isinstance(n_shards, int) or n_shards < 1:
+        if not isinstance(n_shards, int | np.integer) or n_shards < 1:
             raise ValueError(f"WriteShards: n_shards must be a number from 1, got {n_shards!r}")
         if padding_side not in ("right", "left", None):
             raise ValueError(f"WriteShards: padding_side must be right, left or None, got {padding_side!r}")
         self._output = OutputConfig(path=path, format=format, compression=compression)
         self._given = GivenTokenizer(tokenizer, TokenizerConfig())
-        self._n_shards = n_shards
+        self._n_shards = int(n_shards)
         self._columns = column, id_column
         self._padding_side = padding_side
 
@@ -217,7 +217,7 @@ class _DealFn(beam.DoFn):
 
     def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
         self._names = (id_column, column, "n_tokens", "n_oov")
-        self._n_shards = n_shards
+        self._n_shards = int(n_shards)
 
     def start_bundle(self) -> None:
         self._elements: list[Any] = []
@@ -298,7 +298,7 @@ def _text(column: pa.Array, name: str | None) -> pa.Array:
 class _WriteFn(beam.DoFn):
     def __init__(self, output: OutputConfig, n_shards: int, padding_side: Any, given: GivenTokenizer) -> None:
         self._output = output
-        self._n_shards = n_shards
+        self._n_shards = int(n_shards)
         self._padding_side = padding_side
         self._given = given
         self._rows = Metrics.counter(WriteShards, "rows-written")

@@ -23,8 +23,6 @@ from tokenmill.tokenizer.chat.conversations import ConversationError
 
 IDS = schemas.TOKENS.field("input_ids").type
 
-_MADE = ("n_tokens", "n_oov", "window", "loss_mask")
-
 
 class Tokenize(RowTransform):
     """Tokenizes texts.
@@ -81,8 +79,6 @@ class Tokenize(RowTransform):
           OSError: if the tokenizer cannot be read.
           ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
-        if output in _MADE:
-            raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         limits = None
         if max_length is not None:
             limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)
@@ -94,6 +90,9 @@ class Tokenize(RowTransform):
             raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
         padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
         options = TokenizerConfig(oov=oov, truncation=limits, padding=padding)
+        others = ("n_tokens", "n_oov") * with_counts + ("window",) * options.has_windows
+        if output in others + ("loss_mask",) * (messages is not None):
+            raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         given = GivenTokenizer(tokenizer, options)
         if messages is not None:
             if add_special_tokens or options.has_windows:

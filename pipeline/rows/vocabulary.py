@@ -69,7 +69,7 @@ class CountWords(FallibleTransform):
           OSError, ValueError: if `tokenizer` cannot be used, `train` asks for what cannot be done, or both are given.
         """
         super().__init__()
-        if n_partitions is not None and (not isinstance(n_partitions, int) or n_partitions < 1):
+        if n_partitions is not None and (not isinstance(n_partitions, int | np.integer) or n_partitions < 1):
             raise ValueError(f"CountWords: n_partitions must be a number from 1, got {n_partitions!r}")
         if tokenizer is not None and train is not None:
             raise ValueError("CountWords: tokenizer and train both say what a word is; give one")
@@ -77,7 +77,7 @@ class CountWords(FallibleTransform):
             tokenizer = counting_tokenizer(TokenizerConfig(train=train))
         self._given = GivenTokenizer(tokenizer, TokenizerConfig())
         self._column = column
-        self._n_partitions = n_partitions
+        self._n_partitions = None if n_partitions is None else int(n_partitions)
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
@@ -108,7 +108,7 @@ class _CountWordsFn(beam.DoFn):
     def __init__(self, given: GivenTokenizer, column: str, n_partitions: int) -> None:
         self._given = given
         self._column = column
-        self._n_partitions = n_partitions
+        self._n_partitions = None if n_partitions is None else int(n_partitions)
         self._n_in = Metrics.counter(CountWords, "elements-in")
 
     def start_bundle(self) -> None:

@@ -204,7 +204,9 @@ def read(data: bytes, source: str) -> SentencePieceFile:
     try:
         message = _model_class().FromString(data)
     except DecodeError as error:
-        raise TokenizerFileError(f"{source}: not a sentencepiece model, or cut off: {error}") from error
+        raise TokenizerFileError(
+            f"{source}: no sentencepiece model, or not all of one: {len(data)} bytes; get the file again"
+        ) from error
     texts, scores, types = [], [], []
     for number, piece in enumerate(message.pieces):
         if not (text := piece.piece):

@@ -73,7 +73,10 @@ class LanguageTextTokenizer(TextTokenizer):
         rules = rules or {}
         self.router = Router(rules)
         self.threshold = threshold
-        self.chains = [TextChain([*self.chain.steps, *parse_steps(rules.get(name, ()))]) for name in self.router.names]
+        self.chains = [
+            TextChain([*self.chain.steps, *parse_steps(rules.get(name, ()), f"rules[{name!r}]")])
+            for name in self.router.names
+        ]
 
     def prepare(self, texts: Any, languages: Languages | None = None) -> PreparedText:
         """Finds spans in a text column and applies to each document the steps of its language.

@@ -66,19 +66,23 @@ _MAIN_OPTION = {
 """Step -> the option that a config may give without its name: `strip_accents: all`."""
 
 
-def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep]) -> list[TextStep]:
+def parse_steps(entries: Iterable[str | Mapping[str, Any] | TextStep], where: str = "normalize") -> list[TextStep]:
     """Returns the steps of a config's `normalize` list: names, or mappings from one name to its options; or steps.
+
+    Args:
+      entries: the list.
+      where: its name, for messages.
 
     Raises:
       TypeError: if it is not a list. ValueError: for a wrong entry; the message names it, and what is allowed.
     """
-    check_list("normalize", entries)
+    check_list(where, entries)
     steps: list[TextStep] = []
     for i, entry in enumerate(entries):
         try:
             steps += [entry] if isinstance(entry, TextStep) else _parse(entry)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"normalize[{i}]: {error}") from None
+            raise ValueError(f"{where}[{i}]: {error}") from None
     return steps
 
 

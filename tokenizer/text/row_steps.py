@@ -8,13 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import regex
 
 from tokenmill.tokenizer.normalizers.base import Edit, TextStep
-from tokenmill.tokenizer.normalizers.edit_lists import found_edits
-from tokenmill.tokenizer.normalizers.kernels import matches
-from tokenmill.tokenizer.ragged import Ragged, distinct, read_only
+from tokenmill.tokenizer.ragged import Ragged, string_array
 from tokenmill.tokenizer.text.base import check_encodable
 
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
@@ -32,14 +29,6 @@ def _unescaped(reference: str) -> str:
     return html.unescape(reference)
 
 
-@functools.cache
-def _begins_reference() -> npt.NDArray[np.bool_]:
-    """Returns the bytes that may follow `&`, bool[256]: names of entities begin with an ASCII letter."""
-    table = np.zeros(256, np.bool_)
-    table[[ord("#"), *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1)]] = True
-    return read_only(table)
-
-
 @dataclasses.dataclass(frozen=True)
 class HtmlEntities(TextStep):
     """Replaces the character references of HTML: `&eacute;`, `&#233;`, `&#xE9;`, and by HTML's rules `&eacute` too.
@@ -55,11 +44,10 @@ class HtmlEntities(TextStep):
 
     def candidates(self, rows: Ragged) -> Iterable[int]:
         """Returns the rows with something like a reference."""
-        after = found_edits(matches.find_literal, rows, np.frombuffer(b"&", np.uint8))[:, 1]
-        numbers = np.searchsorted(rows.offsets, after, "left") - 1
-        is_inside = after < rows.offsets[1:][numbers]
-        begins = _begins_reference()[rows.values[after[is_inside]]]
-        return distinct(numbers[is_inside][begins]).tolist()
+        import pyarrow.compute as pc  # takes long to import
+
+        found = pc.match_substring_regex(string_array(*rows), "&[#A-Za-z]")  # holds nothing for each `&`
+        return np.flatnonzero(found).tolist()
 
 
 MAX_PATTERN_CHARS = 10_000

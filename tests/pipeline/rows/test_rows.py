@@ -268,6 +268,11 @@ def test_fields_of_the_wrong_type_are_told_before_anything_runs(tokenizer, tmp_p
     with pytest.raises(ValueError, match="TrainVocabulary: the rows have no field 'word'"):
         rows | TrainVocabulary(vocab_size=80)
     assert rows | "Letters" >> Tokenize(tokenizer, column="id", output="ids").with_exception_handling()
+    strings = beam.Pipeline() | beam.Create([beam.Row(text=np.str_("a"))])
+    for step in (Tokenize(tokenizer), CountWords(tokenizer, n_partitions=np.int64(3))):
+        assert strings | step
+    for options in ({"output": "loss_mask"}, {"output": "window"}, {"output": "n_tokens", "with_counts": False}):
+        assert Tokenize(tokenizer, **options)
 
 
 def test_rows_become_parquet(inline, tokenizer, tmp_path):
@@ -674,12 +679,14 @@ class Word:
 def test_results_have_the_type_that_is_declared(inline, tokenizer):
     """So that dicts and untyped elements have a schema for SQL and data frames behind a step."""
     made = Tokens(1, "a mill", [6, 7], 2, 0)
-    docs = [{"id": 1, "text": "a mill"}, {"id": 2, "text": None}]
+    docs = [{"id": 1, "text": "a mill"}, {"id": 2, "text": None}, {"text": "no id"}]
     as_tokens = Tokenize(tokenizer).with_output_types(Tokens)
     rows = inline | beam.Create(docs)
     good, bad = rows | "Handled" >> as_tokens.with_exception_handling()
     assert_that(good, equal_to([made]), label="Good")
-    assert_that(bad | beam.Map(lambda row: row.element), equal_to([docs[1]]), label="Bad")
+    assert_that(bad | beam.Map(lambda row: row.element["text"]), equal_to([None, "no id"]), label="Bad")
+    why = bad | "Why" >> beam.Map(lambda row: "no Tokens has the fields text, input_ids, n_tokens, n_oov" in row.msg)
+    assert_that(why, equal_to([False, True]), label="Why again")
     tokens = inline | "Dicts" >> beam.Create(docs[:1]) | as_tokens
     assert (tokens.element_type, good.element_type) == (Tokens, Tokens)
     assert_that(tokens, equal_to([made]), label="Dicts again")
@@ -694,6 +701,13 @@ def test_results_have_the_type_that_is_declared(inline, tokenizer):
     assert_that(words, equal_to([Word(b"a", 1), Word(b"mill", 1)]), label="Words")
     with pytest.raises(ValueError, match="Tokenize: with_output_types has the fields id, text, but the rows have id, "):
         beam.Pipeline() | beam.Create([Doc(1, "a")]) | Tokenize(tokenizer).with_output_types(Doc)
+    with pytest.raises(Exception, match=r"(?i)type hint violation|requires"):
+        words | TrainVocabulary(vocab_size=80).with_output_types(Tokens)
+    batches = (
+        inline | "Untyped" >> beam.Create([3]) | "Make" >> beam.Map(lambda n: pa.record_batch({"text": ["a"] * n}))
+    )
+    batches |= "Batches" >> Tokenize(tokenizer).with_output_types(Tokens)
+    assert_that(batches | "Count" >> beam.Map(len), equal_to([3]), label="Batches again")
 
 
 def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):

@@ -442,6 +442,8 @@ def test_a_setting_without_effect_is_a_mistake(folder: Path, sections: dict[str,
 def test_words_are_not_counted_in_conversations(folder: Path, job: Any) -> None:
     with pytest.raises(ConfigError, match=r"input\.messages_field"):
         load_config(config_of(folder), job=job)
+    with pytest.raises(ConfigError, match=r"(?s)tokenizer\.oov.*input\.messages_field"):
+        load_config(config_of(folder), ["tokenizer.oov=all"], job=job)
 
 
 def test_a_folder_without_a_template_says_where_it_looked(folder: Path) -> None:
