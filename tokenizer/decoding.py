@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tokenmill.tokenizer import decoders, recycled
 from tokenmill.tokenizer import row_kernels as kernels
@@ -133,6 +132,8 @@ class IdDecoder:
         if not is_broken.any():
             return texts
         others = pa.array(self._decode_rows(rows.values, bounds[is_broken], skip_special), pa.large_string())
+        import pyarrow.compute as pc  # takes long to import
+
         return pc.replace_with_mask(texts, pa.array(is_broken), others)
 
     def _decode_rows(self, values: npt.NDArray[Any], bounds: npt.NDArray[np.int64], skip_special: bool) -> list[str]:

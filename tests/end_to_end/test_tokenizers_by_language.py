@@ -12,7 +12,7 @@ import pytest
 from tests.killing import run_killed
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.file import load_config
-from tokenmill.pipeline.estimating import comparison, forecast
+from tokenmill.pipeline.estimating import forecast, report
 from tokenmill.pipeline.jobs import planning
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.languages import identify
@@ -364,7 +364,7 @@ def test_a_job_is_within_the_bounds_of_the_plan_of_a_sample(make_job, sections, 
     found = forecast.forecast(planning.plan_job("tokenize", load_config(str(job.config))))
     assert not found.is_whole
     assert job.run("tokenize", "--mode", "inline") == 0
-    actual = comparison.outcome(found.plan)
+    actual = report.outcome(found.plan)
     for name in (
         "n_records",
         *(f"{n}{of}" for n in ("n_documents", "n_tokens") for of in ("", *(f".{folder}" for folder in FOLDERS))),

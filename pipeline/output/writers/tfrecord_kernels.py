@@ -128,7 +128,7 @@ def begin_records(
       starts, stops: int64[n], where each record begins and ends in `out`.
       n_features: int64[n], the bytes of its features.
       at: int64[n], filled with where the features begin.
-      out: uint8, with room for all records.
+      out: uint8 with room for all records, filled.
     """
     for row in range(starts.size):
         for k in range(8):
@@ -144,8 +144,8 @@ def begin_entries(name: np.ndarray, kind: int, sizes: np.ndarray, at: np.ndarray
       name: uint8[n], its name.
       kind: TEXT or NUMBERS.
       sizes: int64[4, n], the bytes of its entry in each record, of the `Feature`, of the list in it, and of the values.
-      at: int64[n], where it begins in each record; then where its values begin.
-      out: uint8, with room for all records.
+      at: int64[n], where it begins in each record; changed to where its values begin.
+      out: uint8 with room for all records, filled.
     """
     for row in range(at.size):
         o = _put_length(out, at[row], 0x0A, sizes[0, row])
@@ -164,7 +164,7 @@ def put_varints(values: np.ndarray, offsets: np.ndarray, at: np.ndarray, out: np
     Args:
       values, offsets: see `measure_varints`.
       at: int64[n], where each row begins in `out`.
-      out: uint8, with room for the rows, and SLACK_BYTES after the last one.
+      out: uint8 with room for the rows, and SLACK_BYTES after the last one; filled.
     """
     for row in range(at.size):
         o = at[row]
@@ -182,7 +182,11 @@ def put_varints(values: np.ndarray, offsets: np.ndarray, at: np.ndarray, out: np
 
 @kernel
 def end_records(starts: np.ndarray, stops: np.ndarray, out: np.ndarray) -> None:
-    """Writes the checksums of records, whose last four bytes are those of the data's; starts, stops: int64[n]."""
+    """Writes the checksums of records, whose last four bytes are those of the data's.
+
+    Args:
+      starts, stops: int64[n], where each record begins and ends in `out`; out: uint8[n_bytes], changed.
+    """
     for row in range(starts.size):
         for first, stop in ((starts[row], starts[row] + 8), (starts[row] + 12, stops[row] - 4)):
             crc = masked_crc32c(out, first, stop)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tokenmill.pipeline.statistics.agreement import check_agreement
 
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import equations, ledger, manifest
@@ -22,7 +21,7 @@ from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
 from tokenmill.pipeline.tokenizing import tokenize
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer

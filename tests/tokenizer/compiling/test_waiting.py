@@ -10,18 +10,20 @@ from tokenmill.tokenizer.compiling import waiting as waiting_module
 from tokenmill.tokenizer.compiling.waiting import Waiting
 
 
-@pytest.fixture
-def waiting(monkeypatch):
-    """A process's waits, ten times as fast."""
-    for name, seconds in (("_LEAST", 0.1), ("_EVERY", 0.3), ("_STEP", 0.01)):
-        monkeypatch.setattr(waiting_module, name, seconds)
-    return Waiting()
-
-
 def until_told(waiting):
     teller = waiting._teller
     if teller is not None:
         teller.join()
+
+
+@pytest.fixture
+def waiting(monkeypatch, capsys):
+    """A process's waits, ten times as fast."""
+    for name, seconds in (("_LEAST", 0.1), ("_EVERY", 0.3), ("_STEP", 0.01)):
+        monkeypatch.setattr(waiting_module, name, seconds)
+    until_told(waiting_module.waiting)  # of tests before this one
+    capsys.readouterr()
+    return Waiting()
 
 
 def test_a_wait_is_announced_once_counted_while_it_lasts_and_summed_up(waiting, capsys):
