@@ -28,11 +28,11 @@ from tokenmill.pipeline.input import jsonl
 from tokenmill.pipeline.input.batches import Source
 from tokenmill.pipeline.input.lines import Block, find_lines
 from tokenmill.pipeline.output.writers import tfrecord_kernels
-from tokenmill.tokenizer import Tokenizer, recycled
+from tokenmill.tokenizer import Tokenizer, ragged, recycled
 from tokenmill.tokenizer.formats import json_vocabulary, tokenizer_json
 from tokenmill.tokenizer.languages import model as language_model
 from tokenmill.tokenizer.pre_tokenizers import split
-from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.ragged import string_array, text_rows
 from tokenmill.tokenizer.text import TextChain
 
 Ways = tuple[str, Callable[[], Any], dict[str, Callable[[], Any]]]
@@ -246,6 +246,19 @@ def _forms(texts: list[corpora.Corpus]) -> Iterator[Ways]:
         yield corpus.name, lambda column=column: chain.apply(column)[0], {"unicodedata": library}
 
 
+def _utf8(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    """Encodes columns with BERT's model, which looks for bytes that are not UTF-8 first."""
+    tok = Tokenizer.for_bert(sorted({"[UNK]", *"".join(text for corpus in texts for text in corpus.texts)}))
+    for corpus in texts:
+        column = pa.array(corpus.texts, pa.large_string())
+
+        def library(column: pa.Array = column) -> pa.Array:
+            with mock.patch.object(ragged, "check_utf8", lambda rows, *_: string_array(*rows).validate(full=True)):
+                return tok.encode_arrow(column)
+
+        yield corpus.name, lambda column=column: tok.encode_arrow(column), {"Arrow": library}
+
+
 def _compiling(texts: list[corpora.Corpus]) -> Iterator[Ways]:
     """Compiles the kernels of a tokenizer with numba as it is; the seconds are those of other processes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -266,7 +279,7 @@ def _model(texts: list[corpora.Corpus]) -> Tokenizer:
 
 _MEASURED: dict[str, Callable[[list[corpora.Corpus]], Iterator[Ways]]] = {
     "lines": _lines, "vocabulary": _vocabulary, "memory": _memory, "automata": _automata, "tfrecord": _tfrecord,
-    "languages": _languages, "mojibake": _mojibake, "forms": _forms, "compiling": _compiling,
+    "languages": _languages, "mojibake": _mojibake, "forms": _forms, "utf8": _utf8, "compiling": _compiling,
 }  # fmt: skip
 
 
