@@ -71,6 +71,7 @@ class _Training(BaseModel):
     model_config = ConfigDict(strict=True)
 
     model: str
+    asked_vocab_size: Count
     vocab_size: Count
     n_distinct_words: Count
 
@@ -107,13 +108,18 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
 def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
     report = _read(output, found)
     rows = _counted(report) if report is not None else []
+    for folder, record in _trained(output, found):
+        of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
+        rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
+    return rows
+
+
+def _trained(output: str, found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields the folder and the training record of every vocabulary that the job trained."""
     for name in sorted({record["file"] for record in found["files"]}):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
-            record = json_files.read(output, name, _TRAINING)
-            of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
-            rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
-    return rows
+            yield folder, json_files.read(output, name, _TRAINING)
 
 
 def _counted(report: Mapping[str, Any]) -> list[Row]:
@@ -199,6 +205,7 @@ def warnings(output: str, config: Config) -> list[str]:
         *_lossy(output, found, config),
         *_nothing_left(output, found),
         *_too_much_cut(output, found, config),
+        *_small_vocabularies(output, found),
         *_absent_fields(found),
         *_documents_of_lines(found, config),
     ]
@@ -271,6 +278,16 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
         f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made['share_cut'], 'of all tokens')}, "
         f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
         f"{truncation.warn_above})"
+    ]
+
+
+def _small_vocabularies(output: str, found: Mapping[str, Any]) -> list[str]:
+    return [
+        f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has {record['vocab_size']:,} "
+        f"tokens: {record['n_distinct_words']:,} distinct words give no more; train on more text, lower min_frequency, "
+        "or ask for fewer"
+        for folder, record in _trained(output, found)
+        if record["vocab_size"] < record["asked_vocab_size"]
     ]
 
 

@@ -84,6 +84,15 @@ def test_run_trains_and_tokenizes(corpus, make_job, model):
     assert all(texts[line["id"]] == tokenizer.encode(line["text"], add_special_tokens=False).ids for line in lines)
 
 
+def test_a_vocabulary_that_is_smaller_than_asked_for_is_warned_of(corpus, make_job, capsys):
+    for command in ("train", "run"):
+        job = make_job(command, **sections(corpus, {"model": "bpe", "vocab_size": 30_000}))
+        assert job.run(command, "--mode", "inline") == 0
+        n_tokens = Tokenizer.from_file(job.output / "vocab/tokenizer.json").n_ids
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"tokenizer.train.vocab_size is 30,000, but vocab has {n_tokens:,} tokens" in said
+
+
 def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
     counted = make_job("counted", **sections(corpus, {"model": "bpe"}))
     assert counted.run("count", "--mode", "inline") == 0
