@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "short-job", "small", "text", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
-    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "kills", "parquet", "prices",
-    "programs", "scale", "scanners", "shuffle", "stragglers",
+    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
+    "prices", "programs", "scale", "scanners", "shuffle", "stragglers",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
 _WARMED = ".warmed-usual"
