@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self, TextIO
 
 from tokenmill.pipeline.running.progress import Progress, Snapshot
+from tokenmill.tokenizer.compiling.waiting import waiting
 
 LINE_SECONDS = 5.0
 """Seconds between lines if there is no terminal."""
@@ -83,11 +84,13 @@ def _counted(snapshot: Snapshot) -> list[str]:
 
 def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> list[str]:
     """Returns what is said of a stage besides its name and its share of bytes, in which it has been for `seconds`."""
+    pause = ["waiting for kernels"] if waiting.is_on else []
     if not _share(snapshot):
-        return [*_counted(snapshot), *([f"{clock(seconds)} so far"] if round(seconds) else [])]
+        return [*_counted(snapshot), *pause, *([f"{clock(seconds)} so far"] if round(seconds) else [])]
     parts = _speeds(rates.per_second("n_bytes"), rates.per_second("n_tokens")) if rates.are_known else []
     if snapshot.n_bytes:
         parts.append(f"{snapshot.n_rejected} rejected")
+    parts += pause
     left = rates.seconds_left()
     return [*parts, *([f"{clock(left)} left"] if left is not None and snapshot.n_done < snapshot.n_planned else [])]
 

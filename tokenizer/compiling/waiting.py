@@ -32,6 +32,11 @@ class Waiting:
         """How long this process has waited, until now."""
         return self._seconds + (time.monotonic() - self._since if self._n else 0.0)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a thread of this process is waiting now."""
+        return self._n > 0
+
     @contextlib.contextmanager
     def wait(self, line: str = "") -> Iterator[None]:
         """Counts the time in the block. `line` is said the first time; "": another process compiles."""

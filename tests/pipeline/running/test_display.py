@@ -19,6 +19,7 @@ from tokenmill.pipeline.running.display import (
     show,
 )
 from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
+from tokenmill.tokenizer.compiling.waiting import waiting
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
 TOKENIZE = Stage("tokenizing", "_ledger", {"a": 100, "b": 300})
@@ -53,6 +54,9 @@ def test_lines_read_well():
     merging = Snapshot("training", 1234, 8000, unit="merges")
     assert describe(merging, rates, 75) == "training, 1,234 of 8,000 merges, 1:15 so far"
     assert describe_end(merging, 75) == "training took 1:15, 1,234 of 8,000 merges"
+    with waiting.wait():
+        assert describe(merging, rates, 75) == "training, 1,234 of 8,000 merges, waiting for kernels, 1:15 so far"
+        assert describe(now, Rates()) == "tokenizing 25% of 200.0 MB, 3 rejected, waiting for kernels"
 
 
 def test_numbers_read_well():
