@@ -134,7 +134,7 @@ OTHERS = (
         (), re.compile(rb"PAR1.{0,16}[\0-\x08\x0e-\x1f]|ARROW1\0\0"),
     ),
     OtherFormat(
-        "a picture, a sound or a program", "it has no text to read; leave it out of the paths",
+        "a picture, a sound or a program", "it has no text to read; leave it out with input.exclude",
         (".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".mp3", ".wav", ".flac", ".mp4", ".exe", ".so", ".pyc"),
         re.compile(rb"\x89PNG\r|\xff\xd8\xff|GIF8[79]a[^ -~]|RIFF....(WEBP|WAVE)|\x7fELF|OggS\0|fLaC\0"),
     ),

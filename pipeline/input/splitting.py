@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -101,7 +101,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     Args:
       input: patterns, formats, and how large a split is.
       salt: digest of everything else that decides the output; it is hashed into the id of every split.
-      warnings: takes lines for the user, about files that are matched twice; None: they are dropped.
+      warnings: takes lines for the user, such as about files that are matched twice; None: they are dropped.
 
     Raises:
       ValueError: when a pattern matches nothing, or files are of an unknown format or cannot be used; the message lists
@@ -114,6 +114,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     said: list[str] = []
     stored_fields: list[tuple[str, pa.Schema | None]] = []
     formats: set[str] = set()
+    of_lines: dict[str, str] = {}
     excluding: set[str] = set()
 
     def usable() -> Iterator[list[Piece]]:
@@ -132,6 +133,8 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
                 else:
                     pieces, stored = cut
                     formats.add(pieces[0].format)
+                    if "document" in FORMATS[pieces[0].format].keys and format_of(pieces[0].name) is None:
+                        of_lines.setdefault(section.source, pieces[0].path)
                     if stored is not None or not stored_fields or stored_fields[-1][1] is not None:  # others are alike
                         stored_fields.append((pieces[0].path, stored))
                     # Members of archives are files, which makes the numbers of those after them larger.
@@ -144,7 +147,7 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     with _without_collector():
         sections = _match_sources(input, problems, said, excluding)
         splits = Splits(_group(usable(), input.split_bytes), salt)
-    said += _without_effect(input, formats)
+    said += [*_without_effect(input, formats), *_lines_by_default(input, of_lines)]
     for section in input.by_source.values():
         unused = [each for each in dict.fromkeys(section.exclude) if each not in excluding]
         said += [f"{section.where}.exclude: {each!r} leaves out no file" for each in unused]
@@ -169,6 +172,16 @@ def _without_effect(input: InputConfig, formats: Collection[str]) -> Iterator[st
         is_given = any(getattr(section, key) != field.default for section in input.by_source.values())
         if formats and is_given and key not in applied and (of := formats_with(key)):
             yield f"input.{key} has no effect: it is for {', '.join(of)}, and no file is of these formats"
+
+
+def _lines_by_default(input: InputConfig, of_lines: Mapping[str, str]) -> Iterator[str]:
+    """Yields warnings of text files whose names do not say what a document is; `of_lines` has one of each source."""
+    for source, path in of_lines.items():
+        if "document" not in input.sources.get(source, input).model_fields_set:
+            yield (
+                f"{input.of(source).where}.document: each line of files such as {path!r} is a document; set it to file "
+                "if each file is one, as source code and Markdown are, or to line if it is right"
+            )
 
 
 @contextmanager
@@ -538,7 +551,10 @@ def _choose_format(name: str, head: bytes, config: InputConfig) -> InputFormat:
     if found is None:
         if other := other_format(name, head):
             raise ValueError(f"is {other.what}, which is not read: {other.advice}")
-        raise ValueError(f"is of unknown format: set input.format, or end its name with one of {', '.join(SUFFIXES)}")
+        raise ValueError(
+            "is of unknown format: set input.format (source code and Markdown: text, with input.document: file), or "
+            f"end its name with one of {', '.join(SUFFIXES)}"
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, manifest, parts
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.reject_limits import LossyFiles
-from tokenmill.pipeline.config.formats import formats_with
+from tokenmill.pipeline.config.formats import format_of, formats_with
 from tokenmill.pipeline.config.input import SourceConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import UNKNOWN
@@ -241,8 +241,9 @@ def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
     }
     if not silent or not found["shards"]:
         return []
-    # Of a file without documents the manifest has no number of them.
-    of_text = (each for each in found["inputs"] if each["format"] in formats_with("document"))
+    # Of a file without documents the manifest has no number of them; of other names the plan has warned.
+    named = (each for each in found["inputs"] if format_of(each["name"]))
+    of_text = (each for each in named if each["format"] in formats_with("document"))
     chosen = [each for each in of_text if not {"", each["name"].partition("/")[0]}.isdisjoint(silent)]
     read = [each.get("read", {}).get("n_documents", 0) for each in chosen]
     if len(read) < 2 or sum(read) < _LINES_PER_FILE * len(read):

@@ -263,7 +263,7 @@ def test_every_problem_is_named_at_once(tmp_path):
         "missing.txt",
         "nothing*.txt",
     ]
-    assert "a.doq' is of unknown format: set input.format, or end its name with one of .jsonl, " in str(caught.value)
+    assert "a.doq' is of unknown format: set input.format (source code and Markdown: text, with " in str(caught.value)
     assert "dir' matches no file" in str(caught.value)
     assert plan(tmp_path / "a.doq", format="text")
 
@@ -366,7 +366,7 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
             "is of a format that is read by another name, not csv: end its name with .parquet",
         ),
         ("a.txt", b"\x89PNG\r\n", "is a picture, a sound or a program, not text: it has no text to read"),
-        ("a.nothing", b"text", "is of unknown format: set input.format, or end its name with one of .jsonl"),
+        ("a.nothing", b"text", r"is of unknown format: set input.format .*, or end its name with one of .jsonl"),
     ],
 )
 def test_what_is_not_read_is_refused_with_what_to_do(tmp_path, name, data, advice):
@@ -390,6 +390,23 @@ def test_a_folder_is_all_files_in_it_that_have_a_known_name(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="matches no file"):
         plan(tmp_path / "empty")
+
+
+def test_text_of_other_names_is_read_by_lines_with_a_warning_if_the_config_does_not_say_so(tmp_path):
+    code, notes = write(tmp_path / "a.py"), write(tmp_path / "b.txt")
+
+    def warned(**keys):
+        plan_splits(InputConfig(**keys), "", warnings := [])
+        return warnings
+
+    (warning,) = warned(paths=[str(notes), str(code)], format="text")
+    assert warning.startswith(f"input.document: each line of files such as {str(code)!r} is a document; set it to file")
+    for document in ("line", "file"):
+        assert warned(paths=[str(code)], format="text", document=document) == []
+    assert warned(paths=[str(notes)]) == []
+    sources = {"code": {"paths": [str(code)], "format": "text"}, "notes": {"paths": [str(notes)]}}
+    assert warned(sources=sources) == [warning.replace("input.", "input.sources.code.")]
+    assert warned(sources=sources, document="line") == []
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
