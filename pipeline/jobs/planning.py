@@ -27,6 +27,7 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, Splits
+from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.parts import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
@@ -43,6 +44,11 @@ FINISHING_STAGE = "finishing"
 _NO_END = (
     "output.packing puts documents one behind the other, and no token says where one ends; set "
     "output.packing.separator, for example to '<|endoftext|>', or output.append"
+)
+
+_NO_STOP = (
+    "chat.template: no special token of the tokenizer ends an answer, so a model will not learn to stop; train the "
+    "tokenizer with tokenizer.train.special_tokens that the template writes; `tokenmill chat check` shows answers"
 )
 
 _HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
@@ -247,6 +253,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         said.append(_NO_END)
     if tokenizer is not None:
         said += tokenizer.assumptions
+        if is_chat and not ChatTexts.of(config, tokenizer).teaches_to_stop:
+            said.append(_NO_STOP)
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 

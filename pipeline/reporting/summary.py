@@ -153,13 +153,13 @@ def _speed(rows: Iterable[Row], seconds: float) -> Row:
 def _files(output: str, found: Mapping[str, Any]) -> list[str]:
     """Returns a line for each kind of file that the job wrote."""
     lines = []
-    for kind in ("shards", "companions", "rejects"):
+    for kind, one in {"shards": "shard", "companions": "companion", "rejects": "reject file"}.items():
         records = found[kind]
         if records:
             n_bytes = sum(record["n_bytes"] for record in records)
             more = f" ... {records[-1]['file']}" if len(records) > 1 else ""
-            plural = kind if len(records) > 1 else kind.removesuffix("s")
-            lines.append(f"{len(records)} {plural}, {megabytes(n_bytes)}: {records[0]['file']}{more}")
+            plural = "s" if len(records) > 1 else ""
+            lines.append(f"{len(records)} {one}{plural}, {megabytes(n_bytes)}: {records[0]['file']}{more}")
     others = [record["file"] for record in found["files"]]
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
     drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]

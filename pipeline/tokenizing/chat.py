@@ -76,6 +76,12 @@ class ChatTexts:
         tokens = tuple(sorted(chat.special_tokens.items()))
         return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule), field, dict(chat.arguments))
 
+    @property
+    def teaches_to_stop(self) -> bool:
+        """Whether a special token ends a turn of the assistant in this template, or nobody asks for one."""
+        stops = self._marker.probe(self._arguments).before.values()
+        return not self._marker.rule.stop or self._marker.template.has_generation or any(stops)
+
     def mark(self, record: str | Mapping[str, Any]) -> tuple[Conversation, Marked]:
         """Returns the conversation of a record, which may be in JSON, and its text with what of it is trained.
 

@@ -176,7 +176,10 @@ def _stops(marker: Marker, made: Mapping[str, Marked | ConversationError], rule:
             yield Finding("stop token", "good", f"{where} is trained to end with {ends.group()!r}")
         else:
             level = "note" if any(probe.before.values()) else "bad"
-            detail = "ends without a special token: the model will not learn to stop"
+            detail = (
+                "ends without a special token of the tokenizer: the model will not learn to stop; train the tokenizer "
+                "with tokenizer.train.special_tokens that the template writes"
+            )
             yield Finding("stop token", level, f"{where} {detail}")
 
 

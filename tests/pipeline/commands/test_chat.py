@@ -37,6 +37,7 @@ def test_a_template_without_a_stop_token_is_bad(folder, capsys) -> None:
     code, said = check(folder, capsys, UNSTOPPED.replace("<|", "<").replace("|>", ">"))
     assert code == 1
     assert said["stop token"].startswith("bad")
+    assert "tokenizer.train.special_tokens" in said["stop token"]
     code, said = check(folder, capsys, "{{ raise_exception('never') }}")
     assert code == 1
     assert "never" in said["renders a turn"]

@@ -16,6 +16,7 @@ from tokenmill import JobError, read_report, run, verify
 from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
+from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
@@ -171,6 +172,18 @@ def test_the_first_token_of_a_row_is_not_trained(folder: Path, side: str) -> Non
         expected = [False] + [True] * (n - 1)
         padding = [False] * (600 - n)
         assert row["loss_mask"] == (padding + expected if side == "left" else expected + padding)
+
+
+def test_a_template_whose_answers_no_special_token_ends_is_warned_of_before_the_job(folder: Path) -> None:
+    template = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
+
+    def warned(**chat: Any) -> tuple[str, ...]:
+        config = load_config(config_of(folder, chat=chat))
+        return plan_job("tokenize", config).warnings
+
+    assert warned() == warned(template=template, stop=False) == ()
+    (warning,) = warned(template=template)
+    assert warning.startswith("chat.template: no special token of the tokenizer ends an answer, so a model will not")
 
 
 def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
