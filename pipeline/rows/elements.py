@@ -361,7 +361,7 @@ def extended_type(
     fields = dict(row._fields)
     if field not in fields:
         near = difflib.get_close_matches(field, fields, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "; name it: column=..." if reads is not None else ""
         raise ValueError(f"{step}: the rows have no field {field!r}, only {', '.join(fields)}{hint}")
     kind, is_text = fields[field], reads is not None and pa.types.is_string(reads)
     is_scalar = isinstance(kind, type) and issubclass(kind, _SCALARS)

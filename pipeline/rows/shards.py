@@ -91,7 +91,8 @@ class WriteShards(FallibleTransform):
           format: the format of the files.
           compression: as `output.compression` of a config.
           column: the field with the ids. The fields `n_tokens` and `n_oov` are used if they exist, else counted.
-          id_column: the field with the document's id, a string or an integer; None: document ids are empty.
+          id_column: the field with the document's id, a string or an integer; None: `doc_id`, which
+            `ReadCorpus` gives; document ids are empty where rows have none.
           padding_side: where rows are padded; None: they are not.
 
         Raises:
@@ -201,7 +202,7 @@ def _check_doc_ids(field: str, _: Any, ids: Any) -> None:
         raise RowsError(failed)
 
 
-def _doc_id(field: str | None, given: Any) -> str:
+def _doc_id(field: str, given: Any) -> str:
     if not isinstance(given, str | int | np.integer) or isinstance(given, bool):
         raise TypeError(f"WriteShards: the field {field!r} must be a string or an integer, got {given!r:.80}")
     return str(given)
@@ -216,7 +217,8 @@ class _DealFn(beam.DoFn):
     """Gathers rows, and yields them as batches by shard, each row with the hash that orders it there."""
 
     def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
-        self._names = (id_column, column, "n_tokens", "n_oov")
+        self._names = (id_column or "doc_id", column, "n_tokens", "n_oov")
+        self._required = [column] if id_column is None else [id_column, column]
         self._n_shards = int(n_shards)
 
     def start_bundle(self) -> None:
@@ -238,7 +240,7 @@ class _DealFn(beam.DoFn):
 
     def _require(self, found: Collection[str]) -> None:
         """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
-        for name in filter(None, self._names[:2]):
+        for name in self._required:
             if name not in found:
                 raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
 
@@ -256,7 +258,7 @@ class _DealFn(beam.DoFn):
         rows = [elements_of.reader_of(type(each), ids_name)(each) for each in elements]
         for row in rows:
             self._require(row)
-        doc_ids = pa.array([_doc_id(name, row[name]) for row in rows], pa.string()) if name is not None else None
+        doc_ids = pa.array([_doc_id(name, row.get(name, "")) for row in rows], pa.string())
         yield from self._deal(len(rows), doc_ids, ids, *(pa.array([row.get(each) for row in rows]) for each in counts))
 
     def _deal(

@@ -545,6 +545,15 @@ def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
     assert found == [("1", [6, 1], 2, 0), ("2", [6, 1], 2, 1), ("3", [1], 1, 1)]
 
 
+def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):
+    rows = [{"doc_id": "a", "input_ids": [1]}, {"input_ids": [6]}]
+    for name, elements in (("rows", rows), ("batches", [pa.RecordBatch.from_pylist([row]) for row in rows])):
+        step = WriteShards(str(tmp_path / name), tokenizer)
+        run_inline(lambda pipeline, made=elements, to=step: pipeline | beam.Create(made) | to)
+        (table,) = (pq.ParquetFile(path).read() for path in (tmp_path / name).glob("tokens-*"))
+        assert sorted((row["doc_id"], row["input_ids"]) for row in table.to_pylist()) == [("", [6]), ("a", [1])]
+
+
 def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
     def build(elements, kind):
         return lambda pipeline: (
