@@ -161,7 +161,8 @@ _AS_BYTES = {
 def _text_bytes(array: Any) -> pa.Array:
     """Returns an array of text as binary or large_binary, of which all but the UTF-8 is checked."""
     if not isinstance(array, pa.Array):
-        raise TypeError(f"expected an Arrow array of strings, got {type(array).__name__}")
+        kind = type(array).__name__
+        raise TypeError(f"expected an Arrow array of strings, got {kind}; give pa.array(texts), also of a Series")
     if isinstance(array, pa.DictionaryArray):
         check_array(array.indices)
         values = _text_bytes(array.dictionary)

@@ -226,6 +226,8 @@ def test_special_tokens_in_text_stay_text() -> None:
 def test_other_columns_are_refused(column: object) -> None:
     with pytest.raises(TypeError, match="expected an Arrow array of strings"):
         Tokenizer.for_bert(["[UNK]"]).encode_arrow(column)
+    with pytest.raises(TypeError, match=r"got str; give pa\.array\(texts\), also of a Series"):
+        Tokenizer.for_bert(["[UNK]"]).encode_arrow("text")
 
 
 def test_offsets_of_one_long_word_take_linear_time() -> None:
