@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of input files: whatever depends on the format that a file has. `input.readers` says what reads each."""
+"""The formats of input files, and what depends on a format. `input.readers` names what reads each."""
 
 import os
 import re

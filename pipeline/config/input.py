@@ -121,7 +121,7 @@ class SourceConfig(Section):
     delimiter: Annotated[str, AfterValidator(_check_delimiter)] | None = None
     """For `csv` and `tsv`: the character between two cells; null: a comma, or a tab."""
     document: Literal["line", "file", "blank_line"] = "line"
-    """For `text`: a document per line, per file, or separated by blank lines."""
+    """For `text`: a document per line, per file (as for source code and Markdown), or separated by blank lines."""
     text_field: NonEmpty = "text"
     """For all but `text`: the field that holds the text. `content.text` is the field of that name, or the field
     `text` in `content`; where `content` is a list, the texts of all its parts, joined by `join`."""

@@ -133,8 +133,8 @@ class OutputConfig(Section):
     append: NonEmpty | None = None
     """A token to put after every document, for example `<|endoftext|>`; `tokenizer.truncation` leaves room for it."""
     vocabulary: list[VocabularyFormat] | None = None
-    """Files to write to `vocab/` besides `tokenizer.json`; null: all that can hold a vocabulary that this job trains;
-    none for a tokenizer from a file."""
+    """Files to write to `vocab/` besides `tokenizer.json`; null: every format that can represent the trained
+    vocabulary; nothing if the tokenizer came from a file."""
     report: bool = True
     """Write `report.html`, one page about the whole job; `tokenmill report` can write it later, too."""
     parts: PartsConfig | None = None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow's IPC format, as a file (Feather, too) or a stream: record batches, one after another.
 
-Where a batch begins is known only when the ones before it are read, so a file is one split. A batch is in memory whole,
-as far as its columns are used; it is checked completely before a value of it is.
+A batch is found only by reading those before it, so a file is one split. The columns that are used are in memory, a
+batch at a time, and checked completely before any of their values is used.
 """
 
 import io

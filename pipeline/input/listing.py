@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as they were listed, ten millions of them in little memory."""
+"""A listing of files, tens of millions of them in little memory."""
 
 import heapq
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in other encodings than UTF-8: they are decoded to it while they are read, or refused by their likely name.
+"""Files in other encodings than UTF-8: decoded while they are read, or refused with the name of their likely encoding.
 
 Positions in such a file are those in the decoded text, as they are in a compressed file, so it is never cut.
 """
