@@ -253,7 +253,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         said.append(_NO_END)
     if tokenizer is not None:
         said += tokenizer.assumptions
-        if is_chat and not ChatTexts.of(config, tokenizer).teaches_to_stop:
+        if config.chat is not None and not ChatTexts.of_section(config.chat, "messages", tokenizer).teaches_to_stop:
             said.append(_NO_STOP)
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 

@@ -178,10 +178,14 @@ def test_a_template_whose_answers_no_special_token_ends_is_warned_of_before_the_
     template = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
 
     def warned(**chat: Any) -> tuple[str, ...]:
-        config = load_config(config_of(folder, chat=chat))
-        return plan_job("tokenize", config).warnings
+        made = config_of(folder, chat=chat)
+        planned = plan_job("tokenize", load_config(made)).warnings
+        sources = {"sources": {"one": made["input"]}}
+        assert plan_job("tokenize", load_config({**made, "input": sources})).warnings == planned
+        return planned
 
     assert warned() == warned(template=template, stop=False) == ()
+    assert len(warned(template="{{ raise_exception('never') }}")) == 1
     (warning,) = warned(template=template)
     assert warning.startswith("chat.template: no special token of the tokenizer ends an answer, so a model will not")
 
