@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.trainers.base import Tell
 from tokenmill.tokenizer.trainers.kernels.merge_by_frequency import merge_most_frequent
-from tokenmill.tokenizer.trainers.kernels.merge_by_likelihood import merge_most_likely, rank_rows
+from tokenmill.tokenizer.trainers.kernels.merge_by_likelihood import Rows, merge_most_likely, rank_rows
 from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     BYTES_WANTED,
     N_MERGES,
@@ -20,6 +20,7 @@ from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     N_TOKENS_AFTER,
     N_TOUCHED,
     ROWS_WANTED,
+    Merging,
     add_all,
     fill_slots,
     fill_token_slots,
@@ -44,12 +45,13 @@ def _longer(array: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
     return longer
 
 
-def _room_for_pairs(at_least: int, pairs: Int64s, n_pairs: int) -> tuple[Int64s, Int32s, Int32s]:
-    """Returns `pairs` with more room, `slots` for them and an empty `touched`."""
-    longer = _longer(pairs, _power_of_two(at_least))
-    slots = np.full(2 * len(longer), -1, np.int32)
-    fill_slots(slots, longer, n_pairs)
-    return longer, slots, np.empty(len(longer), np.int32)
+def _with_room(tables: Merging, at_least: int) -> Merging:
+    """Returns tables with room for so many pairs."""
+    pairs = _longer(tables.pairs, _power_of_two(at_least))
+    slots, touched = np.full(2 * len(pairs), -1, np.int32), _longer(tables.touched, len(pairs))
+    longer = tables._replace(pairs=pairs, slots=slots, touched=touched)
+    fill_slots(longer)
+    return longer
 
 
 class Merged(NamedTuple):
@@ -96,60 +98,71 @@ def merge_pairs(
     """
     positions = np.full((words.values.size, 7), -1, np.int32)
     positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
-    counts = words.counts
     encoded = [token.encode() for token in tokens]
     n_tokens = min(n_tokens, len(tokens) + len(positions))  # a merge removes a symbol and adds at most one token
     pool = np.frombuffer(bytearray().join(encoded), np.uint8)
     token_offsets = np.zeros(n_tokens + 1, np.int64)
     token_offsets[1 : len(tokens) + 1] = np.cumsum([len(token) for token in encoded])
-    token_slots = np.full(_power_of_two(2 * n_tokens), -1, np.int32)
-    fill_token_slots(token_slots, pool, token_offsets, len(tokens))
 
     state = np.zeros(8, np.int64)
     state[N_TOKENS] = len(tokens)
-    pairs, slots, touched = _room_for_pairs(1024, np.empty((0, 5), np.int64), 0)
+    nothing = np.empty(0, np.int32)
+    tables = Merging(
+        positions=positions,
+        counts=words.counts,
+        pairs=np.empty((0, 5), np.int64),
+        slots=nothing,
+        touched=nothing,
+        merges=np.empty((n_tokens - len(tokens) + 1, 4), np.int32),
+        state=state,
+        occurrences=np.empty(len(positions), np.int32),
+        pool=pool,
+        token_offsets=token_offsets,
+        token_slots=np.full(_power_of_two(2 * n_tokens), -1, np.int32),
+        prefix=np.frombuffer(prefix.encode(), np.uint8),
+    )
+    fill_token_slots(tables)
     state[N_STEPS] = -1  # what `_add_occurrence` writes into STEP: nothing counts as touched
     n_added = 0
-    while (n_added := add_all(positions, counts, pairs, slots, touched, state, n_added)) < len(positions):
-        pairs, slots, touched = _room_for_pairs(2 * len(pairs), pairs, state[N_PAIRS])
+    while n_added < len(positions):
+        tables = _with_room(tables, 2 * len(tables.pairs) or 1024)
+        n_added = add_all(tables, n_added)
     state[N_STEPS] = 0
-
-    merges = np.empty((n_tokens - len(tokens) + 1, 4), np.int32)
-    occurrences = np.empty(len(positions), np.int32)
-    prefix_bytes = np.frombuffer(prefix.encode(), np.uint8)
-    by_pair: npt.NDArray[Any]
     if rule == "frequency":
-        by_pair = np.empty((len(pairs), 2), np.int64)
-        touched[: state[N_PAIRS]] = np.arange(state[N_PAIRS])
+        tables.touched[: state[N_PAIRS]] = np.arange(state[N_PAIRS])
         state[N_TOUCHED] = state[N_PAIRS]
-        lengths = np.zeros(n_tokens, np.int32)
+        heap, lengths = np.empty((len(tables.pairs), 2), np.int64), np.zeros(n_tokens, np.int32)
         lengths[ids[ids >= 0]] = 1
-        others: tuple[Any, ...] = (lengths, max_length, reserved.start, reserved.stop)
     else:
-        by_pair = np.empty((len(pairs), 4), np.int32)
         n_leaves = _power_of_two(n_tokens)
-        others = (
-            np.full((2, n_tokens), -1, np.int32),
-            np.full((n_leaves, 3), -1, np.int64),
-            np.empty(2 * n_leaves, np.int32),
-            np.zeros(n_leaves, np.int64),
+        rows = Rows(
+            links=np.empty((len(tables.pairs), 4), np.int32),
+            heads=np.full((2, n_tokens), -1, np.int32),
+            best=np.full((n_leaves, 3), -1, np.int64),
+            tree=np.empty(2 * n_leaves, np.int32),
+            symbol_counts=np.zeros(n_leaves, np.int64),
         )
-        rank_rows(positions, counts, pairs, state, min_count, by_pair, *others)
+        rank_rows(tables, min_count, rows)
     if tell is not None:
         tell("merges", n_tokens - len(tokens), lambda: int(state[N_TOKENS]) - len(tokens))
-    merge = merge_most_frequent if rule == "frequency" else merge_most_likely
-    while not merge(
-        *(positions, counts, pairs, slots, touched, merges, state, occurrences),
-        *(pool, token_offsets, token_slots, prefix_bytes, min_count, by_pair, *others),
-    ):
-        if state[N_MERGES] == len(merges):
-            merges = _longer(merges, 2 * len(merges))
-        if state[BYTES_WANTED] > len(pool):
-            pool = _longer(pool, 2 * int(state[BYTES_WANTED]))
-        if state[ROWS_WANTED] > len(pairs):
-            pairs, slots, more = _room_for_pairs(state[ROWS_WANTED], pairs, state[N_PAIRS])
-            more[: len(touched)] = touched
-            touched, by_pair = more, _longer(by_pair, len(pairs))
+    while True:
+        if rule == "frequency":
+            limits = max_length, reserved.start, reserved.stop
+            is_done = merge_most_frequent(tables, min_count, heap, lengths, *limits)
+        else:
+            is_done = merge_most_likely(tables, min_count, rows)
+        if is_done:
+            break
+        if state[N_MERGES] == len(tables.merges):
+            tables = tables._replace(merges=_longer(tables.merges, 2 * len(tables.merges)))
+        if state[BYTES_WANTED] > len(tables.pool):
+            tables = tables._replace(pool=_longer(tables.pool, 2 * int(state[BYTES_WANTED])))
+        if state[ROWS_WANTED] > len(tables.pairs):
+            tables = _with_room(tables, state[ROWS_WANTED])
+            if rule == "frequency":
+                heap = _longer(heap, len(tables.pairs))
+            else:
+                rows = rows._replace(links=_longer(rows.links, len(tables.pairs)))
     ends = token_offsets[: state[N_TOKENS] + 1].tolist()
-    made = [pool[start:stop].tobytes() for start, stop in itertools.pairwise(ends)]
-    return Merged(made, merges[: state[N_MERGES]])
+    made = [tables.pool[start:stop].tobytes() for start, stop in itertools.pairwise(ends)]
+    return Merged(made, tables.merges[: state[N_MERGES]])

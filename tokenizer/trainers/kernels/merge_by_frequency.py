@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule `frequency`: a heap of pairs, corrected lazily. The tables are those of `pair_merging`.
+"""The rule `frequency`: a heap of pairs, corrected lazily.
 
+    tables:    Merging                 of `pair_merging`; changed
     heap:      int64[capacity, 2]      see `merge_most_frequent`; changed
     lengths:   int32[n_tokens]         characters of each token; changed
 
@@ -30,11 +31,11 @@ _BARRED = 2**63 - 1
 
 
 @kernel_part
-def _goes_first(heap, pairs, i, j):
+def _goes_first(tables, heap, i, j):
     """True if entry `i` of the heap is to be merged before entry `j`: higher count, then smaller (left, right)."""
     if heap[i, 0] != heap[j, 0]:
         return heap[i, 0] > heap[j, 0]
-    return pairs[heap[i, 1], KEY] < pairs[heap[j, 1], KEY]
+    return tables.pairs[heap[i, 1], KEY] < tables.pairs[heap[j, 1], KEY]
 
 
 @kernel_part
@@ -45,42 +46,44 @@ def _swap(heap, i, j):
 
 
 @kernel
-def _sift_up(heap, pairs, i):
-    while i > 0 and _goes_first(heap, pairs, i, (i - 1) // 2):
+def _sift_up(tables, heap, i):
+    while i > 0 and _goes_first(tables, heap, i, (i - 1) // 2):
         _swap(heap, i, (i - 1) // 2)
         i = (i - 1) // 2
 
 
 @kernel
-def _sift_down(heap, pairs, n_queued):
+def _sift_down(tables, heap, n_queued):
     i = 0
     while 2 * i + 1 < n_queued:
         child = 2 * i + 1
-        if child + 1 < n_queued and _goes_first(heap, pairs, child + 1, child):
+        if child + 1 < n_queued and _goes_first(tables, heap, child + 1, child):
             child += 1
-        if not _goes_first(heap, pairs, child, i):
+        if not _goes_first(tables, heap, child, i):
             return
         _swap(heap, i, child)
         i = child
 
 
 @kernel
-def _queue_touched(heap, pairs, touched, state, min_count):
+def _queue_touched(tables, heap, min_count):
     """Queues the touched pairs whose entry would otherwise be too low."""
+    pairs, touched, state = tables.pairs, tables.touched, tables.state
     for i in range(state[N_TOUCHED]):
         pair = touched[i]
         if pairs[pair, COUNT] >= min_count and pairs[pair, COUNT] > pairs[pair, QUEUED]:
             pairs[pair, QUEUED] = pairs[pair, COUNT]
             heap[state[N_QUEUED], 0] = pairs[pair, COUNT]
             heap[state[N_QUEUED], 1] = pair
-            _sift_up(heap, pairs, state[N_QUEUED])
+            _sift_up(tables, heap, state[N_QUEUED])
             state[N_QUEUED] += 1
     state[N_TOUCHED] = 0
 
 
 @kernel
-def _correct_top(heap, pairs, state, min_count):
+def _correct_top(tables, heap, min_count):
     """Corrects or drops the first entry of the heap until it is exact, or the heap empty."""
+    pairs, state = tables.pairs, tables.state
     while state[N_QUEUED] > 0:
         pair = heap[0, 1]
         is_valid = heap[0, 0] == pairs[pair, QUEUED]
@@ -94,30 +97,11 @@ def _correct_top(heap, pairs, state, min_count):
                 pairs[pair, QUEUED] = 0
             state[N_QUEUED] -= 1
             _swap(heap, 0, state[N_QUEUED])
-        _sift_down(heap, pairs, state[N_QUEUED])
+        _sift_down(tables, heap, state[N_QUEUED])
 
 
 @kernel
-def merge_most_frequent(
-    positions,
-    counts,
-    pairs,
-    slots,
-    touched,
-    merges,
-    state,
-    occurrences,
-    pool,
-    token_offsets,
-    token_slots,
-    prefix,
-    min_count,
-    heap,
-    lengths,
-    max_length,
-    reserved_from,
-    reserved_to,
-):
+def merge_most_frequent(tables, min_count, heap, lengths, max_length, reserved_from, reserved_to):
     """Merges the most frequent pair again and again; returns True when done, False if it needs more room.
 
     `heap` int64[capacity, 2] holds (count when queued, pair) and is corrected lazily. QUEUED is the count of a pair's
@@ -129,13 +113,14 @@ def merge_most_frequent(
     is one of those from `reserved_from` up to `reserved_to`. `lengths` int32[n_tokens] has the characters of words that
     each token covered when it was first made, 0 for tokens that are not symbols yet.
     """
+    pairs, state = tables.pairs, tables.state
     while True:
         if state[N_QUEUED] + state[N_TOUCHED] > heap.shape[0]:
             state[ROWS_WANTED] = state[N_QUEUED] + state[N_TOUCHED]
             return False
-        _queue_touched(heap, pairs, touched, state, min_count)
-        _correct_top(heap, pairs, state, min_count)
-        if state[N_QUEUED] == 0 or state[N_TOKENS] == token_offsets.size - 1:
+        _queue_touched(tables, heap, min_count)
+        _correct_top(tables, heap, min_count)
+        if state[N_QUEUED] == 0 or state[N_TOKENS] == tables.token_offsets.size - 1:
             return True
         pair = heap[0, 1]
         left = pairs[pair, KEY] >> 32
@@ -144,16 +129,14 @@ def merge_most_frequent(
         if length > max_length:
             pairs[pair, QUEUED] = _BARRED
             continue
-        n_occurrences = list_occurrences(positions, pairs[pair, FIRST], occurrences)
-        if not has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
+        n_occurrences = list_occurrences(tables, pairs[pair, FIRST])
+        if not has_room(tables, left, right, n_occurrences):
             return False
-        merged = join(pool, token_offsets, token_slots, prefix, state, left, right)
+        merged = join(tables, left, right)
         if reserved_from <= merged < reserved_to:
             pairs[pair, QUEUED] = _BARRED
             continue
         if lengths[merged] == 0:
             lengths[merged] = length
-        merge_occurrences(
-            positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
-        )
-        note_merge(merges, state, left, right, merged)
+        merge_occurrences(tables, n_occurrences, left, right, merged)
+        note_merge(tables, left, right, merged)

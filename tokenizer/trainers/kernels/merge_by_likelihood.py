@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule `likelihood`: a tournament of rows of pairs, by exact scores. The tables are those of `pair_merging`.
+"""The rule `likelihood`: a tournament of rows of pairs, by exact scores.
 
-    links:     int32[capacity, 4]      the next and the previous pair in a row, and in a column; changed
-    heads:     int32[2, n_symbols]     the first pair of each row, and of each column; changed
-    best:      int64[n_leaves, 3]      the record of each row, see `merge_most_likely`; changed
-    tree:      int32[2 * n_leaves]     a tournament of the rows; changed
-    symbol_counts: int64[n_leaves]     how often each symbol occurs; changed
+    tables: Merging                    of `pair_merging`; changed
+    rows: Rows                         changed
 
 Its reference implementation is `tests.reference.trainers.train_wordpiece`;
 `tests/tokenizer/trainers/test_wordpiece_trainer.py` compares them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 from tokenmill.tokenizer.trainers.kernels.pair_merging import (
@@ -40,6 +40,21 @@ _HALF = np.uint64(32)
 # float64 scores that differ by more than this factor compare like the exact ones: three conversions, a product and a
 # quotient are off by less than 6 * 2**-53 each.
 _CLEARLY = 1.0 + 1e-12
+
+
+class Rows(NamedTuple):
+    """The pairs by their left symbol, in rows, and by their right symbol, in columns; see `merge_most_likely`."""
+
+    links: npt.NDArray[np.int32]
+    """int32[capacity, 4]: the next and the previous pair in a row, and in a column."""
+    heads: npt.NDArray[np.int32]
+    """int32[2, n_symbols]: the first pair of each row, and of each column."""
+    best: npt.NDArray[np.int64]
+    """int64[n_leaves, 3]: a pair of each row (-1: none), with its count and its right symbol's count."""
+    tree: npt.NDArray[np.int32]
+    """int32[2 * n_leaves]: a tournament of the rows."""
+    symbol_counts: npt.NDArray[np.int64]
+    """int64[n_leaves]: how often each symbol occurs."""
 
 
 @kernel_part
@@ -86,8 +101,9 @@ def compare_scores(count, first, second, count_2, first_2, second_2):
 
 
 @kernel
-def _play(tree, best, symbol_counts, node):
+def _play(rows, node):
     """Decides one match of the tournament; a tie goes to the smaller row, which is the left one."""
+    tree, best, symbol_counts = rows.tree, rows.best, rows.symbol_counts
     a, b = np.int64(tree[2 * node]), np.int64(tree[2 * node + 1])
     if best[a, 0] < 0 or best[b, 0] < 0:
         b_wins = best[b, 0] >= 0
@@ -97,17 +113,18 @@ def _play(tree, best, symbol_counts, node):
 
 
 @kernel
-def _replay(tree, best, symbol_counts, row):
+def _replay(rows, row):
     """Decides the matches of `row` again, from its leaf to the root."""
-    node = (tree.size // 2 + row) // 2
+    node = (rows.tree.size // 2 + row) // 2
     while node >= 1:
-        _play(tree, best, symbol_counts, node)
+        _play(rows, node)
         node //= 2
 
 
 @kernel
-def _improves_row(best, pairs, symbol_counts, pair):
+def _improves_row(tables, rows, pair):
     """Makes `pair` the best of its row if it beats what is recorded there; a tie goes to the smaller right id."""
+    pairs, best, symbol_counts = tables.pairs, rows.best, rows.symbol_counts
     row = pairs[pair, KEY] >> 32
     right = pairs[pair, KEY] & RIGHT_BITS
     if best[row, 0] >= 0:
@@ -121,8 +138,9 @@ def _improves_row(best, pairs, symbol_counts, pair):
 
 
 @kernel
-def _link(links, heads, pairs, pair):
+def _link(tables, rows, pair):
     """Puts a pair into the lists of its row (same left) and its column (same right)."""
+    pairs, links, heads = tables.pairs, rows.links, rows.heads
     for axis in range(2):
         symbol = pairs[pair, KEY] >> 32 if axis == 0 else pairs[pair, KEY] & RIGHT_BITS
         following = heads[axis, symbol]
@@ -135,7 +153,8 @@ def _link(links, heads, pairs, pair):
 
 
 @kernel
-def _unlink(links, heads, pairs, pair):
+def _unlink(tables, rows, pair):
+    pairs, links, heads = tables.pairs, rows.links, rows.heads
     for axis in range(2):
         symbol = pairs[pair, KEY] >> 32 if axis == 0 else pairs[pair, KEY] & RIGHT_BITS
         following, preceding = links[pair, 2 * axis], links[pair, 2 * axis + 1]
@@ -149,78 +168,59 @@ def _unlink(links, heads, pairs, pair):
 
 
 @kernel
-def rank_rows(positions, counts, pairs, state, min_count, links, heads, best, tree, symbol_counts):
-    """Fills the tables of `merge_most_likely` for words in which nothing has been merged yet."""
+def rank_rows(tables, min_count, rows):
+    """Fills `rows`, whose arrays are -1 or 0, for words in which nothing has been merged yet."""
+    positions, pairs, tree = tables.positions, tables.pairs, rows.tree
     for at in range(positions.shape[0]):
-        symbol_counts[positions[at, SYMBOL]] += counts[positions[at, WORD]]
-    for pair in range(state[N_PAIRS]):
+        rows.symbol_counts[positions[at, SYMBOL]] += tables.counts[positions[at, WORD]]
+    for pair in range(tables.state[N_PAIRS]):
         if pairs[pair, COUNT] >= min_count:
-            _link(links, heads, pairs, pair)
-            _improves_row(best, pairs, symbol_counts, pair)
+            _link(tables, rows, pair)
+            _improves_row(tables, rows, pair)
     n_leaves = np.int64(tree.size // 2)
     for row in range(n_leaves):
         tree[n_leaves + row] = row
     for node in range(n_leaves - 1, 0, -1):
-        _play(tree, best, symbol_counts, node)
+        _play(rows, node)
 
 
 @kernel
-def _search_row(pairs, links, heads, best, tree, symbol_counts, row):
-    best[row, 0] = -1
-    pair = np.int64(heads[0, row])
+def _search_row(tables, rows, row):
+    rows.best[row, 0] = -1
+    pair = np.int64(rows.heads[0, row])
     while pair >= 0:
-        _improves_row(best, pairs, symbol_counts, pair)
-        pair = np.int64(links[pair, NEXT_IN_ROW])
-    _replay(tree, best, symbol_counts, row)
+        _improves_row(tables, rows, pair)
+        pair = np.int64(rows.links[pair, NEXT_IN_ROW])
+    _replay(rows, row)
 
 
 @kernel
-def _raise_bounds(pairs, touched, state, min_count, links, heads, best, tree, symbol_counts, left, right):
+def _raise_bounds(tables, min_count, rows, left, right):
     """Compares every pair whose value in its row the merge of these two may have raised with the row's record."""
-    for i in range(state[N_TOUCHED]):
-        pair = np.int64(touched[i])
+    pairs = tables.pairs
+    for i in range(tables.state[N_TOUCHED]):
+        pair = np.int64(tables.touched[i])
         if pairs[pair, COUNT] >= min_count and pairs[pair, QUEUED] == 0:
-            _link(links, heads, pairs, pair)
+            _link(tables, rows, pair)
         elif pairs[pair, COUNT] < min_count and pairs[pair, QUEUED] == 1:
-            _unlink(links, heads, pairs, pair)
-        if pairs[pair, QUEUED] == 1 and _improves_row(best, pairs, symbol_counts, pair):
-            _replay(tree, best, symbol_counts, pairs[pair, KEY] >> 32)
+            _unlink(tables, rows, pair)
+        if pairs[pair, QUEUED] == 1 and _improves_row(tables, rows, pair):
+            _replay(rows, pairs[pair, KEY] >> 32)
     for symbol in (left, right):
-        pair = np.int64(heads[1, symbol])
+        pair = np.int64(rows.heads[1, symbol])
         while pair >= 0:
-            if _improves_row(best, pairs, symbol_counts, pair):
-                _replay(tree, best, symbol_counts, pairs[pair, KEY] >> 32)
-            pair = np.int64(links[pair, NEXT_IN_COLUMN])
+            if _improves_row(tables, rows, pair):
+                _replay(rows, pairs[pair, KEY] >> 32)
+            pair = np.int64(rows.links[pair, NEXT_IN_COLUMN])
 
 
 @kernel
-def merge_most_likely(
-    positions,
-    counts,
-    pairs,
-    slots,
-    touched,
-    merges,
-    state,
-    occurrences,
-    pool,
-    token_offsets,
-    token_slots,
-    prefix,
-    min_count,
-    links,
-    heads,
-    best,
-    tree,
-    symbol_counts,
-):
+def merge_most_likely(tables, min_count, rows):
     """Merges the pair of maximum count(ab) / (count(a) * count(b)) again and again; False if it needs more room.
 
-    All pairs that share their left symbol form a row, those that share their right symbol a column; `heads`
-    int32[2, n_symbols] and `links` int32[capacity, 4] list both, QUEUED is 1 for the pairs in them, which are those
-    frequent enough. `best[row]` int64[3] records a pair of the row (-1: none) with its count and its right symbol's
-    count: a bound on count(ab) / count(b) in the row, and exact if both numbers are still true. `tree`
-    int32[2 * n_leaves] is a tournament of the rows, by that bound / count(a).
+    All pairs that share their left symbol form a row, those that share their right symbol a column; QUEUED is 1 for the
+    pairs in them, which are those frequent enough. What `best` records is a bound on count(ab) / count(b) in the row,
+    and exact if both numbers are still true. The tournament goes by that bound / count(a).
 
     The bound is maintained as follows. Within a row count(a) is a common factor, so a change of count(a) moves the row
     in the tree and changes nothing inside. Inside, a value rises only if count(ab) rises (the pair is in `touched`) or
@@ -229,31 +229,30 @@ def merge_most_likely(
     record is not exact, the row is searched again, and the tournament repeated. An exact winner is the maximum, ties
     included: an equal pair with smaller ids would have risen to that value since, and been compared.
     """
-    while state[N_TOKENS] < token_offsets.size - 1:
-        row = np.int64(tree[1])
+    pairs, best, symbol_counts = tables.pairs, rows.best, rows.symbol_counts
+    while tables.state[N_TOKENS] < tables.token_offsets.size - 1:
+        row = np.int64(rows.tree[1])
         pair = best[row, 0]
         if pair < 0:
             return True
         left = pairs[pair, KEY] >> 32
         right = pairs[pair, KEY] & RIGHT_BITS
         if pairs[pair, QUEUED] == 0 or pairs[pair, COUNT] != best[row, 1] or symbol_counts[right] != best[row, 2]:
-            _search_row(pairs, links, heads, best, tree, symbol_counts, row)
+            _search_row(tables, rows, row)
             continue
-        n_occurrences = list_occurrences(positions, pairs[pair, FIRST], occurrences)
-        if not has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
+        n_occurrences = list_occurrences(tables, pairs[pair, FIRST])
+        if not has_room(tables, left, right, n_occurrences):
             return False
-        merged = join(pool, token_offsets, token_slots, prefix, state, left, right)
-        count = merge_occurrences(
-            positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged
-        )
-        note_merge(merges, state, left, right, merged)
+        merged = join(tables, left, right)
+        count = merge_occurrences(tables, n_occurrences, left, right, merged)
+        note_merge(tables, left, right, merged)
         symbol_counts[left] -= count
         symbol_counts[right] -= count
         symbol_counts[merged] += count
         for symbol in (left, right):
             if symbol_counts[symbol] == 0:
                 best[symbol, 0] = -1  # its last occurrence is gone, and with it every pair of its row
-        _raise_bounds(pairs, touched, state, min_count, links, heads, best, tree, symbol_counts, left, right)
+        _raise_bounds(tables, min_count, rows, left, right)
         for symbol in (left, right, merged):
-            _replay(tree, best, symbol_counts, symbol)
+            _replay(rows, symbol)
     return True

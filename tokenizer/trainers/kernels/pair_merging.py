@@ -6,36 +6,22 @@ of ten characters and of ten million. Every row that begins a pair is also a mem
 and leaves it the moment the pair is gone: so the lists are exact, and all merges of a training together replace at most
 as many pairs as there are characters.
 
-    positions: int32[n_characters, 7]  one row per character: SYMBOL (-1 once merged into its left neighbour), PREVIOUS
-                                       and NEXT row in the word, WORD, PAIR that begins here, EARLIER and LATER row in
-                                       that pair's list; -1 where there is none; changed
-    pairs:     int64[capacity, 5]      one row per pair ever met: KEY (left << 32 | right), COUNT (its occurrences now,
-                                       each times its word's count), FIRST row of its list, STEP that last changed it,
-                                       QUEUED (what the rule in charge notes about it); changed
-    slots:     int32[2 * capacity]     open addressing over KEY: row of `pairs` or -1; capacity is a power of two;
-                                       changed
-    touched:   int32[capacity]         the pairs whose count the last merge has changed; filled
-    merges:    int32[capacity, 4]      what was merged, in order: LEFT and RIGHT symbol, their PRODUCT,
-                                       N_TOKENS_AFTER; filled
-    state:     int64[8]                the numbers that outlive a call, N_PAIRS and following; changed
-    counts:    int64[n_words]          how often each word occurs
-    pool:      uint8[n_pool]           the tokens, one after the other; changed
-    token_offsets: int64[n_tokens + 1] where each begins in the pool; changed
-    token_slots: int32[power of two]   open addressing over their bytes: id or -1; changed
-    prefix:    uint8[n_prefix]         what continues a word in front of a token
-    occurrences: int32[n_characters]   the rows of a pair's list; for work
+    tables: Merging                    changed
 
 Tokens are byte strings in one pool, `pool[token_offsets[id]:token_offsets[id + 1]]`; two ids never have the same bytes.
 Counts are trusted to be positive and to add up to less than 2**63 over all characters: then no sum here overflows.
 
-Kernels do not allocate. Those that may run out of room return False before they change anything, with what they need in
-`state`; `tokenmill.tokenizer.trainers.merging` provides it and calls again.
+Kernels take all of it as one tuple, and do not allocate. Those that may run out of room return False before they change
+anything, with what they need in `state`; `tokenmill.tokenizer.trainers.merging` provides it and calls again.
 
 Its reference implementations are `tests.reference.trainers.train_bpe` and `tests.reference.trainers.train_wordpiece`;
 `tests/tokenizer/trainers/test_bpe_trainer.py` compares them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 
@@ -51,6 +37,37 @@ _HALF = np.uint64(32)
 _PAIR_HASH = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive keys over the high bits
 _FNV_BASIS = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
+
+
+class Merging(NamedTuple):
+    """The words, pairs and tokens of a training; a capacity is a power of two."""
+
+    positions: npt.NDArray[np.int32]
+    """int32[n_characters, 7], one row per character: SYMBOL (-1 once merged into its left neighbour), PREVIOUS and NEXT
+    row in the word, WORD, PAIR that begins here, EARLIER and LATER row in that pair's list; -1 where there is none."""
+    counts: npt.NDArray[np.int64]
+    """int64[n_words]: how often each word occurs."""
+    pairs: npt.NDArray[np.int64]
+    """int64[capacity, 5], one row per pair ever met: KEY (left << 32 | right), COUNT (its occurrences now, each times
+    its word's count), FIRST row of its list, STEP that last changed it, QUEUED (what the rule notes about it)."""
+    slots: npt.NDArray[np.int32]
+    """int32[2 * capacity]: open addressing over KEY, row of `pairs` or -1."""
+    touched: npt.NDArray[np.int32]
+    """int32[capacity]: the pairs whose count the last merge has changed."""
+    merges: npt.NDArray[np.int32]
+    """int32[n, 4]: what was merged, in order: LEFT and RIGHT symbol, their PRODUCT, N_TOKENS_AFTER."""
+    state: npt.NDArray[np.int64]
+    """int64[8]: the numbers that outlive a call, N_PAIRS and following."""
+    occurrences: npt.NDArray[np.int32]
+    """int32[n_characters], for work: the rows of a pair's list."""
+    pool: npt.NDArray[np.uint8]
+    """uint8[n_pool]: the tokens, one after the other."""
+    token_offsets: npt.NDArray[np.int64]
+    """int64[n_tokens + 1]: where each begins in the pool."""
+    token_slots: npt.NDArray[np.int32]
+    """int32[power of two]: open addressing over their bytes, id or -1."""
+    prefix: npt.NDArray[np.uint8]
+    """uint8[n_prefix]: what continues a word in front of a token."""
 
 
 @kernel_part
@@ -84,7 +101,7 @@ def lay_out_words(values, offsets, ids, positions):
       values: int32[n_characters] or uint8[n_characters], as in `count_characters`.
       offsets: int64[n_words + 1].
       ids: int32[4, n_distinct], symbol of each character by its place in the word, -1 to leave the character out.
-      positions: int32[n_characters, 7], all -1.
+      positions: int32[n_characters, 7], all -1; changed.
     """
     n_positions = 0
     for word in range(offsets.size - 1):
@@ -104,8 +121,9 @@ def lay_out_words(values, offsets, ids, positions):
 
 
 @kernel_part
-def _slot_of(slots, pairs, key):
+def _slot_of(tables, key):
     """Returns the slot that holds the pair `key`, or the free slot where it belongs."""
+    slots, pairs = tables.slots, tables.pairs
     mask = np.int64(slots.size - 1)
     slot = np.int64((np.uint64(key) * _PAIR_HASH) >> _HALF) & mask
     while slots[slot] >= 0 and pairs[slots[slot], KEY] != key:
@@ -114,14 +132,15 @@ def _slot_of(slots, pairs, key):
 
 
 @kernel
-def fill_slots(slots, pairs, n_pairs):
+def fill_slots(tables):
     """Enters the pairs into slots that are all free."""
-    for pair in range(n_pairs):
-        slots[_slot_of(slots, pairs, pairs[pair, KEY])] = pair
+    for pair in range(tables.state[N_PAIRS]):
+        tables.slots[_slot_of(tables, tables.pairs[pair, KEY])] = pair
 
 
 @kernel_part
-def _touch(pairs, touched, state, pair):
+def _touch(tables, pair):
+    pairs, touched, state = tables.pairs, tables.touched, tables.state
     if pairs[pair, STEP] != state[N_STEPS]:
         pairs[pair, STEP] = state[N_STEPS]
         touched[state[N_TOUCHED]] = pair
@@ -129,15 +148,16 @@ def _touch(pairs, touched, state, pair):
 
 
 @kernel
-def _add_occurrence(positions, pairs, slots, touched, state, at, count):
+def _add_occurrence(tables, at, count):
     """Puts row `at` into the list of the pair that begins there."""
+    positions, pairs, state = tables.positions, tables.pairs, tables.state
     key = (np.int64(positions[at, SYMBOL]) << 32) | np.int64(positions[positions[at, NEXT], SYMBOL])
-    slot = _slot_of(slots, pairs, key)
-    pair = np.int64(slots[slot])
+    slot = _slot_of(tables, key)
+    pair = np.int64(tables.slots[slot])
     if pair < 0:
         pair = state[N_PAIRS]
         state[N_PAIRS] += 1
-        slots[slot] = pair
+        tables.slots[slot] = pair
         pairs[pair, KEY] = key
         pairs[pair, COUNT] = 0
         pairs[pair, FIRST] = -1
@@ -151,12 +171,13 @@ def _add_occurrence(positions, pairs, slots, touched, state, at, count):
         positions[first, EARLIER] = at
     pairs[pair, FIRST] = at
     pairs[pair, COUNT] += count
-    _touch(pairs, touched, state, pair)
+    _touch(tables, pair)
 
 
 @kernel
-def _remove_occurrence(positions, pairs, touched, state, at, count):
+def _remove_occurrence(tables, at, count):
     """Takes row `at` out of the list of the pair that began there."""
+    positions, pairs = tables.positions, tables.pairs
     pair = np.int64(positions[at, PAIR])
     earlier = positions[at, EARLIER]
     later = positions[at, LATER]
@@ -168,23 +189,25 @@ def _remove_occurrence(positions, pairs, touched, state, at, count):
         positions[later, EARLIER] = earlier
     positions[at, PAIR] = -1
     pairs[pair, COUNT] -= count
-    _touch(pairs, touched, state, pair)
+    _touch(tables, pair)
 
 
 @kernel
-def add_all(positions, counts, pairs, slots, touched, state, start):
+def add_all(tables, start):
     """Puts all rows from `start` on into their pairs' lists; returns the row where it stopped for lack of room."""
+    positions, pairs = tables.positions, tables.pairs
     for at in range(start, positions.shape[0]):
-        if state[N_PAIRS] == pairs.shape[0]:
+        if tables.state[N_PAIRS] == pairs.shape[0]:
             return at
         if positions[at, NEXT] >= 0:
-            _add_occurrence(positions, pairs, slots, touched, state, at, counts[positions[at, WORD]])
+            _add_occurrence(tables, at, tables.counts[positions[at, WORD]])
     return positions.shape[0]
 
 
 @kernel
-def list_occurrences(positions, first, occurrences):
+def list_occurrences(tables, first):
     """Copies the members of a list, so that it may change while they are visited; returns how many there are."""
+    positions, occurrences = tables.positions, tables.occurrences
     n_occurrences = 0
     at = first
     while at >= 0:
@@ -195,7 +218,7 @@ def list_occurrences(positions, first, occurrences):
 
 
 @kernel
-def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrences, n_occurrences, left, right, merged):
+def merge_occurrences(tables, n_occurrences, left, right, merged):
     """Replaces every (left, right) by `merged`, left to right in each word.
 
     Only a pair of equal symbols can overlap itself, so only for these the order matters: a run of them is merged from
@@ -204,6 +227,7 @@ def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrenc
     Returns:
       the number of replacements, each times its word's count. `touched` holds the pairs whose count changed.
     """
+    positions, occurrences, state = tables.positions, tables.occurrences, tables.state
     state[N_STEPS] += 1
     state[N_TOUCHED] = 0
     total = np.int64(0)
@@ -214,24 +238,24 @@ def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrenc
         previous = np.int64(positions[at, PREVIOUS])
         if left == right and previous >= 0 and positions[previous, SYMBOL] == left:
             continue
-        count = counts[positions[at, WORD]]
+        count = tables.counts[positions[at, WORD]]
         while True:
             second = np.int64(positions[at, NEXT])
             after = np.int64(positions[second, NEXT])
             previous = np.int64(positions[at, PREVIOUS])
-            _remove_occurrence(positions, pairs, touched, state, at, count)
+            _remove_occurrence(tables, at, count)
             if after >= 0:
-                _remove_occurrence(positions, pairs, touched, state, second, count)
+                _remove_occurrence(tables, second, count)
             if previous >= 0:
-                _remove_occurrence(positions, pairs, touched, state, previous, count)
+                _remove_occurrence(tables, previous, count)
             positions[at, SYMBOL] = merged
             positions[at, NEXT] = after
             positions[second, SYMBOL] = -1
             if after >= 0:
                 positions[after, PREVIOUS] = at
-                _add_occurrence(positions, pairs, slots, touched, state, at, count)
+                _add_occurrence(tables, at, count)
             if previous >= 0:
-                _add_occurrence(positions, pairs, slots, touched, state, previous, count)
+                _add_occurrence(tables, previous, count)
             total += count
             if left != right or after < 0 or positions[after, SYMBOL] != left:
                 break
@@ -243,8 +267,9 @@ def merge_occurrences(positions, counts, pairs, slots, touched, state, occurrenc
 
 
 @kernel
-def _slot_of_token(token_slots, pool, token_offsets, start, stop):
+def _slot_of_token(tables, start, stop):
     """Returns the slot of the token with the bytes `pool[start:stop]`, or the free slot where it belongs."""
+    token_slots, pool, token_offsets = tables.token_slots, tables.pool, tables.token_offsets
     digest = _FNV_BASIS
     for i in range(start, stop):
         digest = (digest ^ np.uint64(pool[i])) * _FNV_PRIME
@@ -264,16 +289,23 @@ def _slot_of_token(token_slots, pool, token_offsets, start, stop):
 
 
 @kernel
-def fill_token_slots(token_slots, pool, token_offsets, n_tokens):
-    """Enters the tokens into slots that are all free; twice as many slots as tokens or more, a power of two."""
-    for token in range(n_tokens):
-        start, stop = token_offsets[token], token_offsets[token + 1]
-        token_slots[_slot_of_token(token_slots, pool, token_offsets, start, stop)] = token
+def fill_token_slots(tables):
+    """Enters the tokens into slots that are all free; twice as many slots as tokens or more."""
+    for token in range(tables.state[N_TOKENS]):
+        slot = _slot_of_token(tables, tables.token_offsets[token], tables.token_offsets[token + 1])
+        tables.token_slots[slot] = token
 
 
 @kernel
-def join(pool, token_offsets, token_slots, prefix, state, left, right):
+def join(tables, left, right):
     """Returns the id of left + right without its prefix, a new one if there is no such token."""
+    pool, token_offsets, token_slots, prefix, state = (
+        tables.pool,
+        tables.token_offsets,
+        tables.token_slots,
+        tables.prefix,
+        tables.state,
+    )
     start = token_offsets[right]
     stop = token_offsets[right + 1]
     same = 0
@@ -289,7 +321,7 @@ def join(pool, token_offsets, token_slots, prefix, state, left, right):
     for i in range(start, stop):
         pool[end] = pool[i]
         end += 1
-    slot = _slot_of_token(token_slots, pool, token_offsets, begin, end)
+    slot = _slot_of_token(tables, begin, end)
     if token_slots[slot] < 0:
         token_slots[slot] = state[N_TOKENS]
         state[N_TOKENS] += 1
@@ -298,8 +330,9 @@ def join(pool, token_offsets, token_slots, prefix, state, left, right):
 
 
 @kernel
-def note_merge(merges, state, left, right, merged):
+def note_merge(tables, left, right, merged):
     """Records that these two were merged; `has_room` has checked that there is room."""
+    merges, state = tables.merges, tables.state
     merges[state[N_MERGES], LEFT] = left
     merges[state[N_MERGES], RIGHT] = right
     merges[state[N_MERGES], PRODUCT] = merged
@@ -308,11 +341,11 @@ def note_merge(merges, state, left, right, merged):
 
 
 @kernel_part
-def has_room(pool, token_offsets, pairs, merges, state, left, right, n_occurrences):
+def has_room(tables, left, right, n_occurrences):
     """True if these occurrences can be merged: each makes two pairs at most, all of them with the new token."""
+    token_offsets, pairs, state = tables.token_offsets, tables.pairs, tables.state
     size = token_offsets[left + 1] - token_offsets[left] + token_offsets[right + 1] - token_offsets[right]
     state[BYTES_WANTED] = token_offsets[state[N_TOKENS]] + size
     state[ROWS_WANTED] = state[N_PAIRS] + 2 * min(n_occurrences, state[N_TOKENS] + 1)
-    return (
-        state[BYTES_WANTED] <= pool.size and state[ROWS_WANTED] <= pairs.shape[0] and state[N_MERGES] < merges.shape[0]
-    )
+    has_bytes = state[BYTES_WANTED] <= tables.pool.size
+    return has_bytes and state[ROWS_WANTED] <= pairs.shape[0] and state[N_MERGES] < tables.merges.shape[0]
