@@ -31,8 +31,7 @@ from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.runs import RunFiles, open_runs
-from tokenmill.pipeline.shuffling.sorting import SortedSplit
+from tokenmill.pipeline.shuffling.runs import RunFiles, SortedSplit, open_runs
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer

@@ -8,28 +8,52 @@ rows, the schema), everything else to stderr.
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tokenmill.pipeline import VERSION, storage
-from tokenmill.pipeline.commands import (
-    chat,
-    configs,
-    counts,
-    elsewhere,
-    jobs,
-    looking,
-    results,
-    tokenizers,
-    warm,
-)
-from tokenmill.pipeline.commands.arguments import Parser, commands_of
-from tokenmill.pipeline.commands.examples import EXAMPLES
+from tokenmill.pipeline.commands import chat, counts, elsewhere, jobs, looking, results, tokenizers, warm
+from tokenmill.pipeline.commands.arguments import Parser, commands_of, set_command
 from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 from tokenmill.pipeline.running.outlets import guard
 from tokenmill.pipeline.running.runners import configure_logging
+
+EXAMPLES = {
+    "run": "tokenmill run configs/quickstart.yaml --overwrite",
+    "count": "tokenmill count configs/count.yaml --overwrite",
+    "train": "tokenmill train configs/train.yaml --overwrite",
+    "tokenize": "tokenmill tokenize configs/tokenize.yaml --overwrite --workers 2",
+    "attach": "tokenmill attach build/quickstart/out",
+    "plan": "tokenmill plan configs/quickstart.yaml",
+    "inspect": "tokenmill inspect build/quickstart/out --start 4 --rows 2",
+    "diff": "tokenmill diff build/quickstart/out build/quickstart/out",
+    "viz": "tokenmill viz 'naïve 玫瑰' --tokenizer build/quickstart/out/vocab",
+    "verify": "tokenmill verify build/quickstart/out --deep --share 0.1",
+    "replay": "tokenmill replay configs/quickstart.yaml",
+    "report": "tokenmill report build/quickstart/out",
+    "trace": "tokenmill trace build/quickstart/out 17 5",
+    "counts": "tokenmill counts --help",
+    "counts show": "tokenmill counts show build/quickstart/out --top 3",
+    "counts merge": (
+        "tokenmill counts merge a=build/quickstart/out b=build/quickstart/out --weight b=1/2 --out build/sum"
+    ),
+    "counts subtract": "tokenmill counts subtract build/sum a=build/quickstart/out --out build/rest",
+    "chat": "tokenmill chat --help",
+    "chat check": "tokenmill chat check build/quickstart/out/vocab --template configs/chat.jinja",
+    "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",
+    "convert": "tokenmill convert build/quickstart/out/vocab build/vocab.txt",
+    "warm": "tokenmill warm configs/quickstart.yaml",
+    "workers": "tokenmill workers --port 50000",
+    "schema": "tokenmill schema",
+    "completion": "tokenmill completion bash",
+}
+"""For every command a line that works after `./run.sh`, if they are run in this order."""
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,12 +106,47 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, looking, results, counts, tokenizers, chat, warm, elsewhere, configs):
+    for group in (jobs, looking, results, counts, tokenizers, chat, warm, elsewhere):
         group.add_parsers(commands)
+    _add_parsers(commands)
     for name, command, _ in commands_of(root):
         command.epilog = f"For example: {EXAMPLES[name]}"
     root.set_defaults(parser=root)  # for `completion`
     return root
+
+
+def _add_parsers(commands: Any) -> None:
+    """Adds the commands for what editors and shells ask: what may be in a config, and a script by shtab."""
+    schema = commands.add_parser("schema", help="print the JSON Schema of a config, for editors, or of stats.json")
+    schema.add_argument("file", nargs="?", choices=["config", "stats"], default="config", help="of which file (config)")
+    set_command(schema, _schema, "it, as ever,")
+
+    completion = commands.add_parser(
+        "completion",
+        help="print a script that lets a shell complete commands and options",
+        description='Prints a script for a shell to load: `eval "$(tokenmill completion bash)"`, the same with zsh, '
+        "and `tokenmill completion fish | source`.",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell")
+    set_command(completion, _completion, "the script, and for which shell it is,")
+
+
+def _schema(options: argparse.Namespace) -> int:
+    if options.file == "stats":
+        from tokenmill.pipeline.reporting.stats_file import json_schema
+    else:
+        from tokenmill.pipeline.config.job import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return DONE
+
+
+def _completion(options: argparse.Namespace) -> int:
+    import shtab
+
+    script = shtab.complete(options.parser, options.shell)
+    print(json.dumps({"shell": options.shell, "script": script}) if options.json else script)
+    return DONE
 
 
 if __name__ == "__main__":

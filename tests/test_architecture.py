@@ -23,11 +23,8 @@ BEAM_MODULES = {
     "tokenmill.pipeline.running.runners",
     "tokenmill.pipeline.transforms.compiled",
     "tokenmill.pipeline.transforms.counting",
-    "tokenmill.pipeline.transforms.once",
-    "tokenmill.pipeline.transforms.shuffling",
     "tokenmill.pipeline.transforms.stages",
     "tokenmill.pipeline.transforms.tokenizing",
-    "tokenmill.pipeline.transforms.training",
     "tokenmill.pipeline.running.worker_pool",
     "tokenmill.pipeline.running.worker_process",
 }

@@ -4,9 +4,12 @@
 It names no folder of the input or the output, so the same job over the same files gives the same bytes anywhere.
 """
 
+import hashlib
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from tokenmill.pipeline import filenames, storage
@@ -15,7 +18,6 @@ from tokenmill.pipeline.books.job_books import JobBooks, identities
 from tokenmill.pipeline.books.job_record import Job, read_job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.lists import files_of_lists, opened
-from tokenmill.pipeline.books.name_set import NameSet
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.shard_entry import imbalance_of_sums
 from tokenmill.pipeline.config.kept_fields import decode_fields
@@ -28,6 +30,32 @@ LISTED_VERSION = 5
 
 _VERSIONS = FORMAT_VERSION, LISTED_VERSION
 _SHAPE = TypeAdapter(shapes.Manifest)
+
+
+class NameSet:
+    """Names by 64 bits of a hash, because a job may have tens of millions of files.
+
+    With n names, another name is wrongly found with a probability of n / 2**64.
+    """
+
+    def __init__(self) -> None:
+        self._hashes = array("Q")
+        self._sorted: np.ndarray | None = None
+
+    def add(self, names: Iterable[str]) -> None:
+        """Adds names."""
+        self._hashes.extend(map(_hash, names))
+        self._sorted = None
+
+    def __contains__(self, name: str) -> bool:
+        if self._sorted is None:
+            self._sorted = np.sort(np.array(self._hashes, np.uint64))
+        place = int(np.searchsorted(self._sorted, np.uint64(_hash(name))))
+        return place < self._sorted.size and int(self._sorted[place]) == _hash(name)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def build(

@@ -3,8 +3,8 @@
 
 - `jobs`: run, count, train, tokenize, plan; `looking`: inspect, viz, diff, trace; `results`: verify, replay, report;
 - `counts`: add and subtract word counts; `tokenizers`: convert, compare; `chat`; `warm`;
-- `elsewhere`: attach, workers; `configs`: schema, completion.
+- `elsewhere`: attach, workers. Those for editors and shells, schema and completion, are in `cli`.
 
-`arguments` has arguments that several commands share, `examples` an example of each command, `reporting` exit codes and
-messages. A command imports what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.
+`arguments` has arguments that several commands share, `reporting` exit codes and messages. A command imports
+what it needs when it runs: `--help` must not wait for Beam, Arrow or kernels.
 """

@@ -84,8 +84,8 @@ def prove(
     """
     from tokenmill.pipeline.books.parts import folders_of, is_in_parts
     from tokenmill.pipeline.proving import replay, verify
-    from tokenmill.pipeline.proving.parts import verify_parts
     from tokenmill.pipeline.proving.report import VerifyReport
+    from tokenmill.pipeline.proving.verify import verify_parts
 
     if is_in_parts(output):
         report = verify_parts(output)

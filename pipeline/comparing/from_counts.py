@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.sums import ALL, SUMMED, Sums, constant
-from tokenmill.pipeline.comparing.words import WORDS
+from tokenmill.pipeline.comparing.sums import ALL, SUMMED, WORDS, Sums, constant
 from tokenmill.pipeline.counting.counts import CountsArtifact
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.statistics.words import Encoded, encode_each

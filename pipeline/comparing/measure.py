@@ -32,9 +32,9 @@ from tokenmill.pipeline.comparing.sums import (
     Found,
     GroupSums,
     Ints,
+    changes,
     intervals,
 )
-from tokenmill.pipeline.comparing.words import changes
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
 from tokenmill.pipeline.statistics.vocabulary import gini, ratio
 from tokenmill.tokenizer.languages import UNKNOWN

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash partition of a counts artifact that a word belongs to. No Beam here."""
+"""The hash partition of a counts artifact that a word belongs to. No Beam here.
+
+The reference implementation of its kernel is in `tests/pipeline/counting/test_count.py`.
+"""
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +14,18 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.columns import children
-from tokenmill.pipeline.counting import partitions_kernels
+from tokenmill.tokenizer.compiling.kernel import kernel
 
 N_PARTITIONS = 16
 """The fewest hash partitions of a counts artifact; the number never depends on workers, because each is a file."""
 
 PARTITION_BYTES = 256 << 30
 """The most text of the input for each partition: of many languages at 10 TB, some 80 million distinct words."""
+
+_HASHED_BYTES = 32
+"""How many bytes of a word decide."""
+_FIRST = np.uint64(0xFF51AFD7ED558CCD)
+_SECOND = np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def n_partitions_of(n_work: int) -> int:
@@ -38,7 +47,7 @@ def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[n
     """
     partitions = np.empty(len(words), np.int64)
     starts, data = children(words)
-    partitions_kernels.hash_words(data.to_numpy(), starts, np.uint64(n_partitions), partitions)
+    hash_words(data.to_numpy(), starts, np.uint64(n_partitions), partitions)
     return partitions
 
 
@@ -57,3 +66,27 @@ def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatc
     bounds = np.cumsum(np.bincount(partitions, minlength=n_partitions)).tolist()
     for start, stop in itertools.pairwise([0, *bounds]):
         yield gathered.slice(start, stop - start)
+
+
+@kernel
+def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) -> None:
+    """Finds the hash partition of words.
+
+    Args:
+      values: uint8[n_bytes]; offsets: int64[n + 1]: the words; `values` are read-only.
+      n_partitions: how many there are, uint64.
+      partitions: int64[n], filled.
+    """
+    for k in range(partitions.size):
+        at, stop = offsets[k], offsets[k + 1]
+        state = np.uint64(stop - at)
+        for begin in range(at, at + _HASHED_BYTES, 8):
+            eight = np.uint64(0)
+            for q in range(begin, min(begin + 8, stop)):
+                eight |= np.uint64(values[q]) << np.uint64(8 * (q - begin))
+            # A multiplication carries bits up, and a shift brings them down again (MurmurHash3's finalizer).
+            state = (state ^ eight) * _FIRST
+            state ^= state >> np.uint64(33)
+            state *= _SECOND
+            state ^= state >> np.uint64(29)
+        partitions[k] = np.int64(state % n_partitions)

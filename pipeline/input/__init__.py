@@ -6,5 +6,5 @@
 
 A record that cannot be used becomes a reject, with a reason from the closed list in `rejects`. `given_up` does the same
 for documents on which text steps or the tokenizer give up; `unusable` fails a job that can use no record at all.
-`languages` identifies the languages of documents; `sampling` and `choosing` leave records out.
+`languages` identifies the languages of documents.
 """

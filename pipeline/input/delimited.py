@@ -12,16 +12,149 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.kept_fields import declared_fields
-from tokenmill.pipeline.input.batches import Part, Source, lost, skipped
-from tokenmill.pipeline.input.cells import Rows
-from tokenmill.pipeline.input.columnar import check_columns
-from tokenmill.pipeline.input.record_kernels import scan_rows
-from tokenmill.pipeline.input.records import Records, Scan, cut_records
+from tokenmill.pipeline.config.kept_fields import TEXT, declared_fields, without_marks
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
+from tokenmill.pipeline.input.columnar import check_columns, text_columns
+from tokenmill.pipeline.input.lines import Mask, take_samples
+from tokenmill.pipeline.input.record_kernels import BROKEN, UNCLOSED, scan_rows
+from tokenmill.pipeline.input.records import Records, Scan, copied, cut_records
+from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
+from tokenmill.tokenizer.utf8 import find_invalid_utf8
+
+_SHAPES = (
+    (pa.types.is_integer, "^[-+]?(0[xX][0-9a-fA-F]+|[0-9]+)$"),
+    (pa.types.is_floating, "(?i)^[-+0-9.einfaty]+$"),
+    (pa.types.is_boolean, "(?i)^(true|false|0|1)$"),
+    (pa.types.is_timestamp, "^[0-9]{4}"),
+)
+"""What every text matches that Arrow takes for a value of such a type: most columns of another type are told by it."""
+
+
+class Rows:
+    """Turns rows into documents, as the header of their file says."""
+
+    def __init__(
+        self, stream: Stream, source: Source, config: InputConfig, fields: pa.Schema, names: list[str], delimiter: str
+    ) -> None:
+        """Takes the stream, the file, how to read it, the fields to keep, and the names and delimiter of its cells."""
+        self._source, self._config, self._fields, self._names = source, config, fields, names
+        self._invalid = stream.invalid
+        self._numbers = {name: str(number) for number, name in enumerate(names)}
+        """What Arrow shall call each column; two columns that are not used may have one name."""
+        used = [*text_columns(config), *([config.id_field] if config.id_field else []), *fields.names]
+        self._used = [self._numbers[name] for name in dict.fromkeys(used) if name in self._numbers]
+        self._parse_options = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def parse(self, records: Records, n_skipped: int) -> Part:
+        """Returns the documents and rejects of rows; the header is among the skipped bytes."""
+        data, starts, ends, nexts = records.data, records.starts, records.ends, records.nexts
+        sizes, n_cells, limit = nexts - starts, len(self._names), self._config.max_document_bytes
+        rejects = Rejects(self._source.path)
+        good = np.ones(starts.size, np.bool_)
+
+        def reject(rows: Mask, reason: str, details: pa.StringArray | str) -> None:
+            if rows.any():
+                samples = take_samples(data, starts[rows], ends[rows])
+                rejects.add_all(records.offset + starts[rows], sizes[rows], reason, details, samples)
+                good[rows] = False
+
+        reject(sizes > limit, "too_large", too_large_all(sizes[sizes > limit], limit))
+        reject(good & (records.facts == BROKEN), "bad_quotes", "text follows the quote that closes a cell")
+        reject(good & (records.facts == UNCLOSED), "bad_quotes", "the file ends before the quote that closes a cell")
+        wrong = good & (records.facts != n_cells)
+        reject(wrong, "wrong_cells", joined(records.facts[wrong], f" cells, but the header has {n_cells}"))
+        at = find_invalid_utf8(data, starts, nexts)
+        if at is not None:
+            wrong = good & (at >= 0)
+            details = invalid_utf8(data, starts[wrong], at[wrong], "record")
+            reject(wrong, "invalid_utf8", self._invalid.explain_all(data, starts[wrong], ends[wrong], details))
+
+        table = self._cells(copied(records, good))
+        if table.num_rows != int(good.sum()):
+            raise RuntimeError(f"{good.sum()} rows are read as {table.num_rows}; this is a bug in the reader of CSV")
+        kept, misfits = self._keep(table)
+        rows = np.flatnonzero(good)
+        for row, detail in sorted(misfits.items()):
+            i = rows[row]
+            rejects.add(records.offset + int(starts[i]), int(sizes[i]), "bad_field", detail, data[starts[i] : ends[i]])
+        if kept is not None and misfits:
+            left = np.setdiff1d(np.arange(rows.size), list(misfits))
+            table, rows, kept = table.take(left), rows[left], kept.take(pa.array(left))
+        texts = join_texts([self._column(table, name) for name in text_columns(self._config)], self._config.join)
+        ids = None
+        if self._config.id_field in self._numbers:
+            ids = _or_null(self._column(table, self._config.id_field))
+        documents = make_documents(self._source, texts, ids, records.offset + starts[rows], sizes[rows], kept)
+        return Part(documents, rejects.to_batch(), len(data), n_skipped)
+
+    def _cells(self, data: bytes) -> pa.Table:
+        """Returns string[n] for each column that is used."""
+        names = [str(number) for number in range(len(self._names))]
+        if not data:
+            return pa.table({name: pa.array([], pa.string()) for name in self._used})
+        data = b"\n" + data  # a blank line: Arrow would drop a byte order mark at the beginning
+        return pacsv.read_csv(
+            io.BytesIO(data),
+            read_options=pacsv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=self._parse_options,
+            convert_options=pacsv.ConvertOptions(
+                check_utf8=False, include_columns=self._used, column_types=dict.fromkeys(self._used, pa.string())
+            ),
+        )
+
+    def _column(self, table: pa.Table, name: str | None) -> pa.Array:
+        assert name is not None
+        return table.column(self._numbers[name]).combine_chunks()
+
+    def _keep(self, table: pa.Table) -> tuple[pa.StructArray | None, dict[int, str]]:
+        """Returns the kept fields, and by row what is wrong with a cell."""
+        misfits: dict[int, str] = {}
+        columns = []
+        for field in self._fields:
+            if field.name not in self._numbers:
+                columns.append(pa.nulls(table.num_rows, field.type))
+                continue
+            column = self._column(table, field.name)
+            if not pa.types.is_string(field.type) and TEXT not in (field.metadata or {}):
+                column = _or_null(column)
+            column, wrong = _parse(column, field.type)
+            misfits |= dict.fromkeys(wrong, f"column {field.name!r} is not {field.type}")
+            columns.append(column)
+        if not columns:
+            return None, misfits
+        return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields)), misfits
+
+
+def _or_null(column: pa.Array) -> pa.Array:
+    """Returns string[n] with null in place of an empty text."""
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+
+def _parse(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """Returns texts as values of a type, and which of them are none, which become null."""
+    shape = next((shape for is_kind, shape in _SHAPES if is_kind(type_)), "")
+    is_wrong = pc.fill_null(pc.invert(pc.match_substring_regex(column, shape)), False)
+    column, others = _cast(pc.if_else(is_wrong, pa.scalar(None, pa.string()), column), type_)
+    return column, np.flatnonzero(is_wrong).tolist() + others
+
+
+def _cast(column: pa.Array, type_: pa.DataType, first: int = 0) -> tuple[pa.Array, list[int]]:
+    """As `_parse`; what is wrong is found by halving, which takes 30 µs each."""
+    try:
+        return column.cast(type_), []
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return pa.nulls(1, type_), [first]
+    middle = len(column) // 2
+    (head, wrong), (tail, also) = _cast(column[:middle], type_, first), _cast(column[middle:], type_, first + middle)
+    return pa.concat_arrays([head, tail]), wrong + also
 
 
 class Delimited:

@@ -4,26 +4,61 @@
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.input_counts import PieceCounts, count_part
+from tokenmill.pipeline.books.rules import SAMPLE
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
+from tokenmill.pipeline.hashing import SAMPLING, document_keys
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records, rejected
-from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
 from tokenmill.pipeline.input.readers import READERS, RowReader
-from tokenmill.pipeline.input.sampling import sample_batch
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import settle_encoding
 from tokenmill.pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The wanted records of a split, for a replay of rejects, from files that can only be read as a whole."""
+
+    rule: str
+    """The rule that filters the others."""
+    offsets: Mapping[int, np.ndarray]
+    """int64[n] by the index of a piece: offsets of the wanted records; of other pieces every record is wanted."""
+
+    def choose(self, part: Part, counts: PieceCounts) -> tuple[Part, PieceCounts]:
+        """Returns a part with only the wanted records, and its counts; the others count as filtered.
+
+        A record that is not wanted may be a document or, under a changed config, a reject.
+        """
+        at = self.offsets.get(part.piece)
+        if at is None:
+            return part, counts
+        documents, rejects = (
+            batch if batch is None else batch.filter(pa.array(np.isin(batch.column("offset").to_numpy(), at)))
+            for batch in (part.documents, part.rejects)
+        )
+        left = count_part(documents, rejects, part.n_bytes, part.n_skipped_bytes, part.sha256)
+        counts = dataclasses.replace(
+            left,
+            n_records=counts.n_records,
+            filtered={self.rule: counts.n_records - left.n_records} if counts.n_records > left.n_records else None,
+            n_filtered_bytes=part.n_bytes - part.n_skipped_bytes - left.n_document_bytes - left.n_rejected_bytes,
+        )
+        return dataclasses.replace(part, documents=documents, rejects=rejects), counts
 
 
 def read_split(
@@ -56,7 +91,7 @@ def read_split(
     names = [piece.name for piece in split.pieces]
     input = input.of(split.source)
     for batch in _read_pieces(split, input, batch_bytes, wanted, limits or {}):
-        yield batch if input.sample is None else sample_batch(batch, input.sample, input.sample_seed, names)
+        yield batch if input.sample is None else _sample_batch(batch, input.sample, input.sample_seed, names)
 
 
 def _read_pieces(
@@ -160,3 +195,21 @@ def _other_kind(handle: BinaryIO, piece: Piece, config: InputConfig) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _sample_batch(batch: ReadBatch, fraction: float, seed: int, names: Sequence[str]) -> ReadBatch:
+    """Returns a batch without the documents that a sample leaves out; these count as filtered by `SAMPLE`.
+
+    A document is kept if its key is below `fraction` of the range of keys. So with one seed a smaller sample is part of
+    a larger one. Rejected records are not sampled: all of them are reported.
+
+    Args:
+      batch: as read.
+      fraction: the share of documents to keep, in (0, 1]; the number kept is binomial, not exact.
+      seed: another seed chooses another sample.
+      names: the names of the pieces of the split.
+    """
+    limit = int(Fraction(fraction) * (1 << 64))
+    if limit >= 1 << 64 or batch.documents.num_rows == 0:
+        return batch
+    return batch.leave_out({SAMPLE: document_keys(SAMPLING, seed, names, batch.documents) >= np.uint64(limit)})

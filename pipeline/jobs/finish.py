@@ -21,7 +21,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
 from tokenmill.pipeline.jobs.totals import Totals, part_path
-from tokenmill.pipeline.output import folders, hub_config, rejects_file
+from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.folders import clear_working_files
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.packing.marks import lay_out
@@ -35,6 +35,9 @@ from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.token_table import token_counts
 from tokenmill.pipeline.tokenizing.tokenize import output_packing, tokenizer_info
 from tokenmill.tokenizer import Tokenizer
+
+_READABLE = ("parquet", "arrow")
+"""The formats that `datasets` reads; of several, one is the data."""
 
 
 def finish_output(
@@ -93,7 +96,7 @@ def finish_output(
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
         write_file(output, filenames.STATS, ledger.to_json(told)),
         *_write_mds_index(config, info, added.mds_shards, planned.fields),
-        *hub_config.write(output, config.output.formats),
+        *_write_hub_config(output, config.output.formats),
         *files,
     ]
     described = {
@@ -165,7 +168,7 @@ def finish_job(
     if "" in finished:
         return
     manifests = {name: (ledger.describe(output, f"{name}/{filenames.MANIFEST}"), finished[name]) for name in finished}
-    told = parts.build(job, manifests, [*files, *hub_config.write(output, config.output.formats, [*folders])])
+    told = parts.build(job, manifests, [*files, *_write_hub_config(output, config.output.formats, [*folders])])
     totals = told["totals"]
     for section, read in by_limits(config.input, totals, told.get("by_source", {})):
         RejectLimits.of(section).check_all(**read)
@@ -208,3 +211,37 @@ def _to_parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", store_schema=False)
     return sink.getvalue()
+
+
+def _write_hub_config(output: str, formats: Iterable[str], folders: Sequence[str] = ()) -> list[FileRecord]:
+    """Writes `.huggingface.yaml`, if `datasets` reads one of the formats; returns its record.
+
+    It says which files are the data, so that `datasets.load_dataset(folder)` reads the rows. Without it `datasets` and
+    hubs guess by names and endings: they take `vocab/training.json` for data to train on, and tables of documents for
+    rows.
+
+    Args:
+      output: the output folder.
+      formats: the formats of the shards.
+      folders: those of parts: with one tokenizer they are one data set, with several one each.
+    """
+    format_ = next((each for each in _READABLE if each in {*formats}), None)
+    if format_ is None:
+        return []
+    paths = {"default": {"train": [f"{name}/" for name in folders] or [""]}}
+    if any(name.startswith("tokenizer=") for name in folders):
+        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in folders}
+    elif folders and "=" not in folders[0]:  # shares
+        paths = {"default": {name: [f"{name}/"] for name in folders}}
+    configs = [
+        {
+            "config_name": name,
+            "data_files": [
+                {"split": split, "path": [f"{place}tokens-*-of-*.{format_}" for place in places]}
+                for split, places in splits.items()
+            ],
+        }
+        for name, splits in paths.items()
+    ]
+    # JSON is YAML, and the same bytes whatever the version of a library.
+    return [write_file(output, filenames.HUB, ledger.to_json({"configs": configs}))]

@@ -127,7 +127,7 @@ class Shard:
         )
 
     runs = None
-    """None: a shard has no sorted runs, unlike `shuffling.sorting.SortedSplit`, which has the same interface."""
+    """None: a shard has no sorted runs, unlike `shuffling.runs.SortedSplit`, which has the same interface."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:

@@ -23,16 +23,15 @@ from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import REPLAY
-from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
+from tokenmill.pipeline.input.reading import Wanted
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.jobs.same_job import check_tokenizer
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.proving.inputs import check_unchanged
-from tokenmill.pipeline.proving.report import VerifyReport
+from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.splits import Piece, Splits

@@ -15,15 +15,14 @@ from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.choosing import Wanted
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
-from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.looking import inspect, selecting
 from tokenmill.pipeline.output.packing import marks
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
-from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.proving.report import check_unchanged
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer import Encoding, Tokenizer

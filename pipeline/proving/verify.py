@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves a manifest: reads everything in an output folder again and counts it again, trusting no recorded number."""
+"""Proves a manifest: reads everything in an output folder again and counts it again, trusting no recorded number.
+
+Of an output in parts it proves each folder by itself, then `parts.json`, which sums them up.
+"""
 
 import functools
 import itertools
@@ -10,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest, quantities
+from tokenmill.pipeline.books import ledger, manifest, parts, quantities
 from tokenmill.pipeline.books.equations import imbalances
 from tokenmill.pipeline.books.job_books import JobBooks, identities
+from tokenmill.pipeline.books.job_record import differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
 from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums
+from tokenmill.pipeline.filenames import PARTS
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.output.writers import formats
@@ -342,3 +347,40 @@ def _differing(table: pa.Table, expected: pa.Table) -> str | None:
         return None
     pairs = zip(table.to_pylist(), expected.to_pylist(), strict=True)
     return next(f"has {ours}, the vocabulary says {theirs}" for ours, theirs in pairs if ours != theirs)
+
+
+def verify_parts(output: str) -> VerifyReport:
+    """Checks all folders of an output in parts as `verify` does, and that together they have every record once.
+
+    Raises:
+      OSError: if a folder cannot be read at all.
+    """
+    report = VerifyReport()
+    try:
+        found = parts.read(output)
+        record = read_job(output)
+        files = [FileRecord(**each) for each in found["files"]]
+        manifests = {part["folder"]: FileRecord(**part["manifest"]) for part in found["parts"]}
+        for file in files:
+            check_file(output, file, report)
+        for name, file in manifests.items():
+            check_file(output, file, report)
+            proven = verify(storage.join(output, name))
+            proven.problems = [f"{name}/{problem}" for problem in proven.problems]
+            report.merge(proven)
+        if record is None:
+            report.problems.append(f"{output!r} has no record of its job")
+        elif report.is_proven:
+            job, _ = record
+            read = {
+                name: (file, manifest.read(storage.join(output, name)))
+                for name, file in manifests.items()
+                if name in job.parts["folders"]
+            }
+            again = parts.build(job, read, files)
+            report.problems += [f"{PARTS}: {line}" for line in differences(found, again)]
+    except ValueError as error:
+        report.problems.append(str(error))
+    except (KeyError, TypeError, AttributeError) as error:
+        report.problems.append(f"{PARTS}: not as TokenMill writes it: {error!r}")
+    return report

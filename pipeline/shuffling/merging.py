@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.columns import stretches
-from tokenmill.pipeline.shuffling.arranging import arrange
-from tokenmill.pipeline.shuffling.runs import RunReader
+from tokenmill.pipeline.shuffling.runs import RunReader, arrange
 
 N_KEYS = 1 << 64
 

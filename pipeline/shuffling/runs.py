@@ -9,19 +9,31 @@ import io
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.books import sums_kernels
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.sums import Run, SplitRuns
-from tokenmill.pipeline.columns import read_columns, read_numbers, row_bytes, write_columns
-from tokenmill.pipeline.output.staging import StagedFile
-from tokenmill.pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline.books.sums import Run, SplitRuns, Sums, describe_runs, sum_rows
+from tokenmill.pipeline.columns import (
+    children,
+    element_of,
+    numpy_dtype,
+    read_columns,
+    read_numbers,
+    row_bytes,
+    write_columns,
+)
+from tokenmill.pipeline.config.output import ShuffleConfig
+from tokenmill.pipeline.filenames import runs_name
+from tokenmill.pipeline.hashing import SHUFFLING, document_keys
+from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.splits import Split
 
 _HEAD = pa.schema(
     [
@@ -221,3 +233,88 @@ def open_runs(files: RunFiles, paths: Sequence[str], splits: Sequence[SplitRuns]
     """
     pairs = sorted(zip(paths, splits, strict=True), key=lambda pair: pair[1].index)
     return [RunReader(files, path, run, schema) for path, split in pairs for run in split.runs]
+
+
+class SortedSplit:
+    """The documents of one split, tokenized, as sorted runs: the first step of a shuffle.
+
+    Has the interface of `Shard`, but writes runs; holds one run.
+    """
+
+    packing = windows = None
+    """None: runs hold documents; the merged shards pack them or cut them into windows."""
+
+    documents = None
+    """None: runs hold the places of documents; the merged shards have tables of them."""
+
+    def __init__(self, staging: Staging, split: Split, config: ShuffleConfig, padding_side: str | None) -> None:
+        """Creates the file.
+
+        Args:
+          staging: the staged files of the attempt.
+          split: the split of the documents.
+          config: the section.
+          padding_side: the side on which rows are padded; None if they are not.
+        """
+        self._writer = RunsWriter(staging.create(runs_name(split.id)), config.run_bytes)
+        self._sums, self._padding_side = Sums(), padding_side
+        self._names = [piece.name for piece in split.pieces]
+        self._seed = config.seed
+
+    def add(self, documents: pa.RecordBatch, tokens: pa.RecordBatch) -> None:
+        """Appends documents.
+
+        Args:
+          documents: `schemas.DOCUMENTS`.
+          tokens: `schemas.TOKENS` and more columns, one row per document.
+        """
+        if tokens.num_rows:
+            keys = document_keys(SHUFFLING, self._seed, self._names, documents)
+            self._sums += sum_rows(keys, tokens, self._padding_side)
+            self._writer.write(keys, tokens)
+
+    def finish(self) -> tuple[FileRecord, ...]:
+        """Finishes the file and returns its record."""
+        return (self._writer.finish(self._sums.n_tokens),)
+
+    @property
+    def runs(self) -> Mapping[str, Any]:
+        """The part of the split's entry about its runs; complete after `finish`."""
+        return describe_runs(self._writer.runs, self._sums)
+
+
+def arrange(parts: Sequence[pa.Array], places: np.ndarray, field: pa.Field) -> pa.Array:
+    """Returns the rows of `parts`, one array after another, each at its place.
+
+    Arrow's `take` on lists makes an index of 8 bytes for every element of a list, twice the size of the elements, and
+    takes from one array only. Here each row is copied straight to its place.
+    The reference implementation is `tests.reference.shuffling.arrange`.
+
+    Args:
+      parts: arrays of one type.
+      places: int64[n], a permutation: row i, counted through all parts, goes to `places[i]`.
+      field: the field of the column.
+    """
+    element = element_of(field.type)
+    is_plain = element is not None and not element.nullable and pa.types.is_integer(element.type)
+    if element is None or field.nullable or not is_plain:
+        order = np.empty_like(places)
+        order[places] = np.arange(places.size)
+        return pa.concat_arrays(parts).take(pa.array(order))
+    lists = [children(part) for part in parts]
+    lengths = np.empty(places.size, np.int64)
+    lengths[places] = np.concatenate([np.diff(offsets) for offsets, _ in lists])
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    values = np.empty(int(begins[-1]), numpy_dtype(element.type))
+    first = 0
+    for offsets, elements in lists:
+        last = first + offsets.size - 1
+        rows = elements.to_numpy(), offsets[:-1], offsets[1:]
+        sums_kernels.copy_rows(*rows, begins[places[first:last]], values)
+        first = last
+    is_narrow = field.type in (pa.string(), pa.binary()) or pa.types.is_list(field.type)
+    stored = pa.py_buffer(begins.astype(np.int32) if is_narrow else begins)
+    if pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+        array = pa.array(values, element.type)
+        return pa.Array.from_buffers(field.type, places.size, [None, stored], children=[array])
+    return pa.Array.from_buffers(field.type, places.size, [None, stored, pa.py_buffer(values)])

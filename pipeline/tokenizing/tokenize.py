@@ -24,8 +24,7 @@ from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input import given_up, languages
 from tokenmill.pipeline.input.batches import ReadBatch
-from tokenmill.pipeline.input.choosing import Wanted
-from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.output import rejects_file
 from tokenmill.pipeline.output.packing import marks
 from tokenmill.pipeline.output.packing.sequences import PackingTokens, packing_tokens
@@ -35,8 +34,8 @@ from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.shuffling.runs import SortedSplit
 from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
-from tokenmill.pipeline.shuffling.sorting import SortedSplit
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.statistics.languages import LanguageCounts

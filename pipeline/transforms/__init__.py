@@ -5,9 +5,9 @@ Transforms are thin shells over the functions of the packages below. They are fo
 `tokenmill.pipeline.rows`. Only descriptions of splits and names go through Beam:
 
 - `tokenizing.TokenizeSplits`: a split -> a committed shard, in one fused step;
-- `shuffling.FindMergedShards`, `MergeRuns`, `MergeShards`: from the runs of splits to shards, for jobs that shuffle;
+- `FindMergedShards`, `MergeRuns`, `MergeShards` beside it: from the runs of splits to shards, for jobs that shuffle;
 - `counting.CountSplits`, `MergeCounts`: splits -> the counts artifact;
-- `training.TrainVocabularies`: the counts artifact -> tokenizers.
+- `TrainVocabularies` beside them: the counts artifact -> tokenizers.
 
 A tokenizer travels as the text of its `tokenizer.json`, as a string or a side input, and each process builds it once.
 All transforms are deterministic, make no assumption on order or batching, and may be retried.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms from splits to the counts artifact."""
+"""Transforms from splits to the counts artifact, and from it to vocabularies."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,19 +11,25 @@ from apache_beam.metrics.metric import Metrics
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import TextOptions
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import CountsConfig
 from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS
 from tokenmill.pipeline.counting.split_counts import SplitCounts
-from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE
+from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE, TRAINING_STAGE
+from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.training.train import train_vocabularies
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.once import call_once
-from tokenmill.pipeline.transforms.stages import StageReport, enter_stage
+from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage, with_memory
 
 COUNTS = CountsConfig()
 """The `counts` section by default: every word is kept, whatever its source."""
+
+_TRAINING_MEMORY = "16GB"
+"""All other steps take less than 2 GB, whatever the input is."""
 
 
 @dataclasses.dataclass
@@ -162,3 +169,35 @@ def _finish_counts(splits: Iterable[str], partitions: Sequence[str], parameters:
         parameters.input,
     )
     return [counts.to_json() for counts in finished]
+
+
+@dataclasses.dataclass
+class TrainVocabularies(beam.PTransform):
+    """Trains vocabularies on a counts artifact.
+
+    Input: one element of any value, once the artifact is finished. Output: one list of `train.Vocabulary` as
+    JSON: each a `tokenizer.json` as text, with the truncation and padding of the config, and its training record.
+    Memory: all distinct words of the artifact, on one worker. Deterministic: a function of the counts and the config.
+    """
+
+    config: TokenizerConfig
+    counts: str
+    """The folder of the artifact."""
+    span_tokens: Sequence[str] = ()
+    """Tokens of spans, special tokens like those of the config."""
+    by: str | None = None
+    labels: Sequence[str] = ()
+    """As `train_vocabularies` takes both."""
+
+    def expand(self, finished: Any) -> Any:  # noqa: D102
+        step = beam.Map(_train, self).with_output_types(list[str])
+        return finished | "Train" >> with_memory(step, finished.pipeline, _TRAINING_MEMORY)
+
+
+def _train(_: Any, parameters: TrainVocabularies) -> list[str]:
+    enter_stage(TRAINING_STAGE)
+    watcher, counts = progress.current(), open_counts(parameters.counts)
+    tell = functools.partial(watcher.measure, TRAINING_STAGE) if watcher is not None else None
+    tokens, by, labels = tuple(parameters.span_tokens), parameters.by, parameters.labels
+    vocabularies = train_vocabularies(counts, parameters.config, tokens, tell, by, labels)
+    return [vocabulary.to_json() for vocabulary in vocabularies]

@@ -40,12 +40,15 @@ from tokenmill.pipeline.shuffling.shards import PlannedShard, name_shards, plan_
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizers, keep_compiled
-from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
-from tokenmill.pipeline.transforms.once import call_once
-from tokenmill.pipeline.transforms.shuffling import DigestRuns, FindMergedShards, MergeRuns, MergeShards
-from tokenmill.pipeline.transforms.stages import enter_stage
-from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
-from tokenmill.pipeline.transforms.training import TrainVocabularies
+from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabularies
+from tokenmill.pipeline.transforms.stages import call_once, enter_stage
+from tokenmill.pipeline.transforms.tokenizing import (
+    DigestRuns,
+    FindMergedShards,
+    MergeRuns,
+    MergeShards,
+    TokenizeSplits,
+)
 from tokenmill.tokenizer import Tokenizer
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of the steps of a job, to Beam's counters and to the progress display of this process."""
+"""What steps of a job share: reports to Beam's counters and to the progress display, and steps that one worker does."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -47,3 +48,24 @@ def enter_stage(stage: str) -> None:
     watcher = progress.current()
     if watcher is not None:
         watcher.enter(stage)
+
+
+def call_once(pipeline: beam.Pipeline, label: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Returns a PCollection of one element: the result of `function(*args)`; `args` may be side inputs.
+
+    `beam.Create` of one element would do the same with four steps instead of two; a runner takes some 10 ms for each.
+    """
+    return pipeline | f"{label}Start" >> beam.Impulse() | label >> beam.Map(_call, function, *args)
+
+
+def with_memory(step: beam.PTransform, pipeline: beam.Pipeline, min_ram: str) -> beam.PTransform:
+    """Returns a step for which Dataflow takes a worker with so much memory, as in "16GB".
+
+    Other runners (Beam 2.77) do nothing with the hint, but start workers of their own for the step.
+    """
+    is_heeded = type(pipeline.runner).__name__ == "DataflowRunner"
+    return step.with_resource_hints(min_ram=min_ram) if is_heeded else step
+
+
+def _call(_: bytes, function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)

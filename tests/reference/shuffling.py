@@ -30,7 +30,7 @@ def hash_text(text: str) -> int:
 
 
 def arrange(rows: Sequence[object], places: Sequence[int]) -> list[object]:
-    """Returns rows, each at its place; see `arranging.arrange`."""
+    """Returns rows, each at its place; see `runs.arrange`."""
     arranged: list[object] = [None] * len(rows)
     for row, place in zip(rows, places, strict=True):
         arranged[place] = row

@@ -8,9 +8,8 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from tokenmill.pipeline.cli import parser
+from tokenmill.pipeline.cli import EXAMPLES, parser
 from tokenmill.pipeline.commands.arguments import commands_of
-from tokenmill.pipeline.commands.examples import EXAMPLES
 
 PAGE = "docs/reference/commands.md"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.finished_splits import ENTRIES, SPLITS, built, entry_of, pieces
 from tokenmill.pipeline.books import lists, manifest
-from tokenmill.pipeline.books.name_set import NameSet
+from tokenmill.pipeline.books.manifest import NameSet
 
 FILTERED = dataclasses.replace(
     ENTRIES[0].inputs[0], n_documents=9, n_document_bytes=90, n_filtered_bytes=10, filtered={"short": 1}

@@ -15,7 +15,7 @@ from tokenmill.pipeline import cli, storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.proving import trace
-from tokenmill.pipeline.proving.inputs import check_unchanged
+from tokenmill.pipeline.proving.report import check_unchanged
 from tokenmill.pipeline.reporting import page
 from tokenmill.pipeline.splits import Piece
 from tokenmill.pipeline.statistics.tally import STATISTICS, Statistics

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from tokenmill.pipeline import cli
+from tokenmill.pipeline.cli import SHELLS
 from tokenmill.pipeline.commands.arguments import commands_of
-from tokenmill.pipeline.commands.configs import SHELLS
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from tokenmill.pipeline import columns, schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling import runs as runs_of
-from tokenmill.pipeline.shuffling.arranging import arrange
 from tokenmill.pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
-from tokenmill.pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, open_runs
+from tokenmill.pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, arrange, open_runs
 
 WIDE = pa.schema(
     [
@@ -132,7 +131,7 @@ class Missing:  # as where only locks/runtime.lock is installed
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
 from tokenmill.pipeline.shuffling import runs as runs_of
-from tokenmill.pipeline.shuffling.arranging import arrange
+from tokenmill.pipeline.shuffling.runs import arrange
 from tokenmill.pipeline.columns import read_columns, write_columns
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
                     pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])

@@ -9,6 +9,7 @@ from collections import Counter
 import apache_beam as beam
 import cloudpickle
 import pytest
+from apache_beam.runners.runner import PipelineRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.books import job_record, ledger
@@ -28,9 +29,9 @@ from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms import compiled
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts
+from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabularies
+from tokenmill.pipeline.transforms.stages import with_memory
 from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
-from tokenmill.pipeline.transforms.training import TrainVocabularies
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -181,3 +182,24 @@ def test_transforms_travel_small(corpus, tmp_path):
     config = make_config(corpus, tmp_path, file="v")
     for transform in (TokenizeSplits("out", [config], 3, ["{}"]), CountSplits(corpus, "out", "{}")):
         assert len(cloudpickle.dumps(transform)) < 3000
+
+
+class DataflowRunner(PipelineRunner):
+    pass
+
+
+class OtherRunner(PipelineRunner):
+    pass
+
+
+def hints(runner):
+    pipeline = beam.Pipeline(runner=OtherRunner())  # which checks no options of Google Cloud
+    pipeline.runner = runner
+    _ = pipeline | beam.Impulse() | "Big" >> with_memory(beam.Map(len), pipeline, "16GB")
+    environments = pipeline.to_runner_api().components.environments.values()
+    return [value for each in environments for value in each.resource_hints.values()]
+
+
+def test_only_dataflow_is_asked_for_memory():
+    assert hints(DataflowRunner()) == [b"16000000000"]
+    assert hints(OtherRunner()) == []

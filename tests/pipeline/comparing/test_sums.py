@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import texts
-from tokenmill.pipeline.comparing import words as words_module
-from tokenmill.pipeline.comparing.words import WORDS, Words, changes
+from tokenmill.pipeline.comparing import sums
+from tokenmill.pipeline.comparing.sums import WORDS, Words, changes
 
 COUNTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 6)), max_size=12)
 
@@ -39,7 +39,7 @@ def test_what_lies_behind_a_column_in_memory_is_no_word(text):
 
 
 def test_the_rarest_words_are_left_out_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(words_module, "MAX_WORDS", 4)
+    monkeypatch.setattr(sums, "MAX_WORDS", 4)
     counted = Words()
     counted.add_counts(pa.table([["de"] * 6, list("abcdef"), [5, 1, 4, 3, 2, 6]], schema=WORDS))
     assert [row["word"] for row in counted.table().to_pylist()] == ["f", "a", "c"]
