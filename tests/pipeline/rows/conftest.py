@@ -7,6 +7,7 @@ import apache_beam as beam
 import pytest
 
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
 
 PRISM = pytest.param("prism", marks=pytest.mark.prism)
 
@@ -50,3 +51,17 @@ def run_stream(request):
 def run_once(request):
     """The same as `run`, for what does not depend on threads."""
     return _opener(request)
+
+
+@pytest.fixture
+def tokenizer(tiny_vocab):
+    return Tokenizer.for_bert(tiny_vocab, oov="contain")
+
+
+@pytest.fixture
+def inline():
+    """A pipeline of this thread; it runs when the block ends."""
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        yield pipeline
+        pipeline.result = pipeline.run()

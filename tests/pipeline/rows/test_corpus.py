@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.runners.portability.fn_api_runner import fn_runner
-from apache_beam.testing.util import assert_that
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
-from tokenmill import ReadCorpus
+from tests.rows import run_inline
+from tokenmill import ReadCorpus, Tokenize
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.rows import corpus
@@ -126,3 +127,40 @@ def test_every_record_is_read_once(run, folder):
     with run() as pipeline:
         batches = pipeline | ReadCorpus(str(folder / "*"), split_bytes=8000, as_batches=True)
         assert_that(batches | beam.FlatMap(lambda batch: batch.column("doc_id").to_pylist()), check)
+
+
+def test_paths_without_a_file_are_told_before_anything_runs(tmp_path):
+    """As `ReadFromText` tells, which has `validate`, too."""
+    (tmp_path / "here.jsonl").write_text("{}")
+    here, nowhere = str(tmp_path / "*.jsonl"), str(tmp_path / "*.txt")
+    for path in (here, str(tmp_path)):
+        ReadCorpus(path)
+    with pytest.raises(OSError, match=r"\*.txt' matches no file; give validate=False"):
+        ReadCorpus([here, nowhere])
+    with pytest.raises(OSError, match="matches no file, or only files that exclude leaves out"):
+        ReadCorpus(here, exclude=["*"])
+    with pytest.raises(ValueError, match="filesystem"):
+        ReadCorpus("nostore://bucket/*")
+    assert beam.Pipeline() | ReadCorpus(nowhere, validate=False)
+
+
+def test_read_corpus(inline, tiny_corpus, tokenizer):
+    with (tiny_corpus / "b.jsonl").open("a") as file:
+        file.write("not json\n")
+    good, bad = inline | ReadCorpus(str(tiny_corpus / "*.jsonl"), split_bytes=100).with_exception_handling()
+    assert_that(good | beam.Map(lambda row: row.doc_id), equal_to([f"doc-{i}" for i in range(7)]), label="Good")
+    found = bad | beam.Map(lambda row: (row.msg.partition(":")[0], row.element.partition("b.jsonl")[1]))
+    assert_that(found, equal_to([("not_json", "b.jsonl")]), label="Bad")
+    batches = inline | "Whole" >> ReadCorpus(str(tiny_corpus / "a.jsonl"), as_batches=True)
+    tokens = batches | Tokenize(tokenizer) | "Ids" >> beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
+    expected = [[5, 7, 8, 9, 18], [11, 13, 17, 11, 13, 19], [], [12, 15, 16]]
+    assert_that(tokens, equal_to(expected), label="Ids")
+
+
+def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_corpus):
+    (tiny_corpus / "b.jsonl").write_text("not json\n")
+    paths = str(tiny_corpus / "*.jsonl")
+    with pytest.raises(Exception, match=r"ReadCorpus: .*b\.jsonl, offset 0: not_json"):
+        run_inline(lambda pipeline: pipeline | ReadCorpus(paths))
+    with pytest.raises(Exception, match=r"1 of 5 elements fail, more than the threshold of 0\.1 allows"):
+        run_inline(lambda pipeline: pipeline | ReadCorpus(paths).with_exception_handling(threshold=0.1))

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of element: its fields, its type, its windows, and those of the results."""
+
+import dataclasses
+import json
+import typing
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.dataframe.convert import to_dataframe, to_pcollection
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+from tests.rows import TEXTS, Doc, as_dict, as_row, run_inline
+from tokenmill import (
+    ComputeAndApplyTokenizer,
+    CountWords,
+    Detokenize,
+    IdentifyLanguage,
+    Normalize,
+    Tokenize,
+    TrainVocabulary,
+    WriteShards,
+)
+from tokenmill.pipeline.rows import elements as elements_of
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+
+
+def test_strings_become_rows_with_a_text(inline, tokenizer):
+    tokens = inline | beam.Create(["a mill"]) | Tokenize(tokenizer)
+    assert_that(tokens, equal_to([beam.Row(text="a mill", input_ids=[6, 7], n_tokens=2, n_oov=0)]))
+
+
+def test_batches_stay_batches(inline, tokenizer):
+    def check(found):
+        (batch,) = found
+        assert batch.schema.names == ["id", "text", "input_ids", "n_tokens", "n_oov"]
+        assert batch.column("input_ids").to_pylist() == tokenizer.encode_arrow(pa.array(TEXTS)).to_pylist()
+        assert batch.column("n_oov").to_pylist() == [1 if "Ⰻ" in text else 0 for text in TEXTS]
+
+    batch = pa.record_batch({"id": list(range(len(TEXTS))), "text": TEXTS})
+    batches = inline | beam.Create([batch]).with_output_types(pa.RecordBatch) | beam.Reshuffle()
+    assert_that(batches | Tokenize(tokenizer), check)
+
+
+def test_timestamps_and_windows_are_kept(inline, tokenizer):
+    rows = [TimestampedValue(as_row(i, "a mill"), 10 * i) for i in range(7)]
+    tokens = inline | beam.Create(rows) | beam.WindowInto(FixedWindows(30)) | Tokenize(tokenizer)
+    placed = tokens | beam.Map(
+        lambda row, t=beam.DoFn.TimestampParam, w=beam.DoFn.WindowParam: (row.id, int(t), int(w.start))
+    )
+    assert_that(placed, equal_to([(i, 10 * i, 10 * i // 30 * 30) for i in range(7)]))
+
+
+@pytest.mark.parametrize("check", ["--runtime_type_check", "--performance_runtime_type_check"])
+def test_types_are_what_they_say(check, tokenizer):
+    """Beam checks every element against the type that the step before has told."""
+    with open_runner(choose_runner((check,), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+        tokens = rows | IdentifyLanguage() | Tokenize(tokenizer, max_length=3, overflow="rows")
+        _ = tokens | Detokenize(tokenizer, output="again")
+        _ = rows | CountWords() | TrainVocabulary(vocab_size=80, min_frequency=1)
+        pipeline.run()
+
+
+def test_json_of_rows(inline, tokenizer):
+    """Lists of ids are Python's numbers, so that any sink takes them."""
+    rows = inline | beam.Create([as_dict(0, "a mill")]) | Tokenize(tokenizer)
+    expected = ['{"id": 0, "text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0}']
+    assert_that(rows | beam.Map(json.dumps), equal_to(expected))
+
+
+def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
+    def build(elements, kind):
+        return lambda pipeline: (
+            pipeline
+            | beam.Create(elements).with_output_types(kind)
+            | WriteShards(str(tmp_path), tokenizer, id_column="idd")
+        )
+
+    row = {"id": "a", "input_ids": [1]}
+    with pytest.raises(Exception, match="no field 'idd', only 'id', 'input_ids'"):
+        run_inline(build([row], typing.Any))
+    with pytest.raises(Exception, match="no field 'idd', only 'id', 'input_ids'"):
+        run_inline(build([pa.RecordBatch.from_pylist([row])], pa.RecordBatch))
+    with pytest.raises(ValueError, match="the rows have no field 'idd', only id, input_ids; did you mean 'id'"):
+        run_inline(build([beam.Row(**row)], RowTypeConstraint.from_fields([("id", str), ("input_ids", list)])))
+
+
+def test_a_type_may_be_declared_for_a_step(tokenizer, tmp_path):
+    def build(pipeline):
+        batches = pipeline | beam.Create([3]) | beam.Map(lambda n: pa.record_batch({"text": ["a mill"] * n}))
+        tokens = batches | Tokenize(tokenizer).with_input_types(pa.RecordBatch)
+        assert tokens.element_type is pa.RecordBatch
+        ids = tokens | beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
+        assert_that(ids, equal_to([[6, 7]] * 3))
+        counts = batches | CountWords(tokenizer).with_input_types(pa.RecordBatch)
+        assert_that(counts | "N" >> beam.Map(lambda batch: batch.num_rows), equal_to([1, 1]), label="Words")
+
+    run_inline(build)
+    with pytest.raises(Exception, match=r"(?i)type hint violation"):
+        beam.Pipeline() | beam.Create(["a"]) | Tokenize(tokenizer).with_input_types(Doc)
+
+
+class Tokens(typing.NamedTuple):
+    id: int
+    text: str
+    input_ids: typing.Sequence[np.int32]
+    n_tokens: np.int32
+    n_oov: np.int32
+
+
+@dataclasses.dataclass
+class Word:
+    word: bytes
+    count: int
+
+
+def test_results_have_the_type_that_is_declared(inline, tokenizer):
+    """So that dicts and untyped elements have a schema for SQL and data frames behind a step."""
+    made = Tokens(1, "a mill", [6, 7], 2, 0)
+    docs = [{"id": 1, "text": "a mill"}, {"id": 2, "text": None}, {"text": "no id"}]
+    as_tokens = Tokenize(tokenizer).with_output_types(Tokens)
+    rows = inline | beam.Create(docs)
+    good, bad = rows | "Handled" >> as_tokens.with_exception_handling()
+    assert_that(good, equal_to([made]), label="Good")
+    assert_that(bad | beam.Map(lambda row: row.element["text"]), equal_to([None, "no id"]), label="Bad")
+    why = bad | "Why" >> beam.Map(lambda row: "no Tokens has the fields text, input_ids, n_tokens, n_oov" in row.msg)
+    assert_that(why, equal_to([False, True]), label="Why again")
+    tokens = inline | "Dicts" >> beam.Create(docs[:1]) | as_tokens
+    assert (tokens.element_type, good.element_type) == (Tokens, Tokens)
+    assert_that(tokens, equal_to([made]), label="Dicts again")
+    assert_that(tokens | beam.Map(type).with_input_types(Tokens), equal_to([Tokens]), label="Types")
+    n_tokens = to_pcollection(to_dataframe(tokens).groupby("id").n_tokens.sum())
+    assert_that(n_tokens, equal_to([2]), label="Sum")
+    row = RowTypeConstraint.from_user_type(Tokens)
+    row = RowTypeConstraint.from_fields(list(row._fields))
+    rows = inline | "Again" >> beam.Create(docs[:1]) | "AsRows" >> Tokenize(tokenizer).with_output_types(row)
+    assert_that(rows, equal_to([beam.Row(**made._asdict())]), label="Rows")
+    words = tokens | CountWords(tokenizer).with_output_types(Word)
+    assert_that(words, equal_to([Word(b"a", 1), Word(b"mill", 1)]), label="Words")
+    with pytest.raises(ValueError, match="Tokenize: with_output_types has the fields id, text, but the rows have id, "):
+        beam.Pipeline() | beam.Create([Doc(1, "a")]) | Tokenize(tokenizer).with_output_types(Doc)
+    with pytest.raises(Exception, match=r"(?i)type hint violation|requires"):
+        words | TrainVocabulary(vocab_size=80).with_output_types(Tokens)
+    batches = (
+        inline | "Untyped" >> beam.Create([3]) | "Make" >> beam.Map(lambda n: pa.record_batch({"text": ["a"] * n}))
+    )
+    batches |= "Batches" >> Tokenize(tokenizer).with_output_types(Tokens)
+    assert_that(batches | "Count" >> beam.Map(len), equal_to([3]), label="Batches again")
+
+
+def test_fields_that_are_there_are_not_overwritten(tokenizer):
+    message = "the rows have a field 'input_ids' already, which would be overwritten"
+    row = {"text": "日", "input_ids": "mine"}
+    for element, kind in (
+        (beam.Row(**row), typing.Any),
+        (row, typing.Any),
+        (pa.RecordBatch.from_pylist([row]), pa.RecordBatch),
+    ):
+        with pytest.raises(Exception, match=message):
+            run_inline(lambda p, e=element, k=kind: p | beam.Create([e]).with_output_types(k) | Tokenize(tokenizer))
+    with pytest.raises(ValueError, match=f"Tokenize: {message}"):
+        beam.Pipeline() | beam.Create([beam.Row(**row)]) | Tokenize(tokenizer)
+    # The field that is read may be replaced.
+    beam.Pipeline() | beam.Create([beam.Row(text="a")]) | Normalize(["nfc"]) | Tokenize(tokenizer, output="text")
+
+
+def test_a_key_that_is_no_string_is_named(tokenizer):
+    with pytest.raises(Exception, match="the keys of a dict must be strings, got 7"):
+        run_inline(
+            lambda p: p | beam.Create([{"text": "日", 7: "x"}]).with_output_types(typing.Any) | Tokenize(tokenizer)
+        )
+
+
+@pytest.mark.parametrize("wrong", [b"text", 5])
+def test_only_strings_are_text(wrong, tokenizer):
+    for element, kind in (
+        ({"text": wrong}, typing.Any),
+        (pa.RecordBatch.from_pylist([{"text": wrong}]), pa.RecordBatch),
+    ):
+        for step in (Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords()):
+            with pytest.raises(Exception, match=r"must be a string, got|Expected bytes"):
+                run_inline(lambda p, e=element, k=kind, s=step: p | beam.Create([e]).with_output_types(k) | s)
+
+
+def test_a_row_that_is_not_utf8_goes_to_its_own_output(tokenizer):
+    texts = pa.array([b"text", b"latin caf\xe9"]).view(pa.string())
+    batch = pa.record_batch({"id": [1, 2], "text": texts})
+
+    def build(pipeline):
+        batches = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch)
+        good, bad = batches | Tokenize(tokenizer).with_exception_handling()
+        assert_that(
+            good | "Ids" >> beam.Map(lambda batch: batch.column("id").to_pylist()), equal_to([[1]]), label="Good"
+        )
+        shown = bad | "Shown" >> beam.Map(lambda row: (row.element, row.msg.partition(";")[0]))
+        msg = "ValueError: the field 'text' is not UTF-8: unexpected end of data 0xe9 at byte 9 of it"
+        assert_that(shown, equal_to([({"id": 2, "text": b"latin caf\xe9"}, msg)]), label="Bad")
+
+    run_inline(build)
+
+
+def test_a_batch_that_is_not_valid_is_an_error():
+    numbers = pa.py_buffer(np.array([0, 1_000_000, 5], np.int32))
+    damaged = pa.Array.from_buffers(pa.string(), 2, [None, numbers, pa.py_buffer(b"hello")])
+    for batch in (pa.record_batch({"text": damaged}), pa.record_batch({"other": damaged, "text": ["a", "b"]})):
+        with pytest.raises(ValueError, match=r"column '(text|other)': not a valid Arrow array"):
+            elements_of.check_batch(batch)
+
+
+def test_columns_of_text_are_a_list():
+    with pytest.raises(TypeError, match="columns must be a list, got one str, 'text'"):
+        ComputeAndApplyTokenizer("text", vocab_size=40)

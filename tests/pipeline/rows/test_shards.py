@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`WriteShards`: rows of ids as files, whatever their order; what they cannot hold is refused."""
+
+import json
+import typing
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+
+from tests.rows import TEXTS, as_dict, as_row, ids_are, run_inline
+from tokenmill import Tokenize, VocabularyStatistics, WriteShards
+from tokenmill.pipeline.rows import shards
+from tokenmill.pipeline.rows.errors import RowsError
+from tokenmill.pipeline.rows.shards import _check_doc_ids
+
+
+def test_rows_become_parquet(inline, tokenizer, tmp_path):
+    """Beam 2.77 drops what a step yields when a bundle ends if the next takes its batches, as this one does."""
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    _ = rows | Tokenize(tokenizer) | beam.io.WriteToParquet(str(tmp_path / "rows"))
+    inline.run()
+    found = [row for path in tmp_path.glob("rows*") for row in pq.ParquetFile(path).read().to_pylist()]
+    ids_are({i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)})(found)
+
+
+@pytest.mark.parametrize("format", ["parquet", "tfrecord", "arrow"])
+def test_shards_do_not_depend_on_the_order_of_rows(format, tokenizer, tmp_path):
+    found = {}
+    for name, order in (("forth", 1), ("back", -1), ("batch", 1)):
+        docs = [(f"d{i}", text) for i, text in enumerate(TEXTS)][::order]
+        batch = pa.record_batch({"id": [i for i, _ in docs], "text": [text for _, text in docs]})
+        elements = [batch] if name == "batch" else [as_row(i, text) for i, text in docs]
+        kind = name == "batch"
+        written = tmp_path / f"{name}.json"
+
+        def build(pipeline, elements=elements, kind=kind, written=written, name=name):
+            create = beam.Create(elements)
+            rows = pipeline | (create.with_output_types(pa.RecordBatch) if kind else create)
+            step = WriteShards(str(tmp_path / name), tokenizer, n_shards=3, format=format, id_column="id")
+            files = (
+                rows | Tokenize(tokenizer) | step | beam.Map(lambda row: (Path(row.file).name, row.rows, row.sha256))
+            )
+            assert_that(files, lambda got: written.write_text(json.dumps(sorted(got))))
+
+        run_inline(build)
+        found[name] = json.loads(written.read_text())
+    assert found["forth"] == found["back"] == found["batch"]
+    assert sum(rows for _, rows, _ in found["forth"]) == len(TEXTS)
+    assert [file for file, _, _ in found["forth"]] == sorted(
+        path.name for path in (tmp_path / "forth").glob("tokens-*")
+    )
+
+
+def test_shards_hold_the_rows(inline, tokenizer, tmp_path):
+    rows = inline | beam.Create([as_dict(i, text) for i, text in enumerate(TEXTS)]) | Tokenize(tokenizer)
+    _ = rows | WriteShards(str(tmp_path), tokenizer, n_shards=40, id_column="id")
+    inline.run()
+    found = [row for path in tmp_path.glob("tokens-*") for row in pq.ParquetFile(path).read().to_pylist()]
+    expected = {str(i): tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
+    assert {row["doc_id"]: row["input_ids"] for row in found} == expected
+    assert sum(row["n_oov"] for row in found) == sum(text.count("Ⰻ") for text in TEXTS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"tokens-{i:05d}-of-00040.parquet" for i in range(40)]
+
+
+def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="allowed are parquet, tfrecord, arrow"):
+        WriteShards(str(tmp_path), tokenizer, format="mds")
+    rows = inline | beam.Create([TimestampedValue(as_row(0, "a"), 0)]) | beam.WindowInto(FixedWindows(5))
+    with pytest.raises(ValueError, match="it has one result for all"):
+        _ = rows | Tokenize(tokenizer) | WriteShards(str(tmp_path), tokenizer)
+    with pytest.raises(ValueError, match="it has one result for all"):
+        _ = rows | "Again" >> Tokenize(tokenizer) | VocabularyStatistics(tokenizer)
+
+    def padded(pipeline):
+        rows = pipeline | beam.Create([as_row(0, "a")]) | Tokenize(tokenizer, pad_to=3)
+        _ = rows | WriteShards(str(tmp_path / "padded"), tokenizer)
+
+    with pytest.raises(Exception, match="a row has 3 ids and 1 tokens: it is padded; say padding_side"):
+        run_inline(padded)
+    assert list((tmp_path / "padded").iterdir()) == []
+
+
+class Shard(typing.NamedTuple):
+    id: typing.Any
+    input_ids: list[int]
+    n_tokens: int
+
+
+@pytest.mark.parametrize("kind", ["NamedTuple", "dict"])
+@pytest.mark.parametrize("wrong", [None, b"k1", 1.5, True])
+def test_ids_of_documents_are_strings_or_integers(kind, wrong, tokenizer, tmp_path):
+    element = Shard(wrong, [1], 1)
+    element = element._asdict() if kind == "dict" else element
+
+    def build(pipeline):
+        step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+        return pipeline | beam.Create([element]).with_output_types(typing.Any) | step
+
+    with pytest.raises(Exception, match=f"the field 'id' must be a string or an integer, got {wrong!r}"):
+        run_inline(build)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [pa.array([None], pa.string()), pa.array([None, "a"]).take(pa.array([0])).dictionary_encode(), pa.array([b"k"])],
+)
+def test_ids_of_documents_in_batches_are_strings_or_integers(ids, tokenizer, tmp_path):
+    batch = pa.record_batch({"id": ids, "input_ids": [[1]]})
+
+    def build(pipeline):
+        batches = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch)
+        return batches | WriteShards(str(tmp_path), tokenizer, id_column="id")
+
+    with pytest.raises(Exception, match=r"the field 'id' (must be a string or an integer, got|is null in 1 of 1 rows)"):
+        run_inline(build)
+
+
+def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
+    """Whatever rows they are in a bundle with: some have counts, some do not."""
+    rows = [
+        {"id": np.int64(1), "input_ids": [6, 1], "n_tokens": 2, "n_oov": 0},
+        {"id": "2", "input_ids": [6, 1], "n_tokens": None},
+        pa.record_batch({"id": [3], "input_ids": pa.array([[1]], pa.list_view(pa.int64())), "n_oov": pa.nulls(1)}),
+    ]
+    step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+    _ = inline | beam.Create(rows).with_output_types(typing.Any) | step
+    inline.run()
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    found = sorted((row["doc_id"], row["input_ids"], row["n_tokens"], row["n_oov"]) for row in table.to_pylist())
+    assert found == [("1", [6, 1], 2, 0), ("2", [6, 1], 2, 1), ("3", [1], 1, 1)]
+
+
+def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):
+    rows = [{"doc_id": "a", "input_ids": [1]}, {"input_ids": [6]}]
+    for name, elements in (("rows", rows), ("batches", [pa.RecordBatch.from_pylist([row]) for row in rows])):
+        step = WriteShards(str(tmp_path / name), tokenizer)
+        run_inline(lambda pipeline, made=elements, to=step: pipeline | beam.Create(made) | to)
+        (table,) = (pq.ParquetFile(path).read() for path in (tmp_path / name).glob("tokens-*"))
+        assert sorted((row["doc_id"], row["input_ids"]) for row in table.to_pylist()) == [("", [6]), ("a", [1])]
+
+
+def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):
+    for wrong in (-1, tokenizer.n_ids):
+        rows = [{"input_ids": [1, wrong]}]
+        with pytest.raises(Exception, match=f"id {wrong} is not in the vocabulary"):
+            run_inline(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | WriteShards(str(tmp_path), tokenizer))
+        with pytest.raises(Exception, match=f"id {wrong} is not in the vocabulary"):
+            run_inline(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | VocabularyStatistics(tokenizer))
+
+
+def test_shards_of_another_number_are_not_left_beside_these(tokenizer, tmp_path):
+    def write(n_shards, **options):
+        rows = [{"input_ids": [i]} for i in range(4)]
+        run_inline(
+            lambda pipeline: (
+                pipeline | beam.Create(rows) | WriteShards(str(tmp_path), tokenizer, n_shards=n_shards, **options)
+            )
+        )
+
+    write(2)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write(2)  # replaces its own
+    for n_shards, options in ((3, {}), (1, {}), (2, {"format": "arrow"})):
+        with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00000-of-00002\.parquet'"):
+            write(n_shards, **options)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
+
+
+def test_shards_of_an_earlier_run_are_never_among_those_of_this_one(tokenizer, tmp_path):
+    """What fails before all rows are there leaves the folder as it was; what fails later leaves no old shard."""
+
+    def write(rows):
+        step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
+        run_inline(lambda pipeline: pipeline | beam.Create(rows).with_output_types(typing.Any) | step)
+
+    write([{"input_ids": [i]} for i in range(9)])
+    earlier = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Exception, match="the field 'input_ids' is null"):
+        write([{"input_ids": [1]}, {"input_ids": None}])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    half = tmp_path / f"tokens-00001-of-00004.parquet.{'0' * 32}.tmp"
+    half.write_bytes(b"half")
+    with pytest.raises(Exception, match="it is padded; say padding_side"):
+        write([{"input_ids": [i, 0], "n_tokens": 2 if i < 5 else 1} for i in range(6)])
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert not half.exists()
+    assert all(left[name] != data for name, data in earlier.items() if name in left)
+    write([{"input_ids": [i]} for i in range(9)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    # A runner may remove them again when shards of this run are there.
+    step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
+    found = shards._find_earlier(9, step._output, 4)
+    write([{"input_ids": [i]} for i in range(9)])
+    assert shards._remove_earlier(found, step._output)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+    half.with_name(half.name.replace("of-00004", "of-00007")).write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00001-of-00007\.parquet'"):
+        write([{"input_ids": [1]}])
+
+
+@pytest.mark.parametrize("kind", ["rows", "batches"])
+def test_ids_of_documents_that_cannot_be_used_have_an_output(kind, tokenizer, tmp_path):
+    ids = ["a", None, 7, True, 1.5] if kind == "rows" else ["a", None, "7"]
+    elements = [{"id": each, "input_ids": [6]} for each in ids]
+    if kind == "batches":
+        texts = pa.array([b"a", None, b"7", b"caf\xe9"]).view(pa.string())
+        elements = [pa.record_batch({"id": texts, "input_ids": [[6]] * 4})]
+
+    def build(pipeline):
+        rows = pipeline | beam.Create(elements).with_output_types(pa.RecordBatch if kind == "batches" else typing.Any)
+        step = WriteShards(str(tmp_path), tokenizer, id_column="id")
+        written, bad = rows | step.with_exception_handling()
+        assert_that(written | "N" >> beam.Map(lambda row: row.rows), equal_to([2]), label="Written")
+        expected = [None, True, 1.5] if kind == "rows" else [None, b"caf\xe9"]
+        assert_that(bad | "Ids" >> beam.Map(lambda row: row.element["id"]), equal_to(expected), label="Bad")
+        others = bad | beam.Map(lambda row: "'id'" in row.msg)
+        assert_that(others, equal_to([True] * len(expected)), label="Named")
+
+    run_inline(build)
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    assert sorted(table["doc_id"].to_pylist()) == ["7", "a"]
+    with pytest.raises(RowsError) as caught:
+        _check_doc_ids("id", None, ["a", "b\ud800", 7])
+    assert [*caught.value.failed] == [1]

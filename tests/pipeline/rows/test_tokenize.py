@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps from texts to ids: equal to the tokenizer's, whatever the batches; mistakes, errors, streams, counters."""
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_stream as streams
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.rows import KINDS, TEXTS, Doc, as_dict, as_row, ids_are, run_inline
+from tests.strategies import FEWER
+from tokenmill import (
+    ComputeAndApplyTokenizer,
+    CountWords,
+    Detokenize,
+    IdentifyLanguage,
+    Normalize,
+    ReadCorpus,
+    Tokenize,
+    TrainVocabulary,
+    VocabularyStatistics,
+    WriteShards,
+)
+from tokenmill.pipeline.rows import batching
+from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_tokenizer(kind, run, tokenizer):
+    expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
+    with run() as pipeline:
+        rows = pipeline | beam.Create([KINDS[kind](i, text) for i, text in enumerate(TEXTS)])
+        tokens = rows | Tokenize(tokenizer)
+        assert_that(tokens, ids_are(expected))
+        # A shuffle makes rows cross the runner.
+        assert_that(tokens | beam.Reshuffle(), ids_are(expected), label="Shuffled")
+
+
+def test_rows_are_cut_framed_and_padded_as_encode_does(inline, tokenizer):
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding(length=6)
+    expected = {i: tokenizer.encode(text).ids for i, text in enumerate(TEXTS)}
+    tokenizer.no_truncation()
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    step = Tokenize(tokenizer, add_special_tokens=True, max_length=5, pad_to=6)
+    assert_that(rows | step, ids_are(expected))
+
+
+def test_long_texts_become_several_rows(inline, tokenizer):
+    def check(found):
+        by_text = {}
+        for row in found:
+            by_text.setdefault(row.id, []).append((row.window, row.input_ids))
+        for i, text in enumerate(TEXTS):
+            whole = tokenizer.encode(text, add_special_tokens=False).ids
+            assert [window for window, _ in by_text[i]] == list(range(len(by_text[i])))
+            joined = by_text[i][0][1] + [each for _, ids in by_text[i][1:] for each in ids[1:]]
+            assert joined == whole
+            assert all(len(ids) <= 3 for _, ids in by_text[i])
+
+    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
+    assert_that(rows | Tokenize(tokenizer, max_length=3, overflow="rows", stride=1), check)
+
+
+def test_the_oov_policy_is_an_argument(inline, tokenizer):
+    rows = inline | beam.Create([as_row(0, "millⰋ")])
+    whole = rows | "word" >> Tokenize(tokenizer, oov="word")
+    contained = rows | "contain" >> Tokenize(tokenizer, oov="contain")
+    assert_that(whole, ids_are({0: [1]}), label="Word")
+    assert_that(contained, ids_are({0: [7, 1]}), label="Contain")
+
+
+def test_numpy_ids(inline, tokenizer):
+    def check(found):
+        assert all(isinstance(row.input_ids, np.ndarray) and row.input_ids.dtype == np.int32 for row in found)
+        assert [row.input_ids.tolist() for row in found] == [[6, 7]]
+
+    assert_that(inline | beam.Create([as_row(0, "a mill")]) | Tokenize(tokenizer, as_numpy=True), check)
+
+
+@FEWER  # each of them is a pipeline
+@given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
+def test_any_texts_in_any_batches(texts, n_characters):
+    tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "字"], oov="contain")
+    texts = [text.encode("utf-8", "ignore").decode() for text in texts]
+    limit, batching.BATCH_CHARACTERS = batching.BATCH_CHARACTERS, n_characters
+    try:
+        with open_runner(choose_runner((), mode="inline")) as (runner, options):
+            pipeline = beam.Pipeline(runner=runner, options=options)
+            rows = pipeline | beam.Create([as_row(i, text) for i, text in enumerate(texts)])
+            expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(texts)}
+            assert_that(rows | Tokenize(tokenizer), ids_are(expected))
+            pipeline.run()
+    finally:
+        batching.BATCH_CHARACTERS = limit
+
+
+def test_what_cannot_be_used_goes_to_its_own_output(run, tokenizer):
+    elements = [
+        as_dict(0, "a mill"),
+        as_dict(1, None),
+        {"id": 2},
+        as_dict(3, 7),
+        as_dict(4, "a"),
+    ]
+    with run() as pipeline:
+        good, bad = pipeline | beam.Create(elements) | Tokenize(tokenizer).with_exception_handling()
+        assert_that(good, ids_are({0: [6, 7], 4: [6]}), label="Good")
+        shown = bad | beam.Map(lambda row: (row.element["id"], row.msg.partition(":")[0], bool(row.stack)))
+        expected = [(1, "ValueError"), (2, "KeyError"), (3, "TypeError")]
+        assert_that(shown, equal_to([(*each, True) for each in expected]), label="Bad")
+
+
+def test_an_error_shows_the_element(tokenizer):
+    elements = [as_dict(0, "a"), as_dict(1, None)]
+    with pytest.raises(Exception, match=r"Tokenize: ValueError: the field 'text' is null; the element is .*'id': 1"):
+        run_inline(lambda pipeline: pipeline | beam.Create(elements) | Tokenize(tokenizer))
+
+
+def test_mistakes_are_told_before_anything_runs(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="no field 'txt', only id, text; did you mean 'text'"):
+        (
+            beam.Pipeline(runner="DirectRunner", options=PipelineOptions([]))
+            | beam.Create([Doc(1, "a")])
+            | Tokenize(tokenizer, column="txt")
+        )
+    with pytest.raises(ValueError, match="overflow, stride and truncation_side are for rows that max_length limits"):
+        Tokenize(tokenizer, stride=3)
+    with pytest.raises(ValueError, match="padding_side is for rows that are padded"):
+        Tokenize(tokenizer, padding_side="left")
+    with pytest.raises(ValueError, match="ReadCorpus: max_rejected: for jobs only"):
+        ReadCorpus("*.jsonl", max_rejected=3)
+    with pytest.raises(ValueError, match="is a choice of WordPiece"):
+        Tokenize(Tokenizer.untrained("none", "none"), oov="word")
+    with pytest.raises(OSError, match="nowhere"):
+        Tokenize(str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="output 'n_tokens' is the name of another field"):
+        Tokenize(tokenizer, output="n_tokens")
+    with pytest.raises(ValueError, match="n_partitions must be a number from 1, got 0"):
+        CountWords(n_partitions=0)
+    with pytest.raises(ValueError, match="n_shards must be a number from 1, got '3'"):
+        WriteShards(str(tmp_path), tokenizer, n_shards="3")
+    with pytest.raises(ValueError, match="padding_side must be right, left or None, got 'up'"):
+        WriteShards(str(tmp_path), tokenizer, padding_side="up")
+    with pytest.raises(ValueError, match="max_length"):
+        ComputeAndApplyTokenizer(["text"], max_length=0)
+
+
+def test_fields_of_the_wrong_type_are_told_before_anything_runs(tokenizer, tmp_path):
+    rows = beam.Pipeline() | beam.Create([beam.Row(id=1, text="a", input_ids=[1])])
+    steps = [Tokenize(tokenizer, column="id", output="ids"), CountWords(tokenizer, column="id")]
+    for step in (*steps, Normalize(["nfc"], column="id")):
+        with pytest.raises(TypeError, match="the field 'id' must be a string, but it is declared as int"):
+            rows | step
+    steps = [VocabularyStatistics(tokenizer, column="text"), WriteShards(str(tmp_path), tokenizer, column="text")]
+    for step in (*steps, Detokenize(tokenizer, column="text", output="again")):
+        with pytest.raises(TypeError, match="the field 'text' must be a list of numbers, but it is declared as str"):
+            rows | step
+    with pytest.raises(ValueError, match="TrainVocabulary: the rows have no field 'word'"):
+        rows | TrainVocabulary(vocab_size=80)
+    assert rows | "Letters" >> Tokenize(tokenizer, column="id", output="ids").with_exception_handling()
+    strings = beam.Pipeline() | beam.Create([beam.Row(text=np.str_("a"))])
+    for step in (Tokenize(tokenizer), CountWords(tokenizer, n_partitions=np.int64(3))):
+        assert strings | step
+    for options in ({"output": "loss_mask"}, {"output": "window"}, {"output": "n_tokens", "with_counts": False}):
+        assert Tokenize(tokenizer, **options)
+
+
+def test_a_stream_in_windows(run_stream, tokenizer):
+    stream = streams.TestStream(coder=beam.coders.registry.get_coder(str))
+    for second, text in enumerate(["a mill", "the mill", "text", "a text"]):
+        stream = stream.advance_watermark_to(second * 10).add_elements([TimestampedValue(text, second * 10)])
+    with run_stream() as pipeline:
+        texts = pipeline | stream.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(20))
+        counts = texts | Tokenize(tokenizer) | beam.Map(lambda row: row.n_tokens)
+        assert_that(counts | beam.CombineGlobally(sum).without_defaults(), equal_to([4, 3]))
+
+
+def test_normalize_and_languages(inline, tokenizer):
+    rows = inline | beam.Create([as_row(0, "Ｎａïve  Bär")])
+    assert_that(rows | Normalize(["nfkc"]) | beam.Map(lambda row: row.text), equal_to(["Naïve  Bär"]), label="Steps")
+    normalized = rows | "Own" >> Normalize(tokenizer=tokenizer, output="normal")
+    expected = ["ｎａive  bar"]
+    assert_that(normalized | beam.Map(lambda row: row.normal), equal_to(expected), label="Tokenizer's")
+    text = "Der schnelle braune Fuchs springt über den faulen Hund, und das schon seit vielen Jahren."
+    told = inline | "German" >> beam.Create([text]) | IdentifyLanguage()
+    assert_that(told | "Code" >> beam.Map(lambda row: row.lang), equal_to(["de"]), label="Languages")
+
+
+def test_counters_and_display_data(tokenizer):
+    with open_runner(choose_runner((), mode="inline")) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        step = Tokenize(tokenizer).with_exception_handling()
+        _ = pipeline | beam.Create([as_dict(0, "a"), as_dict(1, None)]) | step
+        counters = pipeline.run().metrics().query()["counters"]
+    found = {each.key.metric.name: each.committed for each in counters}
+    assert (found["elements-in"], found["elements-failed"]) == (2, 1)
+    told = {"column": "text", "fields": "input_ids, n_tokens, n_oov", "tokenizer": tokenizer.digest}
+    assert step.display_data() == {**told, "add_special_tokens": False, "as_numpy": False}
+    options = Tokenize(tokenizer, max_length=7, pad_to=9).display_data()["tokenizer_options"]
+    assert '"max_length":7' in options
+    assert '"length":9' in options
+    words, shards = CountWords(tokenizer).display_data(), WriteShards("out", tokenizer, n_shards=3).display_data()
+    assert (words["tokenizer"], shards["tokenizer"], shards["n_shards"]) == (tokenizer.digest, tokenizer.digest, 3)
+    assert '"vocab_size":70' in TrainVocabulary(vocab_size=70).display_data()["train"]
+    assert Normalize(["nfc"]).display_data()["steps"] == '["nfc"]'
+
+
+def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
+    texts = [beam.Row(text="日 " * 18), beam.Row(text="日")]
+
+    def build(pipeline):
+        return pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4)
+
+    with pytest.raises(Exception, match="a row has 18 tokens, more than pad_to 4; raise it, or give max_length"):
+        run_inline(build)
+
+    def build_with_outputs(pipeline):
+        good, bad = pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4).with_exception_handling()
+        assert_that(good | "Lengths" >> beam.Map(lambda row: len(row.input_ids)), equal_to([4]), label="Good")
+        assert_that(bad | "Texts" >> beam.Map(lambda row: row.element.text), equal_to(["日 " * 18]), label="Bad")
+
+    run_inline(build_with_outputs)
