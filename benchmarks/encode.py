@@ -10,7 +10,7 @@
 - Without the larger data folder: a vocabulary trained on the spot.
 
 The ids of every document are compared first. A peer whose ids differ gets no number, and the exit code is 1. The
-exception is `tokenizers` with a SentencePiece model: it follows other rules (`formats.sentencepiece_json`), so it is
+exception is `tokenizers` with a SentencePiece model: it follows other rules (`tokenizer_json.hf_steps`), so it is
 timed on the documents with equal ids. "Cold" is the first encoding after loading, for every library: some of them cache
 texts they have seen, as we do.
 

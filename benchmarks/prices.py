@@ -30,7 +30,7 @@ from tokenmill.pipeline.input.lines import Block, find_lines
 from tokenmill.pipeline.output.writers import tfrecord_kernels
 from tokenmill.tokenizer import Tokenizer, ragged, recycled
 from tokenmill.tokenizer.formats import json_vocabulary, tokenizer_json
-from tokenmill.tokenizer.languages import model as language_model
+from tokenmill.tokenizer.languages import identifying
 from tokenmill.tokenizer.pre_tokenizers import split
 from tokenmill.tokenizer.ragged import string_array, text_rows
 from tokenmill.tokenizer.text import TextChain
@@ -211,14 +211,14 @@ def _languages(texts: list[corpora.Corpus]) -> Iterator[Ways]:
     from py3langid import langid
 
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
-    model = language_model.load_model()
+    model = identifying.load_model()
     for corpus in texts:
         samples = [text[:300] for text in corpus.texts if text][:500]
         allowed = np.ones((len(samples), len(model.classes)), np.bool_)
 
         def ours(samples: list[str] = samples, allowed: Any = allowed) -> list[str]:
-            rows = language_model.as_seen(text_rows(samples))
-            return [model.classes[i] for i in language_model.guess(rows, allowed).classes]
+            rows = identifying.as_seen(text_rows(samples))
+            return [model.classes[i] for i in identifying.guess(rows, allowed).classes]
 
         theirs = {"py3langid": lambda samples=samples: [identifier.classify(each)[0] for each in samples]}
         yield f"{corpus.name}, 500 texts", ours, theirs

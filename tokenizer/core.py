@@ -18,8 +18,8 @@ from tokenmill.tokenizer.composition import DEFAULT_CACHE_BYTES
 from tokenmill.tokenizer.compositions import bert_parts, named_normalizer, named_pre_tokenizer, parts_for
 from tokenmill.tokenizer.decoding import Decoder
 from tokenmill.tokenizer.encoder import Encoder
-from tokenmill.tokenizer.engines.base import CacheInfo
 from tokenmill.tokenizer.engines.choice import NO_NORMALIZER
+from tokenmill.tokenizer.engines.tables import CacheInfo
 from tokenmill.tokenizer.errors import check_list, check_strings
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
@@ -473,7 +473,7 @@ class Tokenizer(Encoder, Decoder):
         Raises:
           ImportError: if transformers is missing. ValueError: if `like` has another vocabulary.
         """
-        from tokenmill.tokenizer.adapters.transformers import fast_tokenizer
+        from tokenmill.tokenizer.adapters.tokenizers import fast_tokenizer
 
         return fast_tokenizer(self, like, options)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer import kernel_memory
-from tokenmill.tokenizer.kernels import word_counters, word_counting, word_table
+from tokenmill.tokenizer.kernels import word_counting, word_table
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.ragged import byte_rows, check_array, check_utf8, mended, read_only
 from tokenmill.tokenizer.words import Words
@@ -39,7 +39,7 @@ def export(
     counter: kernel_memory.CounterArrays,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Copies a counter's words, in no particular order: bytes uint8, offsets int64[n + 1], counts int64[n]."""
-    n_words = int(counter.state[word_counters.COUNTER_WORDS])
+    n_words = int(counter.state[word_table.COUNTER_WORDS])
     lengths = counter.slots[:, word_table.LENGTH] & word_table.LENGTH_MASK
     offsets = np.zeros(n_words + 1, np.int64)
     n_bytes = int(lengths.sum())
@@ -159,7 +159,7 @@ class Tally:
     @property
     def n_words(self) -> int:
         """The number of pre-tokens met, counting every occurrence."""
-        return int(self.counter.state[word_counters.COUNTER_TOTAL])
+        return int(self.counter.state[word_table.COUNTER_TOTAL])
 
     @property
     def n_oov_characters(self) -> int:
@@ -184,7 +184,7 @@ class Tally:
         self._keep(other.oov_words())
         self._characters += other._characters
         self.n_oov_words_untracked += other.n_oov_words_untracked
-        self.counter.state[word_counters.COUNTER_TOTAL] += other.n_words
+        self.counter.state[word_table.COUNTER_TOTAL] += other.n_words
 
     def make_room(self, word_bytes: int) -> None:
         """Moves the kernel's table into the kept words, so that the next word, of up to `word_bytes` bytes, fits."""
@@ -211,16 +211,16 @@ class Tally:
     def _drain(self) -> None:
         self.counter.characters[0] = 0
         alone = np.flatnonzero(self.counter.characters)
-        if not alone.size and not self.counter.state[word_counters.COUNTER_WORDS]:
+        if not alone.size and not self.counter.state[word_table.COUNTER_WORDS]:
             return
         values = alone.astype("<u4").tobytes().decode("utf-32-le").encode()
         buffers = [None, pa.py_buffer(np.arange(0, len(values) + 1, 3)), pa.py_buffer(values)]
         characters = pa.LargeBinaryArray.from_buffers(pa.large_binary(), alone.size, buffers)
         by_character = pa.Table.from_arrays([characters, self.counter.characters[alone]], schema=WORD_COUNTS)
         self.add_oov_words(add_word_counts([word_count_table(self.counter, ordered=False), by_character]))
-        total = self.counter.state[word_counters.COUNTER_TOTAL]
+        total = self.counter.state[word_table.COUNTER_TOTAL]
         self.counter = self._new_counter()
-        self.counter.state[word_counters.COUNTER_TOTAL] = total
+        self.counter.state[word_table.COUNTER_TOTAL] = total
 
     def _keep(self, fresh: pa.Table) -> None:
         kept = add_word_counts([self._kept, fresh])

@@ -119,7 +119,7 @@ def align(
     """Finds the tokens of one normalized text, in plain Python; also returns the number of the next word.
 
     Args:
-      stages: see `engines.base.Engine`; model: the model.
+      stages: see `engines.tables.Engine`; model: the model.
       text: the text; is_first: whether it begins its document; first_word: the number of its first word there.
     """
     pre_tokenizer, runner = stages

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer import offset_kernels
+from tokenmill.tokenizer import row_kernels
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.post_processors import n_trimmed
@@ -42,7 +42,7 @@ class WhiteSpace:
 
     def trim(self, ids: Ragged, trims: Sequence[bool], starts: Int32s, stops: Int32s) -> npt.NDArray[np.bool_]:
         """Trims offsets, in characters, in place; returns the rows in which that is right, bool[n_rows]."""
-        offset_kernels.trim_spans(
+        row_kernels.trim_spans(
             read_only(ids.values), ids.offsets, self.n_leading, self.n_trailing, _flags(tuple(trims)), starts, stops
         )
         found = np.append(0, np.cumsum(np.isin(ids.values, self.by_match)))
@@ -55,7 +55,7 @@ class TokenLengths:
     def __init__(self, n_bytes: Int32s, spaces: WhiteSpace) -> None:
         """Takes int32[n_ids], -1 for tokens that say nothing of the text: the unknown token, and gaps between ids."""
         self.n_bytes = n_bytes
-        self.find = offset_kernels.find_spans.bound(*map(read_only, (n_bytes, spaces.n_leading, spaces.n_trailing)))
+        self.find = row_kernels.find_spans.bound(*map(read_only, (n_bytes, spaces.n_leading, spaces.n_trailing)))
 
     @classmethod
     def of(cls, tokenizer: Any, texts: Mapping[int, str], spaces: WhiteSpace) -> "TokenLengths":

@@ -15,7 +15,7 @@ from tokenmill.tokenizer.engines.tables import new_table
 from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
 from tokenmill.tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenmill.tokenizer.kernels.word_table import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer, Sequence
 from tokenmill.tokenizer.normalizing import NormalizingStage

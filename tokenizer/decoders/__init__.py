@@ -9,9 +9,9 @@ from tokenmill.tokenizer.decoders.byte_tokens import characters_of as characters
 from tokenmill.tokenizer.decoders.edits import Fuse as Fuse
 from tokenmill.tokenizer.decoders.edits import Replace as Replace
 from tokenmill.tokenizer.decoders.edits import Strip as Strip
-from tokenmill.tokenizer.decoders.pieces import token_pieces as token_pieces
 from tokenmill.tokenizer.decoders.sequence import Sequence as Sequence
 from tokenmill.tokenizer.decoders.sequence import of_sentencepiece as of_sentencepiece
+from tokenmill.tokenizer.decoders.sequence import token_pieces as token_pieces
 from tokenmill.tokenizer.decoders.words import CTC as CTC
 from tokenmill.tokenizer.decoders.words import BPEDecoder as BPEDecoder
 from tokenmill.tokenizer.decoders.words import Metaspace as Metaspace

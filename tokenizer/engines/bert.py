@@ -45,7 +45,7 @@ class BertEngine:
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes rows; see `base.Engine`."""
+        """Encodes rows; see `tables.Engine`."""
         ratio = self._tables.max_bytes_ratio
         return run_loop(
             self._encode, (rows, added), self._pool, tally,

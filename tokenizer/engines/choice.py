@@ -4,15 +4,13 @@
 import dataclasses
 from typing import Any
 
-from tokenmill.tokenizer.engines.base import Engine
 from tokenmill.tokenizer.engines.bert import BertEngine
 from tokenmill.tokenizer.engines.models import model_runner
 from tokenmill.tokenizer.engines.normalized_words import NormalizedWordsEngine, merges_like_sentencepiece
-from tokenmill.tokenizer.engines.scanned import ScannedEngine
 from tokenmill.tokenizer.engines.sentencepiece import SentencePieceEngine
 from tokenmill.tokenizer.engines.sentencepiece_tables import raw_tables
-from tokenmill.tokenizer.engines.staged import StagedEngine
-from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.engines.staged import ScannedEngine, StagedEngine
+from tokenmill.tokenizer.engines.tables import Engine, TablePool
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.models.vocabulary import tokens_of

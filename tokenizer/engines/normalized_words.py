@@ -40,7 +40,7 @@ from tokenmill.tokenizer.kernels.normalized_words import (
 )
 from tokenmill.tokenizer.kernels.scanners_parts import SPACE as SPACE_CLASS
 from tokenmill.tokenizer.kernels.span_table import FLAG, Table
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
+from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe_tables import take_part
 from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
@@ -138,7 +138,7 @@ class NormalizedWordsEngine(StagedEngine):
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes raw rows; see `base.Engine`."""
+        """Encodes raw rows; see `tables.Engine`."""
         counted = None if tally is None else self.new_tally()
         n = rows.n_rows + rows.n_values // _PIECE_BYTES + 1
         offsets, owners = np.empty(n, np.int64), np.empty(n, np.int64)

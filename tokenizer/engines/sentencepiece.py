@@ -15,7 +15,7 @@ from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels import sentencepiece_bpe, sentencepiece_spans, sentencepiece_unigram
 from tokenmill.tokenizer.kernels.encode_loop import AT_ID, NEEDED
 from tokenmill.tokenizer.kernels.sentencepiece_spans import MOST_PART_BYTES, N_NOTED, PartsState
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL
+from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL
 from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.models.unigram import SPACE, new_unigram_scratch
 from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
@@ -64,7 +64,7 @@ class SentencePieceEngine:
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes rows; see `base.Engine`."""
+        """Encodes rows; see `tables.Engine`."""
         if self._scheme != "never":
             rows = begin_with_space(rows, b" ", SPACE.encode(), where=is_first if self._scheme == "first" else None)
         n_bytes = self._normalized_bytes(min(rows.max_row, MOST_PART_BYTES))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any pre-tokenizer and any model, run one after the other over whole columns; the model runs in the encode loop."""
+"""Any pre-tokenizer and any model, one after the other over whole columns; or a scanner and a model in one kernel.
+
+The second runs GPT-2 and its successors, CLIP, and other models after `Whitespace`.
+"""
 
 from typing import Any
 
@@ -8,12 +11,18 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.kernels import scanning
 from tokenmill.tokenizer.normalizers.edit_lists import prepend
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.row_kernels import insert_rows
 from tokenmill.tokenizer.words import Words, begins_with, whole_rows
+
+_NAMES = {"bpe": "BPE", "wordlevel": "WordLevel", "wordpiece": "WordPiece", "unigram": "Unigram"}
+"""The models that have kernels with scanners."""
 
 
 class StagedEngine:
@@ -34,7 +43,7 @@ class StagedEngine:
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
-        """Encodes rows; see `base.Engine`."""
+        """Encodes rows; see `tables.Engine`."""
         return self._runner.encode(self.words(rows, is_first), added, self._pool, tally)
 
     def words(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
@@ -70,3 +79,47 @@ def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool
     for spelling in spellings:
         wanted &= ~begins_with(rows.values, starts, stops, spelling)
     return prepend(rows, wanted, " ").rows if wanted.any() else rows
+
+
+class ScannedEngine(StagedEngine):
+    """Finds words with a hand-written scanner or with automata and encodes them in the same pass."""
+
+    def __init__(
+        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool
+    ) -> None:
+        """Prepares an engine.
+
+        prefix_space: whether rows that do not begin with a space get one before they are scanned.
+        """
+        super().__init__(pre_tokenizer, runner, pool)
+        self._prefix_space = prefix_space
+        self._scanner = scanner
+        self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=runner.flags_parts)
+        self._encode = self._kernel.bound(runner.spans_model)
+        if runner.knows_all and not scanner.patterns:
+            room = runner.max_ids_per_byte, runner.new_scratch, b" " * prefix_space
+            self.few = FewTexts(self._encode, (scanner.classes,), pool, *room)
+
+    def encode(
+        self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
+    ) -> Ragged:
+        """Encodes rows; see `tables.Engine`."""
+        runner = self._runner
+        if self._prefix_space:
+            rows = begin_with_space(rows, b" ")
+        classes = self._scanner.classes
+        # If the automata give up on one row, none of the rows may be counted.
+        counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
+        ids = runner.run(
+            self._encode, (rows, added, classes), self._pool, counted,
+            first=int(rows.offsets[0]), n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
+        )  # fmt: skip
+        self._scanner.check_finished(classes)
+        if tally is not None and counted is not None and counted is not tally:
+            tally.add(counted)
+        return ids
+
+    def describe(self) -> tuple[str, list[str], list[str]]:
+        """Returns the kernel, the components fused into it, and the stages before it."""
+        fused = [type(self._pre_tokenizer).__name__, _NAMES[self._runner.model_name]]
+        return self._kernel.__name__, fused, []

@@ -12,7 +12,6 @@ from tokenmill.tokenizer.formats import (
     bpe_files,
     files,
     gguf,
-    mistakes,
     rwkv,
     sentencepiece,
     tekken,
@@ -108,7 +107,7 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
         if not is_whole and _VOCABULARY.match(start):
             return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
         return _from_json(parse_tokenizer(data, str(path)), path, options)
-    lines = start[: mistakes.N_FIRST_BYTES].splitlines()[: mistakes.N_LINES]
+    lines = start[: files.N_FIRST_BYTES].splitlines()[: files.N_LINES]
     if len(lines) > 1 and all(map(rwkv.LINE.fullmatch, lines)):
         options.only(path, "a vocabulary of RWKV")
         return rwkv.read(text, str(path))
@@ -124,7 +123,7 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
 
 
 def _from_json(root: Node, path: Path, options: _Options) -> Parts:
-    if what := mistakes.of_json(root.object()):
+    if what := files.describe_json(root.object()):
         raise TokenizerFileError(f"{path}: this is {what}")
     kind = "tekken.json" if tekken.looks_like(root) else "tokenizer.json"
     options.only(path, f"a {kind}, which says all itself")

@@ -16,8 +16,7 @@ from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.formats.sentencepiece import BPE as BPE_MODEL
 from tokenmill.tokenizer.formats.sentencepiece import UNIGRAM, WORD, SentencePieceFile
 from tokenmill.tokenizer.models import BPE, Unigram
-from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
-from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds, merges_of_pieces
 from tokenmill.tokenizer.models.bpe_tables import Merges
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary

@@ -3,13 +3,18 @@
 
 A part that TokenMill does not have is an error that names it; it is never dropped silently. A field inside a part that
 HF does not know either is ignored, as HF does, and `Tokenizer.explain` lists it.
+
+HF has no type that does what sentencepiece does to a text, but its types come close. They are where HF looks; the
+options of our exact normalizer are in a field `sentencepiece` of the model, which HF ignores. TokenMill reads
+sentencepiece's ids from the file on every text, HF on ordinary text.
 """
 
 import json
 from json.encoder import encode_basestring
 from typing import Any
 
-from tokenmill.tokenizer.formats import components, files, json_roles, sentencepiece_json
+from tokenmill.tokenizer.errors import TokenizerFileError
+from tokenmill.tokenizer.formats import components, files, json_roles
 from tokenmill.tokenizer.formats.components import Spec
 from tokenmill.tokenizer.formats.json_models import MODELS, read_model
 from tokenmill.tokenizer.formats.json_node import Node
@@ -20,6 +25,14 @@ from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 
 VERSION = "1.0"
+
+_SPACE = "▁"
+_TYPE = "SentencePieceNormalizer"
+_OPTIONS = (
+    "add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces", "treat_whitespace_as_suffix",
+    "user_defined_symbols",
+)  # fmt: skip
+_FIELD = "sentencepiece"
 
 
 def read(data: bytes, source: str) -> Parts:
@@ -39,7 +52,7 @@ def read(data: bytes, source: str) -> Parts:
 def read_parsed(root: Node) -> Parts:
     """Reads the result of `parse_tokenizer`; otherwise like `read`."""
     source = root.path
-    root = Node(sentencepiece_json.without_hf_steps(root.object(), source), source)
+    root = Node(without_hf_steps(root.object(), source), source)
     if (version := root.child("version", VERSION).value) != VERSION:
         of_1 = "; HF tokenizers 1.0 writes it, so take the file that this was made of" if version == "2.0" else ""
         raise root.fail(f"version must be {VERSION!r}, got {version!r}{of_1}")
@@ -95,7 +108,7 @@ def write(parts: Parts, pretty: bool) -> str:
         "model": model,
     }
     splits = isinstance(parts.model, Unigram) and parts.model.splits_at_spaces
-    fields = sentencepiece_json.with_hf_steps(fields, splits)
+    fields = with_hf_steps(fields, splits)
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
     # The lists and dicts were made here, so none contains itself; checking that would take half of the time.
     text = json.dumps(fields, ensure_ascii=False, check_circular=False, **layout)
@@ -110,3 +123,86 @@ def _with_pieces(text: str, pieces: list[Any], pretty: bool) -> str:
     null = f'"vocab":{space}null'
     # This can occur nowhere else: inside a string its quotes would be escaped.
     return text.replace(null, f'"vocab":{space}[{item}[{inner}{entries}{item}]{end}]', 1)
+
+
+def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns HF's closest normalizer and pre-tokenizer.
+
+    Args:
+      normalizer: a SentencePieceNormalizer as JSON.
+      is_bpe: whether the model is BPE, whose user-defined pieces are added tokens.
+      splits: whether words are cut at spaces, as only Unigram allows.
+
+    Raises:
+      ValueError: for treatment of white space that HF's parts cannot express: as a suffix, unescaped, or pieces that
+        consist of spaces.
+    """
+    if normalizer["treat_whitespace_as_suffix"] or not normalizer["escape_whitespaces"]:
+        raise ValueError("HF has no way to put spaces at the end of words, or to leave them unescaped")
+    blank = [symbol for symbol in normalizer["user_defined_symbols"] if not symbol.strip(" ")]
+    if blank and is_bpe and normalizer["remove_extra_whitespaces"]:
+        raise ValueError(f"HF cannot keep the user-defined piece {blank[0]!r} where it removes extra spaces")
+    steps: list[dict[str, Any]] = []
+    if normalizer["precompiled_charsmap"]:
+        steps.append({"type": "Precompiled", "precompiled_charsmap": normalizer["precompiled_charsmap"]})
+    if normalizer["remove_extra_whitespaces"]:
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+        # Only spaces; Strip would also remove line ends, and "^" means different things in different engines.
+        steps.append({"type": "Replace", "pattern": {"Regex": r"(?<![\s\S]) | (?![\s\S])"}, "content": ""})
+    # User-defined pieces cut a text into several, of which only the first gets a prefix: only Metaspace can tell.
+    has_cuts = is_bpe and bool(normalizer["user_defined_symbols"])
+    if normalizer["add_dummy_prefix"] and not has_cuts:
+        steps.append({"type": "Prepend", "prepend": _SPACE})
+    steps.append({"type": "Replace", "pattern": {"String": " "}, "content": _SPACE})
+    scheme = "first" if normalizer["add_dummy_prefix"] and has_cuts else "never"
+    metaspace = {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": scheme, "split": splits}
+    return {"type": "Sequence", "normalizers": steps}, metaspace
+
+
+def with_hf_steps(fields: dict[str, Any], splits: bool) -> dict[str, Any]:
+    """Returns the fields of a `tokenizer.json` in a form that HF can load, unchanged if HF cannot express them."""
+    normalizer, model = fields["normalizer"], fields["model"]
+    if not normalizer or normalizer["type"] != _TYPE or fields["pre_tokenizer"]:
+        return fields
+    if not model or model["type"] not in _MODELS:
+        return fields
+    try:
+        steps, metaspace = hf_steps(normalizer, is_bpe=model["type"] == "BPE", splits=splits)
+    except ValueError:
+        return fields
+    options = {name: normalizer[name] for name in _OPTIONS}
+    return fields | {"normalizer": steps, "pre_tokenizer": metaspace, "model": model | {_FIELD: options}}
+
+
+_MODELS = ("BPE", "Unigram")
+
+
+def without_hf_steps(fields: dict[str, Any], source: str) -> dict[str, Any]:
+    """Undoes `with_hf_steps`.
+
+    Raises:
+      TokenizerFileError: if the options contradict HF's parts in the file, because one of them has been changed.
+    """
+    model = fields.get("model")
+    if not isinstance(model, dict) or _FIELD not in model:
+        return fields
+    options, place = model[_FIELD], f"{source}.model.{_FIELD}"
+    if not isinstance(options, dict) or set(options) != set(_OPTIONS):
+        raise TokenizerFileError(f"{place}: expected an object with the fields {', '.join(_OPTIONS)}")
+    steps, metaspace = fields.get("normalizer"), fields.get("pre_tokenizer")
+    charsmap = ""
+    if isinstance(steps, dict) and isinstance(steps.get("normalizers"), list):
+        maps = [s for s in steps["normalizers"] if isinstance(s, dict) and s.get("type") == "Precompiled"]
+        charsmap = maps[0].get("precompiled_charsmap", "") if maps else ""
+    normalizer = {"type": _TYPE, "precompiled_charsmap": charsmap, **{name: options[name] for name in _OPTIONS}}
+    splits = isinstance(metaspace, dict) and metaspace.get("split") is True
+    try:
+        expected = hf_steps(normalizer, is_bpe=model.get("type") == "BPE", splits=splits)
+    except ValueError as error:
+        raise TokenizerFileError(f"{place}: {error}") from error
+    if expected != (steps, metaspace):
+        raise TokenizerFileError(
+            f"{place}: contradicts normalizer and pre_tokenizer, which have been changed; take it out to use only them"
+        )
+    rest = {key: value for key, value in model.items() if key != _FIELD}
+    return fields | {"normalizer": normalizer, "pre_tokenizer": None, "model": rest}

@@ -43,9 +43,8 @@ from tokenmill.tokenizer.kernels.span_table import (
 )
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
 from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
-from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, long_key
+from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, SHORT_WORD_BYTES, add_count, long_key
 from tokenmill.tokenizer.kernels.wordpiece import wordpiece
 
 _ONE = np.uint64(1)
@@ -107,7 +106,7 @@ def _character_alone(data, at, w, tables):
 
 @kernel
 def miss(arguments, k, o):
-    """Like `misses.miss_by`; words that normalization leaves empty are not put into the table.
+    """Like `word_models.miss_by`; words that normalization leaves empty are not put into the table.
 
     arguments: a reference to the text, `unicode_tables.BertTables`, the model and the Work.
     """

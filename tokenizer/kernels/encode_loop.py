@@ -5,7 +5,7 @@
                                                                              `-> miss: model, remember
 
 A span is a word, or a part of one whose ends no token reaches across. A scanner finds spans (`spans`), a model encodes
-those that are not in the table (`misses`); both are passed by name and inlined. See docs/explanation/encoding.md.
+those that are not in the table (`word_models`); both are passed by name and inlined. See docs/explanation/encoding.md.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from tokenmill.tokenizer.kernels.span_table import (
     first_slot,
     span_key,
 )
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenmill.tokenizer.kernels.word_table import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
 
 BATCH = 128
 """The number of spans that completes a batch; the last block of text may add some."""

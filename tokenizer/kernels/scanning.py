@@ -21,16 +21,7 @@ from typing import Any, NamedTuple
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part, made_kernel
 from tokenmill.tokenizer.compiling.references import refer
-from tokenmill.tokenizer.kernels import (
-    scanner_cl100k,
-    scanner_clip,
-    scanner_gpt2,
-    scanner_o200k,
-    scanner_words,
-    spans,
-    words_bpe,
-    words_spelled,
-)
+from tokenmill.tokenizer.kernels import scanner_cl100k, scanner_gpt2, scanner_words, spans, word_models
 from tokenmill.tokenizer.kernels.ascii_blocks import no_starts
 from tokenmill.tokenizer.kernels.automata import next_automata, next_referred, referred_starts
 from tokenmill.tokenizer.kernels.encode_loop import (
@@ -44,7 +35,7 @@ from tokenmill.tokenizer.kernels.encode_loop import (
 )
 from tokenmill.tokenizer.kernels.scanners_parts import skip_spaces
 from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
-from tokenmill.tokenizer.kernels.word_loops import align_words, count_swallowed
+from tokenmill.tokenizer.kernels.word_models import align_words, count_swallowed
 
 
 class ScannerParts(NamedTuple):
@@ -65,8 +56,8 @@ SCANNERS = {
     "qwen2": ScannerParts(scanner_cl100k.next_qwen2, scanner_cl100k.qwen2_starts),
     "qwen2_ascii": ScannerParts(scanner_cl100k.next_qwen2_ascii, scanner_cl100k.qwen2_starts),
     "qwen35": ScannerParts(scanner_cl100k.next_qwen35, scanner_cl100k.qwen2_starts),
-    "o200k": ScannerParts(scanner_o200k.next_o200k, scanner_o200k.o200k_starts),
-    "clip": ScannerParts(scanner_clip.next_clip, scanner_clip.clip_starts, scanner_clip.clip_stops),
+    "o200k": ScannerParts(scanner_cl100k.next_o200k, scanner_cl100k.o200k_starts),
+    "clip": ScannerParts(scanner_gpt2.next_clip, scanner_gpt2.clip_starts, scanner_gpt2.clip_stops),
     "nonspace": ScannerParts(scanner_words.next_nonspace, scanner_words.nonspace_starts, scanner_words.nonspace_stops),
     "unicode_words": ScannerParts(
         scanner_words.next_unicode_words, scanner_words.unicode_words_starts, scanner_words.unicode_words_stops
@@ -81,18 +72,18 @@ class ModelParts(NamedTuple):
     """The functions of a model in the encode loop."""
 
     miss: Any
-    """A kernel, see `misses.miss_by`."""
+    """A kernel, see `word_models.miss_by`."""
     tokenize: Any
-    """See `word_loops`."""
+    """See `word_models`."""
     cut: Any = None
     """`cut(data, at, stop, model, tallying)`, see `spans.scanned_spans`; None if words are not cut."""
 
 
 MODELS = {
-    "bpe": ModelParts(words_bpe.miss, words_bpe.tokenize, words_bpe.next_cut),
-    "unigram": ModelParts(words_spelled.miss_unigram, words_spelled.tokenize_unigram),
-    "wordlevel": ModelParts(words_spelled.miss_wordlevel, words_spelled.tokenize_wordlevel),
-    "wordpiece": ModelParts(words_spelled.miss_wordpiece, words_spelled.tokenize_wordpiece),
+    "bpe": ModelParts(word_models.miss, word_models.tokenize, word_models.next_cut),
+    "unigram": ModelParts(word_models.miss_unigram, word_models.tokenize_unigram),
+    "wordlevel": ModelParts(word_models.miss_wordlevel, word_models.tokenize_wordlevel),
+    "wordpiece": ModelParts(word_models.miss_wordpiece, word_models.tokenize_wordpiece),
 }
 
 
@@ -209,11 +200,11 @@ def encode_found_kernel(model: str, *, flagged: bool = False) -> Any:
 
 @functools.cache
 def align_kernel(model: str) -> Any:
-    """Makes the kernel `align(words, model, model_scratch, scratch, out, ends, numbers)`, see `word_loops`."""
+    """Makes the kernel `align(words, model, model_scratch, scratch, out, ends, numbers)`, see `word_models`."""
     tokenize = MODELS[model].tokenize
 
     def align(words, model, model_scratch, scratch, out, ends, numbers):
-        """See `word_loops.align_words`."""
+        """See `word_models.align_words`."""
         return align_words(tokenize, words, model, model_scratch, scratch, out, ends, numbers)
 
     return made_kernel(f"align_{model}", align, align_words, tokenize)
@@ -221,11 +212,11 @@ def align_kernel(model: str) -> Any:
 
 @functools.cache
 def swallowed_kernel(model: str) -> Any:
-    """Makes the kernel that counts the characters that unknown tokens swallow, see `word_loops.count_swallowed`."""
+    """Makes the kernel that counts the characters that unknown tokens swallow, see `word_models.count_swallowed`."""
     tokenize = MODELS[model].tokenize
 
     def count(words, counts, model, model_scratch, scratch, out, unk_id, characters):
-        """See `word_loops.count_swallowed`."""
+        """See `word_models.count_swallowed`."""
         count_swallowed(tokenize, words, counts, model, model_scratch, scratch, out, unk_id, characters)
 
     return made_kernel(f"count_swallowed_{model}", count, count_swallowed, tokenize)

@@ -41,8 +41,7 @@ from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, find_span, limi
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.unigram import width
 from tokenmill.tokenizer.kernels.utf8 import next_character
-from tokenmill.tokenizer.kernels.word_counters import COUNTER_TOTAL, add_count
-from tokenmill.tokenizer.kernels.word_table import word_key_anywhere
+from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, add_count, word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
 """A row with a longer part is encoded as a whole."""

@@ -38,7 +38,7 @@ def spell_word(data, start, stop, letters, out, o):
 
 @kernel_part
 def read_word(tokenize, word, w, model, reading, out, o, ends):
-    """Tokenizes a word, spelled as the model reads it; see `word_loops`.
+    """Tokenizes a word, spelled as the model reads it.
 
     tokenize: the model's function, called with `(text, n_bytes, model, reading.scratch, out, o, ends)`.
     """

@@ -28,8 +28,7 @@ from tokenmill.tokenizer.kernels.encode_loop import (
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
 from tokenmill.tokenizer.kernels.spans import found_spans, never_cut
 from tokenmill.tokenizer.kernels.utf8 import add_characters
-from tokenmill.tokenizer.kernels.word_counters import add_count
-from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, same_bytes, word_key_anywhere
+from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, add_count, same_bytes, word_key_anywhere
 
 NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
 """Arguments of the loop when no row is an added token, and no span is encoded."""

@@ -10,6 +10,8 @@ A table is one int64 array of four columns, 32 bytes a slot, so that a lookup to
 Column 2 is 0 in empty slots. Short words are their own key, so there is nothing to compare beyond two integers; long
 words compare bytes in the pool.
 
+Counters of words, for tallies and exact counts, are such tables, which the caller makes larger when they are full.
+
 Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/test_counting.py` compares them.
 """
 
@@ -27,6 +29,9 @@ _FIRST_EIGHT = np.array([(1 << 8 * min(w, 8)) - 1 for w in range(17)], np.uint64
 _NEXT_EIGHT = np.array([(1 << 8 * max(w - 8, 0)) - 1 for w in range(17)], np.uint64)
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+
+COUNTER_WORDS, COUNTER_POOL_USED, COUNTER_TOTAL = 0, 1, 2
+"""Cells of `kernel_memory.CounterArrays.state`."""
 
 
 @kernel_part
@@ -188,3 +193,23 @@ def export(slots, pool, offsets, values, counts):
         counts[n] = slots[s, VALUE]
         n += 1
         offsets[n] = at
+
+
+@kernel_part
+def add_count(counter, data, at, w, k0, k1, n):
+    """Counts n occurrences of a word; returns False if the word is new and the counter has no room for it.
+
+    counter: kernel_memory.CounterArrays, changed; k0, k1: the key of the word `data[at:at + w]`, see `word_table`. The
+    bytes in `data` are only read for long words.
+    """
+    slots, words, state = counter.slots, counter.words, counter.state
+    j, found = find(slots, words, data, at, w, k0, k1)
+    if not found:
+        if state[COUNTER_WORDS] * 2 >= slots.shape[0] or (
+            w > SHORT_WORD_BYTES and state[COUNTER_POOL_USED] + w > words.size
+        ):
+            return False
+        state[COUNTER_POOL_USED] = insert(slots, words, state[COUNTER_POOL_USED], j, data, at, w, k0, k1)
+        state[COUNTER_WORDS] += 1
+    slots[j, VALUE] += n
+    return True

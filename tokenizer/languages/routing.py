@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares and tokenizes columns in several languages, each document by the rule of its language, in the same order."""
+"""Prepares and tokenizes columns in several languages, each document by the rule of its language, in the same order.
+
+`RULES` are the built-in rules: text steps by language, for those who ask for them.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +14,6 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.languages.identifying import Languages, identify, language_codes
-from tokenmill.tokenizer.languages.rules import DEFAULT
 from tokenmill.tokenizer.normalizers.base import Edges, put_rows
 from tokenmill.tokenizer.ragged import Errors, Ragged, text_column, text_rows
 from tokenmill.tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
@@ -19,6 +21,28 @@ from tokenmill.tokenizer.text.base import StepReport
 from tokenmill.tokenizer.text.chain import ChainResult
 
 Steps = Sequence[str | Mapping[str, Any] | TextStep]
+
+DEFAULT = "default"
+"""The name of the rule for languages without their own."""
+
+RULES: Mapping[str, Sequence[str | Mapping[str, Any]]] = {
+    DEFAULT: ["default"],
+    # Full-width Latin letters, digits and punctuation become narrow; Chinese punctuation, like 。, stays.
+    "zh": ["default", "full_width", {"segment": "han"}],
+    # Half-width kana become kana, with their marks; that takes NFKC.
+    "ja": ["nfkc", "default", {"segment": "japanese"}],
+    # NFC joins letters to syllables. Korean writes spaces.
+    "ko": ["default", "full_width"],
+    # Presentation forms become letters, which takes NFKC; vowel signs stay.
+    "ar": ["nfkc", "default", "tatweel", "ascii_digits"],
+    # ё and й are letters: nothing is stripped. « » and dashes get one form.
+    "ru": ["default", "punctuation"],
+    # U+200B separates words in Thai. Not NFKC, which would decompose ำ.
+    "th": [{"regex": {"pattern": "\u200b+", "replace": " "}}, "default", "ascii_digits", {"segment": "thai"}],
+    # NFC writes nukta letters in one way. Joiners and marks are part of the spelling and stay.
+    "hi": ["default", "ascii_digits"],
+}
+"""Steps by language; see `tokenmill.tokenizer.text.parse_steps`."""
 
 
 class Router:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.models import bpe_reference
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
 from tokenmill.tokenizer.models.bpe_lowering import lower
-from tokenmill.tokenizer.models.bpe_ranks import MergesOfRanks, merges_of_ranks
+from tokenmill.tokenizer.models.bpe_merges import MergesOfRanks, merges_of_ranks
 from tokenmill.tokenizer.models.bpe_tables import BPETables, new_bpe_scratch
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenmill.tokenizer.models.ids import check_all_ids

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.kernels.bpe_pairs import build_byte_pairs
 from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
-from tokenmill.tokenizer.models.bpe_ranks import MergesOfRanks
+from tokenmill.tokenizer.models.bpe_merges import MergesOfRanks
 from tokenmill.tokenizer.models.bpe_tables import (
     BPETables,
     crossings_of,
@@ -18,7 +18,7 @@ from tokenmill.tokenizer.models.bpe_tables import (
     take_part,
 )
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.models.kernels.bpe_unmerged import find_unmerged
+from tokenmill.tokenizer.models.kernels.bpe_merges import find_unmerged
 from tokenmill.tokenizer.models.vocabulary import (
     WORD_PADDING,
     Words,

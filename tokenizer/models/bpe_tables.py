@@ -10,7 +10,7 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.kernels import bpe_crossings
 from tokenmill.tokenizer.kernels import bpe_pairs as pairs
 from tokenmill.tokenizer.kernels.bpe_merging import MAX_SCANNED
-from tokenmill.tokenizer.models.kernels import bpe_reachable
+from tokenmill.tokenizer.models.kernels import bpe_merges
 
 
 class BPETables(NamedTuple):
@@ -163,7 +163,7 @@ def pair_table(
 
 
 class Reachable(NamedTuple):
-    """The merges that can ever be made, see models.kernels.bpe_reachable."""
+    """The merges that can ever be made, see `models.kernels.bpe_merges.find_reachable`."""
 
     merges: Merges
     pairs: npt.NDArray[np.uint64]
@@ -193,8 +193,8 @@ def reachable(merges: Merges, initial: npt.NDArray[np.int64], *, always: bool) -
     for bits in range(least, least + PAIR_TABLE_TRIES):
         slots = empty_pairs(bits)
         strengths, splits = np.full(n_ids, -1), np.empty((2, n_ids), np.int32)
-        n_reached = bpe_reachable.find_reachable(*merges, initial, slots, bits, strengths, splits, reached)
-        if n_reached == bpe_reachable.UNCERTAIN:
+        n_reached = bpe_merges.find_reachable(*merges, initial, slots, bits, strengths, splits, reached)
+        if n_reached == bpe_merges.UNCERTAIN:
             return None
         if n_reached >= 0:
             kept = reached[:n_reached]

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 
-from tokenmill.tokenizer.pre_tokenizers import split_kernels, tables
+from tokenmill.tokenizer.pre_tokenizers import segment_kernels, tables
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
@@ -147,7 +147,7 @@ class FixedLength(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, split_kernels.fixed_length, self.length)
+        return run_splitter(pieces, segment_kernels.fixed_length, self.length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,4 +159,4 @@ class UnicodeScripts(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, split_kernels.scripts, tables.script_numbers())
+        return run_splitter(pieces, segment_kernels.scripts, tables.script_numbers())

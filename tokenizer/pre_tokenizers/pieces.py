@@ -48,7 +48,7 @@ class Pieces(NamedTuple):
 
 
 def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
-    """Runs a kernel of `split_kernels`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
+    """Runs a kernel of `segment_kernels`: `split(values, starts, stops, *arguments, out_starts, out_stops, counts)`."""
     words = pieces.words
     # Each pre-token has at least one byte. Memory pages that none reaches are never touched.
     starts, stops = recycled.empty(pieces.n_bytes, np.int64), recycled.empty(pieces.n_bytes, np.int64)

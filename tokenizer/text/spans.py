@@ -3,10 +3,13 @@
 
 Text is cut at spans, as at added tokens. No placeholder character is used, so no text of a document can be mistaken for
 a span. The text between two spans goes through the steps and the tokenizer by itself.
+`tests/reference/text_steps.py` has the definitions of the spans that rules give by name.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -14,12 +17,16 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.added_tokens import cut_at
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import places_in_text
-from tokenmill.tokenizer.ragged import Ragged, gathered, text_rows
+from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_text
+from tokenmill.tokenizer.normalizers.kernels import matches
+from tokenmill.tokenizer.normalizers.tables import Runs
+from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
+from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.base import check_encodable, nearest
+from tokenmill.tokenizer.text.emoji import find_emoji
 from tokenmill.tokenizer.text.kernels import spans as span_kernels
+from tokenmill.tokenizer.text.neighbours import digits, not_digits
 from tokenmill.tokenizer.text.row_steps import compile_pattern, find_matches
-from tokenmill.tokenizer.text.span_finders import LEAST, NAMED, find_literal
 
 Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
 
@@ -27,6 +34,59 @@ RESERVED = frozenset(
     "[PAD] [UNK] [CLS] [SEP] [MASK] <pad> <unk> <s> </s> <mask> <bos> <eos> <|endoftext|> <|startoftext|>".split()
 )
 """Tokens that have a function already, which a span must not use."""
+
+LEAST = {"repeated": 4, "whitespace": 2}
+"""Named pattern -> the least number of characters in a row, unless a rule says otherwise."""
+
+_URL_BYTES = string.ascii_letters + string.digits + "-._~:/?#[]@!$&'()*+,;=%"
+_URL_ENDS = string.ascii_letters + string.digits + "-_~/#@$&*+=%"
+_LOCAL_BYTES = string.ascii_letters + string.digits + "._%+-"
+_DOMAIN_BYTES = string.ascii_letters + string.digits + "-"
+
+
+@functools.cache
+def _bytes_are() -> npt.NDArray[np.uint8]:
+    table = np.zeros(256, np.uint8)
+    for characters, bit in (
+        (_LOCAL_BYTES, span_kernels.LOCAL),
+        (_DOMAIN_BYTES, span_kernels.DOMAIN),
+        (string.ascii_letters, span_kernels.LETTER),
+        (_URL_BYTES, span_kernels.URL),
+        (_URL_ENDS, span_kernels.URL_END),
+    ):
+        table[[ord(c) for c in characters]] |= bit
+    return read_only(table)
+
+
+@functools.lru_cache(maxsize=64)
+def _white_space(least: int) -> Runs:
+    return Runs.of(tables.table_of(tables.SPACES), " ", least)
+
+
+@functools.cache
+def _not_white_space() -> npt.NDArray[np.bool_]:
+    return read_only(~tables.table_of(tables.SPACES))
+
+
+NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
+    "number": lambda rows, _: found_edits(span_kernels.find_numbers, rows, digits(), not_digits()),
+    "url": lambda rows, _: found_edits(span_kernels.find_urls, rows, _bytes_are()),
+    "email": lambda rows, _: found_edits(span_kernels.find_emails, rows, _bytes_are()),
+    "emoji": lambda rows, _: find_emoji(rows),
+    "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
+    "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _white_space(least)),
+}
+"""Name -> function of rows and the least number of characters; it returns int64[n, 3], start and stop in bytes.
+
+`number`: decimal digits of any script, with `.` or `,` between some. `url`: http, https, ftp or `www.`, then characters
+of RFC 3986, not ending in punctuation. `email`: name, `@`, labels and a domain of letters. `emoji`: see `Emoji`.
+`repeated`: the same character in a row, except white space. `whitespace`: white space in a row.
+"""
+
+
+def find_literal(rows: Ragged, literal: str) -> npt.NDArray[np.int64]:
+    """Returns the occurrences of a text, int64[n, 3]: start and stop in bytes."""
+    return found_edits(matches.find_literal, rows, read_only(np.frombuffer(bytearray(literal.encode()), np.uint8)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +96,7 @@ class SpanRule:
     token: str
     """The token, which no other rule may have."""
     find: Named | None = None
-    """A pattern by name; see `span_finders.NAMED`."""
+    """A pattern by name; see `NAMED`."""
     regex: str | None = None
     """A regular expression of the package `regex`, version 1; empty matches are skipped."""
     literal: str | None = None

@@ -24,8 +24,14 @@ from tokenmill.tokenizer.trainers.base import (
 )
 from tokenmill.tokenizer.trainers.kernels import unigram_suffixes as kernels
 from tokenmill.tokenizer.trainers.unigram_em import Candidates, fixed_point_unit, seed_candidates
-from tokenmill.tokenizer.trainers.unigram_seeds import Alphabet, Pieces, choose_alphabet, find_seeds
-from tokenmill.tokenizer.trainers.unigram_text import lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.unigram_seeds import (
+    Alphabet,
+    Pieces,
+    choose_alphabet,
+    find_seeds,
+    lay_out,
+    sort_suffixes,
+)
 from tokenmill.tokenizer.trainers.word_counts import CountedWords, distinct_words, words_as_code_points
 
 MAX_WEIGHT = 2**62

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.models.unigram import UNKNOWN_PENALTY
 from tokenmill.tokenizer.trainers.kernels import unigram as kernels
-from tokenmill.tokenizer.trainers.unigram_seeds import Pieces
-from tokenmill.tokenizer.trainers.unigram_text import Int32s, Int64s, Text
+from tokenmill.tokenizer.trainers.unigram_seeds import Int32s, Int64s, Pieces, Text
 
 Float64s = npt.NDArray[np.float64]
 

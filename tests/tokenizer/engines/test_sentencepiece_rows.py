@@ -18,8 +18,7 @@ from tokenmill.tokenizer.added_tokens import no_tokens
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines import choose
-from tokenmill.tokenizer.engines.base import Engine
-from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.engines.tables import Engine, TablePool
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.kernels.sentencepiece_unigram import LONGEST_EXACT
 from tokenmill.tokenizer.models import BPE, Unigram

@@ -22,7 +22,7 @@ from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts
 from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
-from tokenmill.tokenizer.models.bpe_pieces import merges_of_pieces
+from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer

@@ -9,7 +9,7 @@ import pytest
 
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.engines import tables
-from tokenmill.tokenizer.engines.base import CacheInfo
+from tokenmill.tokenizer.engines.tables import CacheInfo
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET

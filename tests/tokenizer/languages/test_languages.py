@@ -21,9 +21,9 @@ from tokenmill.tokenizer.languages import (
     LanguageTextTokenizer,
     LanguageTokenizers,
     identify,
+    identifying,
     language_codes,
     main_scripts,
-    model,
 )
 from tokenmill.tokenizer.languages.scripts import count_scripts, script_table
 from tokenmill.tokenizer.ragged import text_rows
@@ -234,4 +234,4 @@ def test_codes_are_iso_639() -> None:
 def test_a_py3langid_that_keeps_its_model_elsewhere_is_an_error_with_the_version_to_install(monkeypatch):
     monkeypatch.delattr("py3langid.langid.LanguageIdentifier.from_model_file")
     with pytest.raises(ImportError, match=r"py3langid \S+ keeps its model in another way; install py3langid 0\.4"):
-        model.load_model.__wrapped__()
+        identifying.load_model.__wrapped__()

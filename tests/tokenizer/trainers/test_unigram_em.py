@@ -19,8 +19,7 @@ from tests.reference import unigram_trainer as reference
 from tests.word_counts import small_marked, table
 from tokenmill.tokenizer.trainers.kernels import unigram as kernels
 from tokenmill.tokenizer.trainers.unigram_em import expect, fixed_point_unit, match
-from tokenmill.tokenizer.trainers.unigram_seeds import choose_alphabet, find_seeds
-from tokenmill.tokenizer.trainers.unigram_text import Text, lay_out, sort_suffixes
+from tokenmill.tokenizer.trainers.unigram_seeds import Text, choose_alphabet, find_seeds, lay_out, sort_suffixes
 from tokenmill.tokenizer.trainers.word_counts import CountedWords, words_as_code_points
 
 
