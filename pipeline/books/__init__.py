@@ -3,7 +3,7 @@
 
 - `quantities`: what is counted, and which sums must be equal; `input_counts`: what was read of each file;
 - `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
-- `planned` finds the entries of a plan, `equations` checks each, `job_books` adds them up and checks the totals;
+- `planned` finds the entries of a plan, `job_books` checks each, adds them up and checks the totals;
 - `manifest`: the summary of a finished job; `lists`: its long lists in files;
 - `parts`: the folders of an output in parts, and the books of all of them together;
 - `job_record`: which job a folder belongs to; `reject_limits`: when too much of a job, or of a file, is rejected.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: one entry per committed split, which says what the split read, what became of it, and what it wrote.
 
-`staging` shows how an entry is written, `equations` which of its numbers must be equal.
+`staging` shows how an entry is written, `job_books` which of its numbers must be equal.
 """
 
 import dataclasses

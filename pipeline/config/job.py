@@ -17,8 +17,14 @@ from tokenmill.pipeline.config import sections
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig, TextOptions
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, KEEPS_LABELS, KEEPS_MASK, OWN_COLUMNS, OutputConfig
-from tokenmill.pipeline.config.parts import MAX_PARTS
+from tokenmill.pipeline.config.output import (
+    KEEPS_COLUMNS,
+    KEEPS_LABELS,
+    KEEPS_MASK,
+    MAX_PARTS,
+    OWN_COLUMNS,
+    OutputConfig,
+)
 from tokenmill.pipeline.config.sections import Section, mistake
 from tokenmill.pipeline.config.text import Spans, Steps
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hash partition of a counts artifact that a word belongs to. No Beam here.
 
-The reference implementation of its kernel is in `tests/pipeline/counting/test_count.py`.
+A kernel finds it. Its reference implementation is in `tests/pipeline/counting/test_count.py`.
 """
 
 import itertools

@@ -21,9 +21,8 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import TEXT, declared_fields, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
 from tokenmill.pipeline.input.columnar import check_columns, text_columns
-from tokenmill.pipeline.input.lines import Mask, take_samples
+from tokenmill.pipeline.input.lines import Mask, Records, Scan, copied, cut_records, take_samples
 from tokenmill.pipeline.input.record_kernels import BROKEN, UNCLOSED, scan_rows
-from tokenmill.pipeline.input.records import Records, Scan, copied, cut_records
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.tokenizer.utf8 import find_invalid_utf8

@@ -14,9 +14,8 @@ import pyarrow as pa
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, lost, rejected, skipped
 from tokenmill.pipeline.input.jsonl import LineParser, names_in
-from tokenmill.pipeline.input.lines import Block
+from tokenmill.pipeline.input.lines import Block, Records, cut_records
 from tokenmill.pipeline.input.record_kernels import BROKEN, scan_elements
-from tokenmill.pipeline.input.records import Records, cut_records
 from tokenmill.pipeline.input.streams import Stream
 
 

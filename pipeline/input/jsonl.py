@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
-from tokenmill.pipeline.input.json_fields import FieldColumns
 from tokenmill.pipeline.input.json_kernels import (
     BAD_ID,
     BLANK,
@@ -34,7 +33,7 @@ from tokenmill.pipeline.input.json_kernels import (
     parse_lines,
 )
 from tokenmill.pipeline.input.json_value_kernels import ABSENT, NULL, STRING
-from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, find_all, texts_of
+from tokenmill.pipeline.input.json_values import KIND_NAMES, FieldColumns, Names, find_all, texts_of
 from tokenmill.pipeline.input.lines import (
     Block,
     LongLine,

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import lists
-from tokenmill.pipeline.books.equations import check_balance
-from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_books import JobBooks, check_balance
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.planned import entry_digest, read_committed

@@ -14,7 +14,7 @@ import uuid
 from typing import Any, BinaryIO, Self
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.filenames import TEMPORARY, entry_name
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, manifest, parts, quantities
-from tokenmill.pipeline.books.equations import imbalances
-from tokenmill.pipeline.books.job_books import JobBooks, identities
+from tokenmill.pipeline.books.job_books import JobBooks, identities, imbalances
 from tokenmill.pipeline.books.job_record import differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books.equations import check_balance
+from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, runs_digest, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows

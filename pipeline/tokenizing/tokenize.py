@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books import ledger, quantities
-from tokenmill.pipeline.books.equations import check_balance
 from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
+from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_digest

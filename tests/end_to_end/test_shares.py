@@ -10,7 +10,7 @@ import pytest
 
 from tests.killing import run_killed
 from tokenmill.pipeline import cli, filenames
-from tokenmill.pipeline.config.parts import TAKEN_NAMES
+from tokenmill.pipeline.config.output import TAKEN_NAMES
 from tokenmill.pipeline.jobs import totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.tokenizing.parts import part_of

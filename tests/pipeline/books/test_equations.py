@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from tests.ledger_entries import READ, entry_of
-from tokenmill.pipeline.books import equations
+from tokenmill.pipeline.books import job_books
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
 
@@ -32,14 +32,14 @@ from tokenmill.pipeline.books.quantities import BooksError
     ],
 )
 def test_every_identity_is_checked(changes, message):
-    equations.check_balance(entry_of())
+    job_books.check_balance(entry_of())
     with pytest.raises(BooksError, match=f"split 0123456789abcdef: {message}"):
-        equations.check_balance(entry_of(**changes))
+        job_books.check_balance(entry_of(**changes))
 
 
 def test_a_balance_names_all_that_is_wrong():
     with pytest.raises(BooksError) as raised:
-        equations.check_balance(entry_of(n_records=6, n_bytes=99))
+        job_books.check_balance(entry_of(n_records=6, n_bytes=99))
     assert [line.partition(" != ")[0].partition(": ")[2] for line in str(raised.value).splitlines()] == [
         "records read 6",
         "bytes read 99",
@@ -51,11 +51,11 @@ def test_a_balance_names_all_that_is_wrong():
 def test_the_books_of_a_file_must_balance_and_be_the_split_s():
     lost = dataclasses.replace(READ, n_documents=2)
     with pytest.raises(BooksError, match=r"'a\.jsonl': records read 5 != documents \+ rejected \+ filtered 4"):
-        equations.check_balance(entry_of(inputs=(lost,)))
+        job_books.check_balance(entry_of(inputs=(lost,)))
     with pytest.raises(BooksError, match=r"rejected .* != sum over its files"):
-        equations.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
+        job_books.check_balance(entry_of(inputs=(dataclasses.replace(READ, rejected={"not_object": 2}),)))
     with pytest.raises(BooksError, match="0 inputs are counted, of 1 pieces"):
-        equations.check_balance(entry_of(inputs=()))
+        job_books.check_balance(entry_of(inputs=()))
 
 
 def shard_of(**changes):
@@ -88,6 +88,6 @@ WINDOWS = {"n_documents": 3, "n_tokens": 9, "n_windows": 4, "n_repeated": 2, "n_
     ],
 )
 def test_rows_are_checked_against_documents(changes, message):
-    equations.check_balance(shard_of())
+    job_books.check_balance(shard_of())
     with pytest.raises(BooksError, match=message):
-        equations.check_balance(entry_of(**changes))
+        job_books.check_balance(entry_of(**changes))

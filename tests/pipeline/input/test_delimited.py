@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.read_files import read
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import records, streams
+from tokenmill.pipeline.input import lines, streams
 from tokenmill.pipeline.input.splitting import plan_splits
 
 ROWS = 'id,text,n\r\n1,"a ""b""\nc",2\n\n2,"x,y",\r3,é,4\n'
@@ -154,7 +154,7 @@ def test_rows_are_those_of_the_standard_library(cells, chunk_bytes, most, one_co
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(streams, "CHUNK_BYTES", chunk_bytes),
-        mock.patch.object(records, "MOST_LINES", most),
+        mock.patch.object(lines, "MOST_LINES", most),
     ):
         found = read(write(Path(folder, "a.csv"), header + body))
     assert found.texts == [row[0] for row in expected if row is not None and len(row) == width]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from tokenmill.pipeline.books import equations, ledger
+from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import identities
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.config.input import InputConfig
@@ -268,5 +268,5 @@ def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(
     run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]}))
     path = next((output / "_ledger").glob("?" * 16 + ".json"))  # job.json is no entry
     entry = ledger.LedgerEntry.from_json(path.read_bytes())
-    assert not equations.imbalances(entry)
-    assert equations.imbalances(dataclasses.replace(entry, filtered={"language": 4}))
+    assert not job_books.imbalances(entry)
+    assert job_books.imbalances(dataclasses.replace(entry, filtered={"language": 4}))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books import equations, ledger, manifest
+from tokenmill.pipeline.books import job_books, ledger, manifest
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
@@ -142,7 +142,7 @@ def test_the_ledger_says_what_was_read_and_written(work, corpus):
     for entry in entries:
         assert ledger.LedgerEntry.read(str(job.output), entry.split_id) == entry
         check_agreement(entry, Statistics.from_bytes((job.output / entry.statistics.file).read_bytes()))
-        equations.check_balance(entry)
+        job_books.check_balance(entry)
 
 
 def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus):
