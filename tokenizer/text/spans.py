@@ -96,7 +96,7 @@ class SpanRule:
     token: str
     """The token, which no other rule may have."""
     find: Named | None = None
-    """A pattern by name; see `NAMED`."""
+    """A pattern by name; see `text.spans.NAMED`."""
     regex: str | None = None
     """A regular expression of the package `regex`, version 1; empty matches are skipped."""
     literal: str | None = None
