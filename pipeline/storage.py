@@ -72,6 +72,13 @@ def has_glob(pattern: str) -> bool:
     return glob.has_magic(pattern)
 
 
+def pattern_of(path: str) -> str:
+    """Returns the pattern of all files below a local folder; any other path, and any pattern, as it is."""
+    if is_remote(path) or not os.path.isdir(path):
+        return path
+    return os.path.join(glob.escape(path), "**", "*")
+
+
 def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileStat]:
     """Returns the files that `pattern` names, local ones ordered by path, remote ones as the store lists them.
 
@@ -187,11 +194,12 @@ def _expand_components(
             if _is_directory(entry, refuse):
                 yield from _expand_components(os.path.join(folder, entry.name), components, refuse, (*above, here))
         return
-    names = fnmatch.filter([entry.name for entry in visible], first)
+    # A folder may be called `corpus [2024]`, which as a pattern does not match its own name.
+    names = [entry.name for entry in visible]
+    chosen = {*fnmatch.filter(names, first), *(name for name in names if name == first)}
     if not rest:
-        yield from (os.path.join(folder, name) for name in names)
+        yield from (os.path.join(folder, name) for name in chosen)
         return
-    chosen = {*names}
     for entry in visible:
         if entry.name in chosen and _is_directory(entry, refuse):
             yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())

@@ -225,8 +225,8 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
                     or_excluded = f", or none that {config.where}.exclude does not leave out" if config.exclude else ""
                     problems.append(ValueError(f"{given!r} matches no file{or_excluded}"))
                 continue
-            is_literal = next(iter(found)).path == pattern
-            listings.append((found, _literal_directory(pattern, is_literal)))
+            path = storage.join(given, "*") if (is_folder := pattern != given) else given
+            listings.append((found, _literal_directory(path, is_folder or next(iter(found)).path == given)))
     folders: dict[str, str] = {}
     names: dict[str, tuple[str, storage.FileStat]] = {}
     files = NamedFiles([(found, partial(_relative_name, directory=directory)) for found, directory in listings])
@@ -253,7 +253,7 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
 
 def _list_files(given: str, config: InputConfig, used: set[str]) -> tuple[str, Listing, list[OSError], list[str]]:
     """Returns a pattern without abbreviations, its files, problems, warnings; adds what excluded a file to `used`."""
-    pattern, wrong, warnings = given, list[OSError](), list[str]()
+    pattern, wrong, warnings = storage.pattern_of(given), list[OSError](), list[str]()
     found: Iterable[storage.FileStat] = ()
 
     def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
@@ -264,8 +264,6 @@ def _list_files(given: str, config: InputConfig, used: set[str]) -> tuple[str, L
                 yield file
 
     try:
-        if is_folder := not storage.is_remote(pattern) and os.path.isdir(pattern) and not storage.has_glob(pattern):
-            pattern = storage.join(pattern, "**/*")
         if storage.is_remote(pattern):
             with ThreadPoolExecutor(_LISTING_THREADS) as pool:
                 parts = pool.map(
@@ -273,7 +271,7 @@ def _list_files(given: str, config: InputConfig, used: set[str]) -> tuple[str, L
                 )
                 return pattern, Listing.joined(parts), wrong, warnings
         found = without_excluded(storage.match(pattern, wrong))
-        if is_folder and config.format == "auto":
+        if pattern != given and config.format == "auto":
             found = _of_known_formats(config.where, pattern, [*found], warnings)
         return pattern, Listing(found), wrong, warnings
     except OSError as error:

@@ -3,7 +3,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -101,9 +100,8 @@ class ReadCorpus(FallibleTransform):
 
 def _find_one(path: str, options: InputConfig) -> None:
     """Raises OSError if a path or pattern matches no file; a store is listed up to the first."""
-    is_folder = not storage.is_remote(path) and os.path.isdir(path) and not storage.has_glob(path)
     problems: list[OSError] = []
-    found = storage.match(storage.join(path, "**/*") if is_folder else path, problems)
+    found = storage.match(storage.pattern_of(path), problems)
     if not any(not options.excluded_by(file.path) for file in found):
         said = f": {problems[0]}" if problems else ""
         or_excluded = ", or only files that exclude leaves out" if options.exclude else ""

@@ -178,6 +178,8 @@ def test_a_name_with_glob_characters_is_taken_literally(tmp_path):
     write(tmp_path / "d[1]" / "a[1].txt")
     write(tmp_path / "d1" / "a1.txt")
     assert describe(plan(tmp_path / "d[1]" / "a[1].txt")) == [[("a[1].txt", 0, 10)]]
+    assert describe(plan(tmp_path / "d[1]")) == [[("a[1].txt", 0, 10)]]
+    assert describe(plan(tmp_path / "d[1]" / "*.txt")) == [[("d1/a1.txt", 0, 10), ("d[1]/a[1].txt", 0, 10)]]
 
 
 def test_ids_depend_on_what_is_read_and_on_nothing_else(tmp_path):
