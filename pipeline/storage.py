@@ -364,6 +364,11 @@ def exists(path: str) -> bool:
     return True
 
 
+def identity(path: str) -> str:
+    """Returns a path that is the same however a place is spelled."""
+    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
+
+
 def changed_at(path: str) -> float | None:
     """Returns when a file was last written, in seconds by the clock of its store; None if that is not known.
 

@@ -299,7 +299,7 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     """
     output = plan.config.output
     if plan.parts:
-        folders.prepare_output(output.path, plan.job, mode)
+        folders.prepare_output(output.path, plan.job, mode, reads=_reads(plan.config))
         _delete_half_written(output.path)
         for part in plan.parts.values():
             prepare(part, mode)
@@ -313,11 +313,19 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
         suffix=suffix,
         companions=companions,
         n_shards=len(plan.shards()) or None,
+        reads=_reads(plan.config),
     )
     _delete_half_written(output.path)
     if plan.tokenizer is not None:
         storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
     storage.write_atomic(plan.plan_path, (f"{line}\n".encode() for line in plan.splits.lines_by_work()))
+
+
+def _reads(config: Config) -> list[str]:
+    """Returns the tokenizers and word counts that a job reads."""
+    of, parts = config.tokenizer, config.output.parts
+    paths = (of.file, of.train and of.train.counts, *(parts.tokenizers.values() if parts else ()))
+    return [path for path in paths if path]
 
 
 def _delete_half_written(output: str) -> None:

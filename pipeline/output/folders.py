@@ -51,6 +51,7 @@ def prepare_output(
     suffix: str = "",
     companions: Sequence[str] = (),
     n_shards: int | None = None,
+    reads: Sequence[str] = (),
 ) -> None:
     """Makes sure that a folder may be written to, and records the job and its plan there; creates a missing folder.
 
@@ -63,9 +64,11 @@ def prepare_output(
       suffix: the suffix of shards.
       companions: suffixes of the other files of a shard.
       n_shards: where the job shuffles, how many shards it writes; None for one per split.
+      reads: tokenizers, files or folders, and outputs with word counts that the job reads.
 
     Raises:
-      ValueError: if the folder holds something else; the message says what, and what to do.
+      ValueError: if the folder holds something else, or what the job reads is to be removed; the message says what, and
+        what to do.
     """
     found = read_job(output)
     plan = _plans(n_splits, n_shards, (suffix, *companions))
@@ -92,18 +95,25 @@ def prepare_output(
             plans = [*(each for each in earlier_plans if each not in plan), *plan]
             _remove(output, [MANIFEST, PARTS, STATS, MDS_INDEX])
         else:
-            _clear(output, earlier, earlier_plans)
+            _clear(output, earlier, earlier_plans, reads)
         storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plans)
 
 
-def _clear(output: str, job: Job, plans: Sequence[PlannedNames]) -> None:
+def _clear(output: str, job: Job, plans: Sequence[PlannedNames], reads: Sequence[str]) -> None:
     """Removes what a job left in a folder, in its replay, and in the folders of its parts."""
     parts = [storage.join(output, filenames.check_part(name)) for name in job.parts.get("folders", ())]
     outputs = [folder for each in (output, *parts) for folder in (each, storage.join(each, REPLAY))]
     # All records are read before anything is removed: if one is not as TokenMill writes it, all files stay.
     found = [(folder, *record) for folder in outputs if (record := read_job(folder)) is not None]
     own = {folder: _own_files(folder, its_plans) for folder, _, its_plans in found}
+    shared = VOCABULARY, COUNTS  # what a job can read of another
+    kept = tuple(f"{name}/" for name in shared)
+    files = [storage.join(folder, name) for folder, names in own.items() for name in names if name.startswith(kept)]
+    removed = {storage.identity(each) for file in files for each in (file, file.rpartition("/")[0])}
+    for path in reads:
+        if not removed.isdisjoint(map(storage.identity, (path, *(f"{path}/{name}" for name in shared)))):
+            raise ValueError(f"--overwrite would remove {path!r}, which this job reads; choose another output.path")
     # A manifest goes first, because it would be false. The record of the job goes last: it says which files are ours.
     _remove(output, [MANIFEST, PARTS])
     for folder, names in reversed(own.items()):

@@ -104,7 +104,12 @@ def test_overwrite_removes_what_is_ours_and_nothing_else(tmp_path):
     ]
     write(tmp_path, *ours, *foreign)
     other = Job.of("run", config_of(), None)
-    prepare_output(output, other, "overwrite")
+    (tmp_path / "link").symlink_to("vocab")
+    for read in ("", "counts", "vocab/", "vocab/vocab.txt", "x/../link"):
+        with pytest.raises(ValueError, match=r"--overwrite would remove '.*', which this job reads"):
+            prepare_output(output, other, "overwrite", reads=[f"{output}/{read}"])
+    (tmp_path / "link").unlink()
+    prepare_output(output, other, "overwrite", reads=[f"{output}/vocab/mine.txt", f"{output}/no/vocab"])
     assert names_in(tmp_path) == sorted(["_ledger/job.json", *foreign])
     assert json.loads((tmp_path / "_ledger/job.json").read_text())["digest"] == other.digest
 
