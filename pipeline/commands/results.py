@@ -134,7 +134,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _compared(again: "VerifyReport") -> str:
     """Returns what tokenizing again has shown, in words."""
-    rows = "rows equal a second run" if again.is_proven else "rows or ids differ"
+    rows = "rows equal a second run" if again.is_proven else "rows or ids differ, or cannot be made again"
     ids = [
         f"ids of {n:,} {'document' if n == 1 else 'documents'} equal those of {by}" for by, n in again.compared.items()
     ]

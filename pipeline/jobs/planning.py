@@ -30,7 +30,7 @@ from tokenmill.pipeline.splits import Split, Splits
 from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.parts import check_field
-from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer
+from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer, stand_in
 from tokenmill.pipeline.training.train import check_counts
 from tokenmill.tokenizer import Tokenizer
 
@@ -218,12 +218,14 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         else:
             tokenizer = given_tokenizer(config)
             digest = tokenizer.digest
-            check_formats(tokenizer, config.output)
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 packing_tokens(config.output.packing, tokenizer)
-            if config.output.fim is not None:
-                FillInMiddle.of(config.output.fim, tokenizer)
+        fim = config.output.fim if tokenizes else None
+        if made := tokenizer or (stand_in(config) if trains and (fim or config.output.vocabulary) else None):
+            check_formats(made, config.output)
+            if fim is not None:
+                FillInMiddle.of(fim, made)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))

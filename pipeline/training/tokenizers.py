@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
@@ -77,6 +78,20 @@ def train_tokenizer(
             model = dataclasses.replace(model, oov_policy=config.oov or "word")
         tokenizers[size] = untrained.with_model(model, (*train.tokens, *span_tokens), train.user_defined_symbols or ())
     return tokenizers
+
+
+def stand_in(config: Config) -> Tokenizer | None:
+    """Returns a tokenizer of the kind that a job will train, with one word; None if its options do not allow that."""
+    train = config.tokenizer.train
+    if train is None:
+        return None
+    options = {"vocab_size": max(train.sizes), "hard_vocab_limit": train.hard_vocab_limit and False}
+    word = pa.table({"word": [b"word"], "count": [1_000_000]}, schemas.WORD_COUNTS)
+    try:
+        of = config.tokenizer.model_copy(update={"train": train.model_copy(update=options)})
+        return train_tokenizer(word, of, tuple(config.text.tokens))[max(train.sizes)]
+    except ValueError:
+        return None
 
 
 def _trainer(train: TrainConfig, span_tokens: Sequence[str]) -> "Trainer[Any]":

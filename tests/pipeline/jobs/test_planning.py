@@ -79,6 +79,23 @@ def test_a_file_that_is_no_tokenizer(config, tiny_vocab_file, content):
         plan_job("tokenize", config)
 
 
+@pytest.mark.parametrize("model, fits", [("wordpiece", "vocab.txt"), ("byte_level_bpe", "vocab.tiktoken")])
+def test_what_a_trained_vocabulary_cannot_do_is_said_before_it_is_trained(config, model, fits):
+    train = TrainConfig(model=model, vocab_size=300, hard_vocab_limit=None)
+    config = config.model_copy(update={"tokenizer": TokenizerConfig(train=train)})
+
+    def plan(name, **output):
+        return plan_job(name, config.model_copy(update={"output": OutputConfig(path=config.output.path, **output)}))
+
+    for name in ("run", "train"):
+        plan(name, vocabulary=[fits])
+        with pytest.raises(ValueError, match=r"output\.vocabulary: tokenizer\.model: sentencepiece cannot hold"):
+            plan(name, vocabulary=["tokenizer.model"])
+    plan("train", fim={})
+    with pytest.raises(ValueError, match=r"output\.fim\.prefix: the tokenizer has none of"):
+        plan("run", fim={})
+
+
 def test_splits_follow_what_decides_the_output(config, tmp_path):
     def ids(config, name="tokenize"):
         return [split.id for split in plan_job(name, config).splits]
