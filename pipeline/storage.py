@@ -274,15 +274,17 @@ class _LocalFile(io.FileIO):
 
 @contextlib.contextmanager
 def _telling_space(path: str, n_bytes: int) -> Iterator[None]:
-    """Raises an error of a full disk, or of a used-up quota, with the path, what was to be written and what is free."""
+    """Raises an error of a full disk, a quota or a limit with the path, what was to be written and what is free."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         free = shutil.disk_usage(os.path.dirname(path) or ".").free
         size = f"at least {n_bytes:,} bytes were to be written" if n_bytes else "its bytes did not all reach the disk"
         advice = "make room; tokenmill plan estimates how much a job writes"
+        if error.errno == errno.EFBIG:
+            advice = "raise the limit of this process (ulimit -f) or of the file system on the size of a file"
         raise OSError(f"{path!r}: {error.strerror}: {size}, {free:,} are free on this disk; {advice}") from error
 
 

@@ -268,6 +268,22 @@ def test_local_files_are_synced_before_and_after_their_rename(tmp_path, monkeypa
     assert events == ["sync file", "rename", "sync directory"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of other systems differ")
+def test_a_limit_on_the_size_of_files_says_how_to_raise_it(tmp_path):
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with storage.create(str(tmp_path / "a")) as handle:
+            handle.write(bytes(100))
+            handle.flush()
+            with pytest.raises(OSError, match=r"/a': File too large: at least 70,000 bytes .* \(ulimit -f\)"):
+                handle.write(bytes(70_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_is_named_with_what_was_to_be_written_and_what_is_free(tmp_path):
     (tmp_path / "a").symlink_to("/dev/full")
