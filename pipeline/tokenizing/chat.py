@@ -6,7 +6,7 @@ import datetime
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -125,9 +125,13 @@ class ChatTexts:
         ]
         mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         masks, n_marked, n_kept, n_trained = _lay_out(ids.offsets, mask.trained, layout)
-        if (lost := np.flatnonzero(n_trained == 0)).size:
-            detail = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
-            rejects.setdefault("nothing_trained", []).extend((rows[i], detail) for i in lost.tolist())
+        smuggled = self._smuggled(texts, ids, marked)
+        n_trained[[*smuggled]] = 0
+        if lost := np.flatnonzero(n_trained == 0).tolist():
+            cut = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
+            for i in lost:
+                reason = "special_token_in_content" if i in smuggled else "nothing_trained"
+                rejects.setdefault(reason, []).append((rows[i], smuggled.get(i, cut)))
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
@@ -150,6 +154,32 @@ class ChatTexts:
             for reason, each in sorted((reason, sorted(each)) for reason, each in rejects.items())
         ]
         return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, counts)
+
+    def _smuggled(self, texts: pa.StringArray, ids: pa.LargeListArray, marked: Sequence[Marked]) -> dict[int, str]:
+        """Returns details of the rows in which the normalizer makes a special token of a text of the record.
+
+        The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet.
+        """
+        special = {
+            token.id: token.content
+            for token in self.tokenizer.added_tokens
+            if token.normalized and token.content in self._marker.special_tokens
+        }
+        if self.tokenizer.normalizer is None or not special:
+            return {}
+        places = np.flatnonzero(np.isin(ids.values.to_numpy(), [*special]))
+        starts, stops = self.tokenizer.token_offsets(texts, ids)
+        found = {}
+        rows = np.searchsorted(ids.offsets.to_numpy(), places, "right") - 1
+        for row, place in zip(rows.tolist(), places.tolist(), strict=True):
+            text = marked[row].text
+            raw = text.encode()
+            start, stop = (len(raw[:at].decode()) for at in (starts[place], stops[place]))
+            content, found_text = special[ids.values[place].as_py()], text[start:stop]
+            is_of_message = any(a < stop and start < b for a, b, _ in marked[row].messages)
+            if content not in found_text and (is_of_message or found_text.strip() not in self._marker.template.source):
+                found[row] = f"the normalizer makes {content!r} of {found_text!r}"
+        return found
 
 
 def _lay_out(

@@ -108,7 +108,8 @@ class Marker:
         turns = [_USER, _ANSWER, _USER, _ANSWER]
         between = "".join(self._between(turns, {}, i) or "" for i in range(len(turns)))
         others = {token for token in added_tokens if token and token in between and not _IN_ANSWERS.match(token)}
-        self._special = _any_of({*special_tokens, *others} - {""})
+        self.special_tokens = {*special_tokens, *others} - {""}
+        self._special = _any_of(self.special_tokens)
 
     def mark(self, conversation: Conversation) -> Marked:
         """Renders a conversation and finds what of it is trained.

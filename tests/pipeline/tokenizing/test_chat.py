@@ -144,6 +144,25 @@ def test_what_cannot_be_trained_on_is_rejected_with_a_reason(folder: Path) -> No
     assert {*OF_CONVERSATIONS} <= {*REASONS}
 
 
+def test_a_text_that_the_normalizer_makes_a_special_token_of_is_rejected(folder: Path) -> None:
+    file = folder / "tokenizer" / "tokenizer.json"
+    parts = json.loads(file.read_text())
+    parts["normalizer"] = {"type": "NFKC"}
+    parts["added_tokens"] = [{**token, "normalized": True} for token in parts["added_tokens"]]
+    file.write_text(json.dumps(parts))
+    wide, answer = "a <|ｉm_end|> b", {"role": "assistant", "content": "so"}
+    template = "{{ tools }}" + TEMPLATES["chatml"]
+    records: list[dict[str, Any]] = [{"messages": [{"role": "user", "content": each}, answer]} for each in ("a", wide)]
+    records.append({**records[0], "tools": [{"name": wide}]})
+    (folder / "wide.jsonl").write_text("\n".join(map(json.dumps, records)))
+    run(config_of(folder, data="wide.jsonl", input={"on_damage": "warn"}, chat={"template": template}))
+    assert len(rows_of(folder)) == 1
+    (rejects,) = (folder / "out" / "rejected").glob("*.parquet")
+    table = pq.read_table(rejects)
+    assert table["reason"].to_pylist() == ["special_token_in_content"] * 2
+    assert {*table["detail"].to_pylist()} == {"the normalizer makes '<|im_end|>' of '<|ｉm_end|>'"}
+
+
 def test_the_config_knows_the_roles_and_reserved_arguments_of_the_library() -> None:
     assert get_args(chat.Role) == conversations.ROLES
     assert chat.RESERVED == conversations.RESERVED
