@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import operator
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
 from apache_beam.typehints import typehints
+from apache_beam.typehints.native_type_compatibility import convert_to_python_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.tokenizer import check_array
@@ -358,7 +360,7 @@ def extended_type(
     row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     if row is None:
         return typehints.Dict[str, typehints.Any] if _is_dict(element_type) else typehints.Any
-    fields = dict(row._fields)
+    fields = {name: typehints.Any if _is_misread(kind) else kind for name, kind in row._fields}
     if field not in fields:
         near = difflib.get_close_matches(field, fields, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "; name it: column=..." if reads is not None else ""
@@ -373,6 +375,22 @@ def extended_type(
     except ValueError as error:
         raise ValueError(f"{step}: {error}") from None
     return RowTypeConstraint.from_fields(list({**fields, **outputs}.items())) if outputs else element_type
+
+
+def _is_misread(kind: Any) -> bool:
+    """Returns whether Beam's schemas take another type for that of a field, or of what is in it.
+
+    Of `Union[float, int, None]` and of `tuple[float, str]` they take the first alone: numbers would change, texts fail.
+    """
+    kind = convert_to_python_type(kind) if isinstance(kind, typehints.TypeConstraint) else kind
+    inner = typing.get_args(kind)
+    members = [each for each in inner if each not in (type(None), ...)]
+    are_several = any(each != members[0] for each in members)
+    if are_several and (type(None) in inner or typing.get_origin(kind) is tuple):
+        return True
+    if isinstance(kind, type) and (row := RowTypeConstraint.from_user_type(kind)) is not None:
+        members = [each for _, each in row._fields]
+    return any(map(_is_misread, members))
 
 
 def check_global(pcoll: Any, step: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.coders import FastPrimitivesCoder
+from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import Row, TaggedOutput
 from apache_beam.typehints import typehints
@@ -64,9 +64,10 @@ class ErrorHandling:
           element_type: that of the input elements that fail.
         """
         # What Beam pickles need not be what its type says, and an element that fails often is not: a NamedTuple with
-        # None for a string. A coder for rows would end the pipeline at its letter.
+        # None for a string. A coder for rows would end the pipeline at its letter. It also takes numbers alone for a
+        # value of a dict that may be a number, a text or None.
         # Where `make` fails, its letter has the result.
-        if make is not None or isinstance(registry.get_coder(element_type), FastPrimitivesCoder):
+        if make is not None or not isinstance(registry.get_coder(element_type), RowCoder):
             element_type = typehints.Any
         letters = RowTypeConstraint.from_fields([("element", element_type), ("msg", str), ("stack", str)])
         deal = beam.ParDo(_DealFn(self, step, make))

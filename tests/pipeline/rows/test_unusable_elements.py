@@ -234,6 +234,44 @@ def test_an_element_that_is_not_what_its_type_says_has_a_letter(step, check, tok
         pipeline.run()
 
 
+class Inner(typing.NamedTuple):
+    value: float | int | None
+
+
+class Various(typing.NamedTuple):
+    text: str | None
+    either: float | int | None
+    pair: tuple[float, int]
+    inner: Inner | None
+    named: dict[str, int | str | None]
+    kind: typing.Literal["a", "b"] = "a"
+
+
+def test_what_schemas_of_beam_misread_is_passed_on_as_it_is(tokenizer):
+    """They take the first type of a union with None, and of a tuple: `2**60 + 1` became 1.152921504606847e+18."""
+    good = Various("a", 2**60 + 1, (0.5, 2**60 + 1), Inner(2**60 + 1), {"url": "u", "n": None})
+    docs = [good, good._replace(text=None)]
+
+    def build(pipeline):
+        typed = pipeline | "Typed" >> beam.Create(docs)
+        dicts = pipeline | "Dicts" >> beam.Create([each._asdict() for each in docs])
+        for name, elements in (("OfTyped", typed), ("OfDicts", dicts)):
+            fine, bad = elements | name >> Tokenize(tokenizer).with_exception_handling()
+            fields = good._asdict()
+            rows = fine | f"{name}Sent" >> beam.Reshuffle() | f"{name}Get" >> beam.Map(_fields_of, [*fields])
+            assert_that(rows, equal_to([[*fields.values()]]), label=f"{name}Good")
+            letters = bad | f"{name}Letters" >> beam.Reshuffle() | f"{name}Element" >> beam.Map(lambda row: row.element)
+            expected = docs[1] if name == "OfTyped" else docs[1]._asdict()
+            assert_that(letters, equal_to([expected]), label=f"{name}Bad")
+
+    run_inline(build)
+
+
+def _fields_of(row, names):
+    found = row if isinstance(row, dict) else row._asdict()
+    return [found[name] for name in names]
+
+
 def test_a_step_may_replace_the_text_of_strings(tokenizer):
     def build(pipeline):
         texts = pipeline | beam.Create(["e\u0301"])
