@@ -360,7 +360,7 @@ def extended_type(
     row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     if row is None:
         return typehints.Dict[str, typehints.Any] if _is_dict(element_type) else typehints.Any
-    fields = {name: typehints.Any if _is_misread(kind) else kind for name, kind in row._fields}
+    fields: dict[str, Any] = {name: typehints.Any if _is_misread(kind) else kind for name, kind in row._fields}
     if field not in fields:
         near = difflib.get_close_matches(field, fields, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "; name it: column=..." if reads is not None else ""
