@@ -112,8 +112,8 @@ class EncodePlan:
             return None
         if self._may_be_cut is not None and any(map(self._may_be_cut, texts)):
             return None
-        found, starts, stops, _, _ = self._engine.locate(text_rows(texts))
-        if found.values.tolist() != list(itertools.chain.from_iterable(ids)):
+        (found, starts, stops, _, _), is_right = self._engine.locate(text_rows(texts))
+        if not is_right.all() or found.values.tolist() != list(itertools.chain.from_iterable(ids)):
             return None
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
@@ -261,7 +261,7 @@ class EncodePlan:
             unnormalized.append(traced(self._normalizer, segments))
             return unnormalized[0].rows, is_first
 
-        by_engine = self._engine.stages is None and not self._looks_at_normalized
+        by_engine = isinstance(self._engine, BertEngine) and not self._looks_at_normalized
         again: set[int] = set()
         segments, tokens, is_first, row_segments = self._prepared(
             rows, None, normalize=not by_engine, stage=stage, again=again
@@ -270,13 +270,16 @@ class EncodePlan:
         of_text, of_added = np.flatnonzero(~is_token), np.flatnonzero(is_token)
         texts = segments.take(of_text) if of_added.size else segments
         if isinstance(self._engine, BertEngine):
-            found: Located | None = Located(*self._engine.locate(texts))
+            places_found, is_sure = self._engine.locate(texts)
+            found: Located | None = Located(*places_found)
         else:
             found = located(self._engine.stages, self._model, texts, read_only(is_first[~is_token]))
+            is_sure = np.ones(of_text.size, np.bool_)
         if found is None:
             return places[0], places[1], places[2], np.zeros(rows.n_rows, np.bool_)
         is_same = not unnormalized or unnormalized[0].rows is unnormalized[0].before
-        if is_same and row_segments is None and all(map(np.array_equal, found.ids, ids)):  # most calls with few texts
+        # Most calls with few texts.
+        if is_same and is_sure.all() and row_segments is None and all(map(np.array_equal, found.ids, ids)):
             narrow = [each.astype(np.int32) for each in (found.starts, found.stops, found.words)]
             return narrow[0], narrow[1], narrow[2], np.ones(rows.n_rows, np.bool_)
         raw = unnormalized[0] if unnormalized else Traced.unchanged(segments)
@@ -317,7 +320,7 @@ class EncodePlan:
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
-        is_right[list(again)] = False
+        is_right[list(again)] = is_right[row_of[of_text[~is_sure]]] = False
         if unnormalized:
             is_right[self._with_changed_tokens(rows, raw)] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
@@ -356,7 +359,7 @@ class EncodePlan:
                 tokens.append(AlignedToken(token_id, segment.span(), word, segment.text if is_found else ""))
                 word += 1
                 continue
-            if self._normalizer is not None and (self._looks_at_normalized or self._engine.stages is not None):
+            if self._normalizer is not None:
                 begin = segment.starts[0] if segment.text else 0
                 segment = self._normalizer.normalize_aligned(segment)
                 # As in `NormalizingStage`: if the first characters were removed, the text starts later.
@@ -367,18 +370,10 @@ class EncodePlan:
                     tokens.append(AlignedToken(part_id, part.span(), word, part.text))
                     word += 1
                 else:
-                    found, word = self._align(part, starts_text and first, word)
+                    found, word = align(self._engine.stages, self._model, part, starts_text and first, word)
                     tokens += found
                 first = False
         return tokens
-
-    def _align(self, text: AlignedText, is_first: bool, first_word: int) -> tuple[list[AlignedToken], int]:
-        if not isinstance(self._engine, BertEngine):
-            return align(self._engine.stages, self._model, text, is_first, first_word)
-        found = Located(*self._engine.locate(text_rows([text.text])))
-        each = zip(*(column.tolist() for column in (found.ids.values, *found[1:4])), strict=True)
-        tokens = [AlignedToken(i, (text.starts[a], text.stops[b - 1]), first_word + word) for i, a, b, word in each]
-        return tokens, first_word + int(found.n_words[0])
 
     def describe(self) -> dict[str, Any]:
         """Returns what runs in the kernel and what does not, for `Tokenizer.explain`."""

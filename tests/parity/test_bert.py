@@ -145,6 +145,18 @@ def test_truncation_and_padding(
         assert column.to_pylist() == [expected.ids]
 
 
+@pytest.mark.parametrize("added", [[], ["ht"]], ids=["no token", "a normalized token"])
+def test_marks_that_change_their_order(added: list[str]) -> None:
+    ours = Tokenizer.for_bert([*SMALL_VOCAB, "\u302e", "##\u1b44", "##\U0001d165"])
+    ours.add_tokens(added)
+    theirs, chance = as_hf(ours), random.Random(0)
+    marks = "\u302e\u0316\u1b44\u0902\U0001d16e\U0001d15e\u0301\u0344aé\x00 "
+    texts = ["".join(chance.choices(marks, k=chance.randint(1, 6))) for _ in range(500)]
+    expected = [[getattr(each, name) for name in ATTRIBUTES] for each in theirs.encode_batch(texts)]
+    assert [[getattr(each, name) for name in ATTRIBUTES] for each in ours.encode_batch(texts)] == expected
+    assert [[getattr(ours.encode(text), name) for name in ATTRIBUTES] for text in texts] == expected
+
+
 def test_templates() -> None:
     plain = Tokenizer.for_bert(SMALL_VOCAB)
     theirs = as_hf(plain)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BertNormalizer, BertPreTokenizer and WordPiece in one kernel."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +15,7 @@ from tokenmill.tokenizer.kernel_memory import new_scratch
 from tokenmill.tokenizer.kernels import bert_wordpiece
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
+from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -22,16 +25,13 @@ Int64s = npt.NDArray[np.int64]
 class BertEngine:
     """Normalizes, splits and encodes in a single pass over the bytes."""
 
-    stages = None
-
-    def __init__(self, normalizer: BertNormalizer, model: WordPiece, pool: TablePool, *, isolate_digits: bool) -> None:
-        """Prepares an engine.
-
-        isolate_digits: whether each digit is a word of its own, as after `Digits(individual_digits=True)`.
-        """
+    def __init__(self, normalizer: BertNormalizer, pre_tokenizer: Any, model: WordPiece, pool: TablePool) -> None:
+        """Prepares an engine; pre_tokenizer: a BertPreTokenizer, alone or with `Digits(individual_digits=True)`."""
+        isolate_digits = not isinstance(pre_tokenizer, BertPreTokenizer)
         self._tables = unicode_tables.bert_tables(**normalizer.options(), isolate_digits=isolate_digits)
         self._digits = ["Digits"] if isolate_digits else []
         self._runner = model_runner(model, reads_bytes=False)
+        self.stages = pre_tokenizer, self._runner
         self._pool = pool
         self._encode, self._locate = (
             kernel.bound(self._tables, self._runner.tables) for kernel in (bert_wordpiece.encode, bert_wordpiece.locate)
@@ -54,16 +54,21 @@ class BertEngine:
             n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,
         )  # fmt: skip
 
-    def locate(self, rows: Ragged) -> tuple[Ragged, Int64s, Int64s, Int64s, Int64s]:
-        """Encodes raw rows and finds where each token came from; returns what `locating.Located` has."""
+    def locate(self, rows: Ragged) -> tuple[tuple[Ragged, Int64s, Int64s, Int64s, Int64s], npt.NDArray[np.bool_]]:
+        """Encodes raw rows and finds where each token came from.
+
+        Returns:
+          What `locating.Located` has; and bool[n_rows], the rows for which it is right. For others `align` is.
+        """
         n = int(rows.n_values * self._tables.max_bytes_ratio) + 16
         scratch = new_scratch(int(rows.max_row * self._tables.max_bytes_ratio) + 16)
         ids, (starts, stops, words) = recycled.empty(n, np.int32), (recycled.empty(n, np.int64) for _ in range(3))
         offsets, n_words = np.empty(rows.n_rows + 1, np.int64), np.empty(rows.n_rows, np.int64)
         characters = np.empty(rows.max_row, np.int32)
-        self._locate(rows, scratch, characters, ids, offsets, starts, stops, words, n_words)
+        is_right = np.empty(rows.n_rows, np.bool_)
+        self._locate(rows, scratch, characters, ids, offsets, starts, stops, words, n_words, is_right)
         n = int(offsets[-1])
-        return Ragged(ids[:n], offsets), starts[:n], stops[:n], words[:n], n_words
+        return (Ragged(ids[:n], offsets), starts[:n], stops[:n], words[:n], n_words), is_right
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""

@@ -51,9 +51,10 @@ def choose(
     raw: whether the engine may get raw text. It may not if added tokens are looked for in normalized text.
     """
     pre_tokenizer = one_step(pre_tokenizer)
-    if isinstance(model, WordPiece) and (bert := fused_with_bert(normalizer, pre_tokenizer)) is not None:
-        has_digits = not isinstance(pre_tokenizer, BertPreTokenizer)
-        return BertEngine(bert, model, pool, isolate_digits=has_digits), True
+    # Normalized text stays as it is: BERT's normalizer would reorder marks anew where it removed what was between them.
+    bert = fused_with_bert(normalizer if raw else None, pre_tokenizer) if isinstance(model, WordPiece) else None
+    if bert is not None:
+        return BertEngine(bert, pre_tokenizer, model, pool), raw
     runner = model_runner(model, reads_bytes=is_byte_level(pre_tokenizer))
     if raw and isinstance(normalizer, SentencePieceNormalizer) and pre_tokenizer is None and _is_sentencepiece(model):
         tables = raw_tables(normalizer, model)

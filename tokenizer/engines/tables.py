@@ -35,7 +35,7 @@ class Engine(Protocol):
     few: Any
     """A `few.FewTexts`, for texts without added tokens; None if there is none."""
     stages: Any
-    """The pre-tokenizer and the `models.ModelRunner`, which do the same in two steps with normalized text; or None."""
+    """The pre-tokenizer and the `models.ModelRunner`, which do the same in two steps with normalized text."""
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None

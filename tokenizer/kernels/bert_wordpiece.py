@@ -19,7 +19,7 @@ from tokenmill.tokenizer.compiling.kernel import (
 from tokenmill.tokenizer.compiling.references import refer, values_of
 from tokenmill.tokenizer.kernels.ascii_blocks import bert_words
 from tokenmill.tokenizer.kernels.bert_scanner import any_word
-from tokenmill.tokenizer.kernels.classes import ISOLATED, SPACE
+from tokenmill.tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, WORD
 from tokenmill.tokenizer.kernels.encode_loop import (
     APART,
     AT,
@@ -42,7 +42,7 @@ from tokenmill.tokenizer.kernels.span_table import (
     remember_span,
 )
 from tokenmill.tokenizer.kernels.spans import add_span, expand
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character
 from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, SHORT_WORD_BYTES, add_count, long_key
 from tokenmill.tokenizer.kernels.wordpiece import wordpiece
@@ -190,7 +190,9 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
 
 
 @kernel
-def locate(tables, model, rows, scratch, characters, out, offsets, starts, stops, word_numbers, n_words):
+def locate(
+    tables, model, rows, scratch, characters, out, offsets, starts, stops, word_numbers, n_words, is_right
+):  # fmt: skip
     """Encodes rows, and finds where every token came from, without the table of the encode loop.
 
     Args:
@@ -201,6 +203,8 @@ def locate(tables, model, rows, scratch, characters, out, offsets, starts, stops
         int64[n_ids]; filled, each with room for `max_bytes_ratio` tokens per byte.
       offsets: int64[n_rows + 1]: where in these the tokens of each row begin, filled.
       n_words: int64[n_rows], filled: the words of each row.
+      is_right: bool[n_rows], filled: not in a row where a combining character that stays has another beside it. Where
+        those change their order, HF gives them the places that they then have.
     """
     data, row_offsets = rows
     word, origins, ends = scratch.word, scratch.origins, scratch.ends
@@ -210,8 +214,16 @@ def locate(tables, model, rows, scratch, characters, out, offsets, starts, stops
         i, end = row_offsets[row], row_offsets[row + 1]
         first = i
         n = -1
+        last = WORD
+        is_right[row] = True
         for j in range(i, end):
-            n += data[j] & 0xC0 != 0x80
+            if data[j] & 0xC0 != 0x80:
+                n += 1
+                code_point, _ = next_character(data, j)
+                kind = tables.classes[code_point]
+                if min(kind, last) >= DROPPED and max(kind, last) == REORDERED:
+                    is_right[row] = False
+                last = kind
             characters[j - first] = n
         number = 0
         while i < end:
