@@ -145,6 +145,7 @@ def test_one_changed_byte_never_does_worse_than_an_error(at: int, byte: int) -> 
         (b"\x02\x00", "no sentencepiece model, or not all of one"),
         (b"\x0a", "no sentencepiece model, or not all of one"),
         (b"\x0a\x00", "piece 0 is empty"),
+        (b"\x0a\x00" * (2 << 20) + b"\x8a\x00\x00", "has 2097153 pieces; a sentencepiece model has at most 2097152"),
         (b"\x08\x01", "a model has 1..16777216 pieces, got 0"),
     ],
 )
