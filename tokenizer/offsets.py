@@ -66,7 +66,7 @@ class TokenLengths:
             n_bytes[i] = len(added[i].content.encode()) if i in added else len(text)
             if i in added and (added[i].rstrip or (not text.isascii() and n_trimmed(text) != (0, 0))):
                 n_bytes[i] = -1  # white space that another token may be, too, or of several bytes
-        if tokenizer.model.unk_token is not None:
+        if tokenizer.model.unk_token in tokenizer.model.vocab:
             n_bytes[tokenizer.model.vocab[tokenizer.model.unk_token]] = -1
         return cls(n_bytes, spaces)
 

@@ -29,6 +29,7 @@ from tokenmill.tokenizer.engines.few import MOST_TEXTS
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.locating import AlignedToken, Located, align, located
 from tokenmill.tokenizer.models import BPE, Unigram
+from tokenmill.tokenizer.normalizers.base import same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.normalizers.traced import Traced, characters_before, traced
 from tokenmill.tokenizer.normalizing import NormalizingStage
@@ -336,7 +337,7 @@ class EncodePlan:
         _, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, None, None)
         if row_segments is None:
             return np.empty(0, np.int64)
-        is_changed = np.diff(normalized.before.offsets) != np.diff(normalized.rows.offsets)
+        is_changed = ~same_rows(normalized.before, normalized.rows)
         return np.searchsorted(row_segments, np.flatnonzero((tokens >= 0) & is_changed), "right") - 1
 
     def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:

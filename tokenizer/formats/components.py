@@ -107,9 +107,11 @@ def write_fields(component: Any, spec: Spec) -> dict[str, Any]:
 
 
 def _few(node: Node) -> list[Node]:
-    """Returns the parts of a sequence, each of which goes through every text."""
+    """Returns the parts of a sequence, none of them null; each goes through every text."""
     if len(items := node.items()) > _MAX_PARTS:
         raise node.fail(f"a sequence of {len(items)} parts, allowed are {_MAX_PARTS}")
+    for item in items:
+        item.object()
     return items
 
 

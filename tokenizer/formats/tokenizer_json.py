@@ -13,6 +13,7 @@ import json
 from json.encoder import encode_basestring
 from typing import Any
 
+from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import components, files, json_roles
 from tokenmill.tokenizer.formats.components import Spec
@@ -21,7 +22,7 @@ from tokenmill.tokenizer.formats.json_node import Node
 from tokenmill.tokenizer.formats.json_numbers import float_text
 from tokenmill.tokenizer.formats.json_vocabulary import parse_tokenizer
 from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.parts import Parts
+from tokenmill.tokenizer.parts import Parts, vocab_of
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 
 VERSION = "1.0"
@@ -62,20 +63,37 @@ def read_parsed(root: Node) -> Parts:
     )  # fmt: skip
     pre_tokenizer = components.read(root.child("pre_tokenizer", None), json_roles.PRE_TOKENIZERS)
     with files.named_in_errors(source):
+        model = read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer))
+        added = [
+            components.read_fields(node, json_roles.ADDED_TOKEN) for node in root.child("added_tokens", []).items()
+        ]
         return Parts(
-            model=read_model(root.child("model"), byte_level=is_byte_level(pre_tokenizer)),
+            model=model,
             normalizer=components.read(root.child("normalizer", None), json_roles.NORMALIZERS),
             pre_tokenizer=pre_tokenizer,
             post_processor=components.read(root.child("post_processor", None), json_roles.POST_PROCESSORS),
             decoder=components.read(root.child("decoder", None), json_roles.DECODERS),
-            added_tokens=[
-                components.read_fields(node, json_roles.ADDED_TOKEN) for node in root.child("added_tokens", []).items()
-            ],
+            added_tokens=added,
+            assumptions=_other_ids_in_hf(model, added),
             truncation=_optional(root.child("truncation", None), json_roles.TRUNCATION),
             padding=_optional(root.child("padding", None), json_roles.PADDING),
             # Must come last, when everything has been read.
             ignored_fields=tuple(root.ignored),
         )
+
+
+def _other_ids_in_hf(model: Any, added: list[AddedToken]) -> tuple[str, ...]:
+    """Says which added token has an id in the file that HF does not give it, because it numbers them itself."""
+    vocab, n = vocab_of(model), 0 if model is None else len(model.vocab)
+    largest = -1
+    for token in added:
+        largest = max(largest, vocab.get(token.content, max(largest + 1, n)))
+        if token.content not in vocab and largest != token.id:
+            return (
+                f"added token {token.content!r} has id {token.id}, as the file says; HF tokenizers takes the next free "
+                f"one, {largest}",
+            )
+    return ()
 
 
 def _optional(node: Node, spec: Spec) -> Any:

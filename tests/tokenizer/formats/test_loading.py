@@ -127,6 +127,7 @@ MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
         ({"model": MODEL | {"oov_policy": "guess"}}, "oov must be one of word, contain, char, byte, got 'guess'"),
         ({"model": MODEL | {"oov_policy": "byte"}}, "needs byte tokens"),
         ({"model": []}, "model: expected an object"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, r"normalizers\[0\]: expected an object"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_represented_is_refused(changes: dict[str, Any], message: str) -> None:
