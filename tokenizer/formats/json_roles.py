@@ -192,7 +192,7 @@ POST_PROCESSORS: dict[str, Spec] = {
     "ByteLevel": Spec(post_processors.ByteLevel, _BYTE_LEVEL),
     "RobertaProcessing": Spec(
         post_processors.RobertaProcessing,
-        (_token_and_id("sep"), _token_and_id("cls"), flag("trim_offsets", True), flag("add_prefix_space", True)),
+        (_token_and_id("sep"), _token_and_id("cls"), flag("trim_offsets"), flag("add_prefix_space")),
     ),
     "Sequence": Spec(post_processors.Sequence, (parts("processors", lambda: POST_PROCESSORS),)),
     "TemplateProcessing": Spec(

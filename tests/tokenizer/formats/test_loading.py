@@ -127,6 +127,11 @@ MODEL = {"type": "WordPiece", "vocab": {"[UNK]": 0}}
         ({"model": MODEL | {"oov_policy": "guess"}}, "oov must be one of word, contain, char, byte, got 'guess'"),
         ({"model": MODEL | {"oov_policy": "byte"}}, "needs byte tokens"),
         ({"model": []}, "model: expected an object"),
+        # HF takes it for BertProcessing, which has one separator in a pair.
+        (
+            {"post_processor": {"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["a", 0], "trim_offsets": True}},
+            "post_processor: field 'add_prefix_space' is missing",
+        ),
         ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, r"normalizers\[0\]: expected an object"),
     ],
 )  # fmt: skip
