@@ -5,7 +5,6 @@ Positions in such a file are those in the decoded text, as they are in a compres
 """
 
 import codecs
-import contextlib
 import functools
 import itertools
 import re
@@ -24,6 +23,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
     (codecs.BOM_UTF8, "utf-8"),
 )
+_ALL_MARKS = tuple(mark for mark, _ in _MARKS)
 _BESIDE_ASCII = "(?<=[\0-\x7f])[{0}]|[{0}](?=[\0-\x7f])"
 _KANA, _CYRILLIC = "[ぁ-んァ-ヶ]", "[а-яё]{2,}"
 _COMMON_HANZI = (
@@ -86,6 +86,8 @@ def settle_encoding(head: bytes, encoding: str) -> str:
 def check_valid(head: bytes, codec: str) -> None:
     """Raises a ValueError when the non-ASCII text of a file's first bytes is mostly invalid in `codec`."""
     head = _SURROGATES.sub(b"", head)  # wrong, but no sign of another encoding
+    if codec.startswith("utf") and _is_utf8(head):
+        return
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(head)
     n_invalid = len(re.findall("[\udc80-\udcff]", text))
     n_valid = len(re.findall("[^\0-\x7f\udc80-\udcff]", text))
@@ -102,17 +104,17 @@ def check_valid(head: bytes, codec: str) -> None:
 
 def _find_mark(head: bytes) -> str:
     """Returns the codec of the byte order mark; "" if there is none, or only bytes like one before text in UTF-8."""
-    mark, name = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), (b"", ""))
+    if not head.startswith(_ALL_MARKS):
+        return ""
+    mark, name = next((mark, name) for mark, name in _MARKS if head.startswith(mark))
     rest = head[len(mark) :]
-    if rest and b"\0" not in rest and name != "utf-8":
-        with contextlib.suppress(UnicodeDecodeError):
-            codecs.getincrementaldecoder("utf-8")().decode(rest)
-            return ""
-    return name
+    return "" if name != "utf-8" and rest and b"\0" not in rest and _is_utf8(rest) else name
 
 
 def _find_wide(head: bytes) -> str:
     """Returns the encoding of 2 or 4 bytes a character in which so many bytes are NUL; "" if there is none."""
+    if b"\0" not in head:
+        return ""
     n = len(head) // 4
     first, second, third, fourth = (head[i : 4 * n : 4].count(0) for i in range(4))
     if n < 2:
@@ -130,11 +132,17 @@ def _find_wide(head: bytes) -> str:
 
 def _could_be_wide(head: bytes, high: bytes) -> bool:
     """Returns whether a file may be UTF-16 whose characters have these high bytes, rather than UTF-8 with some NULs."""
+    # Alphabets are in the first 32 blocks of 256 characters.
+    return not _is_utf8(head) or sum(byte < 0x20 for byte in high) > len(high) / 2
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Returns whether these first bytes of a text are UTF-8; the last character may be cut."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
+        codecs.utf_8_decode(head)
     except UnicodeDecodeError:
-        return True
-    return sum(byte < 0x20 for byte in high) > len(high) / 2  # alphabets are in the first 32 blocks of 256 characters
+        return False
+    return True
 
 
 def find_likely(sample: bytes) -> str:
