@@ -14,10 +14,13 @@ _CLEANUPS = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
     (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
 )  # fmt: skip
+_MAY_BE_CLEANED = re.compile("|".join(re.escape(before) for before, _ in _CLEANUPS))
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def _cleaned(text: str) -> str:
+    if not _MAY_BE_CLEANED.search(text):  # most words
+        return text
     return functools.reduce(lambda text, rule: text.replace(*rule), _CLEANUPS, text)
 
 

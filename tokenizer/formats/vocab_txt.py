@@ -42,8 +42,8 @@ def assume_case(vocab: Iterable[str], source: str) -> tuple[bool, tuple[str, ...
 
     Entries with capitals, special tokens aside, are never made of text in lower case, so they prove a cased one.
     """
-    is_upper = re.compile(f"[{re.escape(''.join(map(chr, unicode_tables.lowercase())))}]")
-    cased = [token for token in vocab if is_upper.search(token) and not _SPECIAL.fullmatch(token)]
+    capitals = {*map(chr, unicode_tables.lowercase())}
+    cased = [token for token in vocab if not capitals.isdisjoint(token) and not _SPECIAL.fullmatch(token)]
     if not cased:
         return True, ()
     entries = "entry has" if len(cased) == 1 else "entries have"

@@ -30,11 +30,9 @@ SCRIPTS = (
 def script_table() -> npt.NDArray[np.uint8]:
     """Returns the script of each code point, uint8[0x110000], as numbers in `SCRIPTS`; 0 for none."""
     table = np.zeros(0x110000, np.uint8)
-    for number, name in enumerate(_NAMES):
-        is_kana = name in _KANA
-        table[data.members_of_number("scripts/scripts", number)] = (
-            script_kernels.KANA if is_kana else SCRIPTS.index(name.capitalize())
-        )
+    numbers = [script_kernels.KANA if name in _KANA else SCRIPTS.index(name.capitalize()) for name in _NAMES]
+    for number, first, last in data.array("scripts/scripts").tolist():
+        table[first : last + 1] = numbers[number]
     return read_only(table)
 
 

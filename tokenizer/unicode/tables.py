@@ -9,6 +9,7 @@ their own class, and the scanner sorts them.
 """
 
 import functools
+import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -146,7 +147,7 @@ def bert_tables(
     tests/parity/test_unicode_tables.py.
     """
     spaces, marks, signs = property_table("spaces"), property_table("nonspacing_marks"), punctuation(unicode)
-    cjk, dropped, lower = property_table("cjk"), property_table("dropped"), globals()["lowercase"]()
+    cjk, dropped = property_table("cjk"), property_table("dropped")
 
     if not pre_tokenize:
         signs = np.zeros(N_CODE_POINTS, np.bool_)
@@ -155,19 +156,20 @@ def bert_tables(
     classes = np.zeros(N_CODE_POINTS, np.uint8)
     classes[signs] = ISOLATED
     classes[spaces] = SPACE
-    changed: dict[int, str] = {}
     if strip_accents:
         classes[marks] = DROPPED
-        for c in [*decompositions(unicode), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
-            changed[c] = "".join(x for x in decompose(c, unicode) if not marks[ord(x)])
-    if lowercase:
-        # As in HF, decomposition comes first, then lower-casing.
-        for c, text in list(changed.items()):
-            changed[c] = "".join(lower.get(ord(x), x) for x in text)
-        for c, text in lower.items():
-            changed.setdefault(c, text)
-    for c, text in changed.items():
-        classes[c] = _class_of(text, spaces, signs, c)
+    changed, texts = _changed(strip_accents=strip_accents, lower_case=lowercase, unicode=unicode)
+    points = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
+    lengths = np.array([*map(len, texts)], np.int64)
+    of = np.repeat(np.arange(changed.size), lengths)  # the text that each character is of
+    kinds = np.where(spaces[points], SPACE, np.where(signs[points], ISOLATED, WORD))
+    n_apart = np.bincount(of, kinds != WORD, changed.size)
+    if wrong := np.flatnonzero((n_apart > 0) & (lengths > 1)).tolist():
+        # No character of Unicode does this; a table of one class per character could not express it.
+        c, text = changed[wrong[0]], texts[wrong[0]]
+        raise ValueError(f"U+{c:04X} decomposes into {text!r}, which mixes words with separators")
+    classes[changed] = DROPPED
+    classes[changed[of]] = kinds
     if handle_chinese_chars:
         classes[cjk] = ISOLATED
     if clean_text:
@@ -179,26 +181,27 @@ def bert_tables(
         of_ascii = {LETTERS: WORD, DIGITS: ISOLATED if isolate_digits else WORD, SIGNS: ISOLATED}
         check_ascii(classes, of_ascii | dict.fromkeys((BLANKS, NEWLINES, TABS), SPACE))
 
-    pool = bytearray(1)  # offset 0 stays unused, so that a replacement is never 0
+    sizes, own = (
+        np.array([len(text.encode()) for text in each], np.int64) for each in (texts, map(chr, changed.tolist()))
+    )
+    is_new = (lengths != 1) | (points[np.cumsum(lengths) - 1] != changed)
+    is_new &= classes[changed] != DROPPED
+    replaced, sizes, own = changed[is_new], sizes[is_new], own[is_new]
+    pool = "\0" + "".join(itertools.compress(texts, is_new))  # offset 0 stays unused, so that a replacement is never 0
     replacements = np.zeros(N_CODE_POINTS, np.int32)
-    ratio = 1.0
-    for c, text in changed.items():
-        if text != chr(c) and classes[c] != DROPPED:
-            encoded = text.encode()
-            replacements[c] = len(pool) << 4 | len(encoded)
-            pool += encoded
-            ratio = max(ratio, len(encoded) / len(chr(c).encode()))
+    replacements[replaced] = (1 + np.cumsum(sizes) - sizes) << 4 | sizes
 
+    ascii, is_of_ascii = np.arange(128), changed[of] < 128
+    ascii[changed[of[is_of_ascii]]] = points[is_of_ascii]
     ascii_bytes = np.zeros(256, np.uint8)
-    for b in range(128):
-        if classes[b] == WORD:
-            ascii_bytes[b] = ord(changed.get(b, chr(b)))
+    ascii_bytes[:128] = np.where(classes[:128] == WORD, ascii, 0)
     combining = np.zeros(N_CODE_POINTS, np.uint8)
     if strip_accents:
         combining[:] = combining_classes(unicode)
-        for c, text in changed.items():
-            of_text = [int(combining_classes(unicode)[ord(x)]) for x in text]
-            if any(of_text) and combining[c] == 0:
+        of_texts = combining[points]
+        for i in np.unique(of[of_texts > 0]).tolist():
+            c, text, of_text = changed[i], texts[i], of_texts[of == i].tolist()
+            if combining_classes(unicode)[c] == 0:
                 if of_text[0] != 0 or set(of_text[1:]) != {TAIL_CLASS} or len(text[0].encode()) != 4:
                     raise ValueError(f"U+{c:04X} decomposes into {text!r}, which the scanner cannot reorder")
                 combining[c] = TAIL
@@ -206,23 +209,24 @@ def bert_tables(
     return BertTables(
         classes=classes,
         replacements=replacements,
-        pool=np.frombuffer(bytes(pool), np.uint8),
+        pool=np.frombuffer(pool.encode(), np.uint8),
         ascii_bytes=ascii_bytes,
         digits_apart=~np.uint64(0) if isolate_digits else np.uint64(0),
         combining=combining,
         is_mark=marks,
-        max_bytes_ratio=ratio,
+        max_bytes_ratio=max([1.0, *(sizes / own).tolist()]),
     )
 
 
-def _class_of(text: str, spaces: npt.NDArray[np.bool_], punctuation: npt.NDArray[np.bool_], code_point: int) -> int:
-    """Returns the class of a character from the text that it becomes."""
-    if not text:
-        return DROPPED
-    kinds = {SPACE if spaces[ord(x)] else ISOLATED if punctuation[ord(x)] else WORD for x in text}
-    if kinds == {WORD}:
-        return WORD
-    if len(text) == 1:
-        return kinds.pop()
-    # No character of Unicode does this; a table of one class per character could not express it.
-    raise ValueError(f"U+{code_point:04X} decomposes into {text!r}, which mixes words with separators")
+@functools.cache
+def _changed(*, strip_accents: bool, lower_case: bool, unicode: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Returns the characters that may become something else, int64[n], and the text that each becomes."""
+    changed: dict[int, str] = {}
+    lower = lowercase() if lower_case else {}
+    if strip_accents:
+        removed = dict.fromkeys(np.flatnonzero(property_table("nonspacing_marks")).tolist())
+        for c in [*decompositions(unicode), *range(HANGUL_FIRST, HANGUL_LAST + 1)]:
+            # As in HF, decomposition comes first, then lower-casing.
+            changed[c] = decompose(c, unicode).translate(removed).translate(lower)
+    changed |= {c: text for c, text in lower.items() if c not in changed}
+    return np.array([*changed], np.int64), [*changed.values()]
