@@ -70,24 +70,44 @@ class Accounts:
 
     def __init__(self, n_pieces: int) -> None:
         """Starts at zero, for pieces 0 to `n_pieces` - 1."""
-        self._counts = [PieceCounts() for _ in range(n_pieces)]
+        self._counts = [_NONE] * n_pieces
         self._checksums = [""] * n_pieces
+        self._tokenized: dict[str, npt.NDArray[np.int64]] = {}
 
     def add(self, pieces: Iterable[tuple[int, PieceCounts]]) -> None:
         """Adds the counts of a batch for each piece (`batches.ReadBatch.pieces`), or `Moves`."""
         for piece, counts in pieces:
-            self._counts[piece] += counts
+            before = self._counts[piece]
+            self._counts[piece] = counts if before is _NONE else before + counts
             self._checksums[piece] = counts.sha256 or self._checksums[piece]
+
+    def add_tokenized(self, documents: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> None:
+        """Adds the counts of documents that were tokenized.
+
+        Args:
+          documents: `schemas.DOCUMENTS`.
+          counts: by the name of a quantity, int64[n]: how much of it each document has.
+        """
+        pieces = documents.column("piece").to_numpy()
+        for name, n in counts.items():
+            # bincount adds in float64, which is exact here: no batch has 2**53 of anything.
+            sums = np.bincount(pieces, n, len(self._counts)).astype(np.int64)
+            self._tokenized[name] = self._tokenized.get(name, 0) + sums
 
     def sum(self, pieces: Iterable[int]) -> PieceCounts:
         """Returns the sum of the counts of some pieces so far."""
-        return sum((self._counts[piece] for piece in pieces), PieceCounts())
+        pieces = list(pieces)
+        tokenized: dict[str, Any] = {name: int(n[pieces].sum()) for name, n in self._tokenized.items()}
+        return replace(sum((self._counts[piece] for piece in pieces), PieceCounts()), **tokenized)
 
     def finish(self) -> tuple[PieceCounts, ...]:
         """Returns the counts of every piece, in order."""
-        return tuple(replace(counts, sha256=sha) for counts, sha in zip(self._counts, self._checksums, strict=True))
+        columns = {"sha256": self._checksums} | {name: n.tolist() for name, n in self._tokenized.items()}
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        return tuple(replace(counts, **row) for counts, row in zip(self._counts, rows, strict=True))
 
 
+_NONE = PieceCounts()
 Moves = tuple[tuple[int, PieceCounts], ...]
 """Corrections: pairs of the index of a piece and what to add to its counts, for example to turn a document into a
 filtered one."""
@@ -123,21 +143,6 @@ def rejects_filtered(counts: PieceCounts, rule: str) -> PieceCounts:
         n_rejected_bytes=-size,
         filtered={rule: sum(reasons.values())},
         n_filtered_bytes=size,
-    )
-
-
-def tokenized(documents: pa.RecordBatch, **counts: npt.NDArray[np.int64]) -> Moves:
-    """Returns the moves for documents that were tokenized.
-
-    Args:
-      documents: `schemas.DOCUMENTS`.
-      counts: by the name of a quantity, int64[n]: how much of it each document has.
-    """
-    pieces, rows = np.unique(documents.column("piece").to_numpy(), return_inverse=True)
-    # bincount adds in float64, which is exact here: no batch has 2**53 of anything.
-    sums = {name: np.bincount(rows, n, pieces.size).astype(np.int64).tolist() for name, n in counts.items()}
-    return tuple(
-        (piece, PieceCounts(**{name: n[i] for name, n in sums.items()})) for i, piece in enumerate(pieces.tolist())
     )
 
 

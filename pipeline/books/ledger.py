@@ -148,8 +148,10 @@ class LedgerEntry(ReadCounts, Entry):
     def to_json(self) -> bytes:
         """Returns this as JSON; of each piece the counts that are not zero."""
         inputs = [counts.to_record() for counts in self.inputs]
-        others = asdict(dataclasses.replace(self, inputs=()))  # which would copy every count of every piece
-        return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs})
+        names = [each.name for each in dataclasses.fields(Piece)]
+        pieces = [{name: getattr(piece, name) for name in names} for piece in self.pieces]
+        others = asdict(dataclasses.replace(self, inputs=(), pieces=()))  # which would copy every value of every piece
+        return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs, "pieces": pieces})
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:

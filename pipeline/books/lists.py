@@ -114,7 +114,7 @@ class RecordList:
     def finish(self) -> Any:
         """Returns the records, or the record of their file."""
         if self._n <= MOST_RECORDS:
-            return [*map(_to_record, self._before.to_pylist(maps_as_pydicts="strict")), *self._waiting]
+            return [*_to_records(self._before), *self._waiting]
         self._write(1)
         assert self._writer is not None
         self._writer.close()
@@ -202,17 +202,24 @@ class ListedRecords(Sequence[dict[str, Any]]):
             raise ValueError(f"{name}: not a list of {len(self)} records: {error}") from error
         if not is_mine or table.schema.remove_metadata() != _ALL_SCHEMAS[self._kind]:
             raise ValueError(f"{name}: not the list {self._kind!r} as TokenMill writes it, of {len(self)} records")
-        rows = [_to_record(row) for row in table.to_pylist(maps_as_pydicts="strict")]
+        rows = _to_records(table)
         for row in rows:
             json_files.check(row, shapes.RECORDS[self._kind], f"{name}: not a record of {self._kind}")
         return rows
 
 
-def _to_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    record = {name: value for name, value in row.items() if value is not None}
-    if "read" in record:
-        record["read"] = {name: value for name, value in record["read"].items() if value is not None}
-    return record
+def _to_records(table: pa.Table) -> list[dict[str, Any]]:
+    """Returns the rows without nulls; by columns, as Arrow takes ten times as long to make a dict of a struct."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_struct(column.type):
+            inner = _to_records(pa.Table.from_arrays(column.flatten(), [field.name for field in column.type]))
+            are_there = column.is_valid().to_pylist()
+            columns.append([value if is_there else None for value, is_there in zip(inner, are_there, strict=True)])
+        else:
+            columns.append(column.to_pylist(maps_as_pydicts="strict"))
+    rows, names = zip(*columns, strict=True), table.column_names
+    return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in rows]
 
 
 def opened(output: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,7 +212,9 @@ def add(left: Counts, right: Counts, **changed: Any) -> Counts:
 def total(counts: Iterable[Any], names: Iterable[str]) -> dict[str, Any]:
     """Returns the sums of the quantities `names` over objects that have them; None for each if there are no objects."""
     counts = list(counts)
-    return {name: functools.reduce(plus, [getattr(each, name) for each in counts] or [None]) for name in names}
+    columns = {name: [getattr(each, name) for each in counts] for name in names}
+    are_numbers = {name: {*map(type, column)} == {int} for name, column in columns.items()}
+    return {n: sum(c) if are_numbers[n] else functools.reduce(plus, c or [None]) for n, c in columns.items()}
 
 
 @functools.cache

@@ -28,6 +28,10 @@ class Source:
     path: str
     """The path as planned, which rejects name."""
 
+    joined: tuple[pa.StringArray, Positions, Positions] | None = None
+    """Where small files are read as one, without rejects: the name of each, and where it starts and stops in what is
+    read, int64[n_files]. `piece` is the first of them."""
+
 
 @dataclass(frozen=True)
 class ReadBatch:
@@ -134,12 +138,18 @@ def make_documents(
       n_bytes: int64[n] as in `schemas.DOCUMENTS`.
       fields: the kept fields; None for none.
     """
+    names, pieces = source.name, np.full(len(texts), source.piece)
+    if source.joined is not None:
+        all_names, starts, stops = source.joined
+        files = np.searchsorted(starts, offsets, "right") - 1
+        names, pieces = all_names.take(pa.array(files)), source.piece + files
+        n_bytes = np.minimum(offsets + n_bytes, stops[files]) - offsets  # without what was put between files
+        offsets = offsets - starts[files]
     positions = pa.array(offsets, pa.int64())
     if ids is None or ids.null_count:
-        own = pc.binary_join_element_wise(source.name, pc.cast(positions, pa.string()), ":")
+        own = pc.binary_join_element_wise(names, pc.cast(positions, pa.string()), ":")
         ids = own if ids is None else pc.coalesce(ids, own)
-    pieces = pa.array(np.full(len(texts), source.piece, np.int32))
-    columns = [ids, texts, pieces, positions, pa.array(n_bytes, pa.int64())]
+    columns = [ids, texts, pa.array(pieces.astype(np.int32)), positions, pa.array(n_bytes, pa.int64())]
     if fields is None:
         return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
     return pa.RecordBatch.from_arrays([*columns, fields], schema=schemas.with_fields(schemas.DOCUMENTS, fields.type))
@@ -181,23 +191,24 @@ class Batcher:
         self._size = 0
         self._counts: dict[int, PieceCounts] = {}
 
-    def add(self, part: Part, counts: PieceCounts) -> Iterator[ReadBatch]:
-        """Takes the next part and its counts; yields the batch before it if both together are too large."""
+    def add(self, part: Part, counts: Mapping[int, PieceCounts]) -> Iterator[ReadBatch]:
+        """Takes the next part and its counts by piece; yields the batch before it if both together are too large."""
         # All columns count, so that a file of empty documents or of nothing but rejects fills batches, too.
         size = sum(batch.nbytes for batch in (part.documents, part.rejects) if batch is not None)
         if self._parts and size and self._size + size > self._batch_bytes:
             yield from self.flush()
         self._parts.append(part)
         self._size += size
-        before = self._counts.get(part.piece)
-        self._counts[part.piece] = counts if before is None else quantities.add(before, counts, sha256=part.sha256)
+        for piece, each in counts.items():
+            before = self._counts.get(piece)
+            self._counts[piece] = each if before is None else quantities.add(before, each, sha256=each.sha256)
 
     def flush(self) -> Iterator[ReadBatch]:
         """Yields the last batch, if there is one."""
         if not self._parts:
             return
-        documents = _concatenate([part.documents for part in self._parts])
-        rejects = _concatenate([part.rejects for part in self._parts])
+        documents = concatenate([part.documents for part in self._parts])
+        rejects = concatenate([part.rejects for part in self._parts])
         if documents is None:
             documents = pa.RecordBatch.from_pylist([], schema=self._schema)
         yield ReadBatch(
@@ -211,7 +222,8 @@ class Batcher:
         self._parts, self._size, self._counts = [], 0, {}
 
 
-def _concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+def concatenate(batches: list[pa.RecordBatch | None]) -> pa.RecordBatch | None:
+    """Returns the rows of all batches; None if there are none."""
     present = [batch for batch in batches if batch is not None and batch.num_rows]
     if not present:
         return None

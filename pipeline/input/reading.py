@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import io
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,14 +21,17 @@ from tokenmill.pipeline.config.input import SOURCE, InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.hashing import SAMPLING, document_keys
 from tokenmill.pipeline.input import archives
-from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, count_records, rejected
+from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, concatenate, count_records, rejected
 from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
 from tokenmill.pipeline.input.readers import READERS, RowReader
-from tokenmill.pipeline.input.streams import Stream
-from tokenmill.pipeline.input.transcoding import settle_encoding
+from tokenmill.pipeline.input.streams import BYTE_ORDER_MARK, Stream
+from tokenmill.pipeline.input.text import TextReader
+from tokenmill.pipeline.input.transcoding import InvalidText, settle_encoding
 from tokenmill.pipeline.splits import Piece, Split
 
 BATCH_BYTES = 4 << 20
+_JOINED_BYTES = 1 << 18
+"""Small files are read together up to this size: what is done for each takes longer than reading its documents."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +103,78 @@ def _read_pieces(
 ) -> Iterator[ReadBatch]:
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
-    for index, piece in enumerate(split.pieces):
-        n_left = limits.get(index)
-        with contextlib.closing(_read_piece(index, piece, config, batch_bytes, fields)) as parts:
-            for part in parts:
-                part = dataclasses.replace(part, piece=index)
-                counts = count_records(part)
-                if wanted is not None:
-                    part, counts = wanted.choose(part, counts)
-                yield from batcher.add(part, counts)
-                if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
-                    break
+    most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None and not limits else -1
+    for run in _runs(split.pieces, most_bytes):
+        if len(run) > 1 and (read := _read_joined(run, split.pieces, config, fields)):
+            yield from batcher.add(*read)
+            continue
+        for index in run:
+            n_left = limits.get(index)
+            with contextlib.closing(_read_piece(index, split.pieces[index], config, batch_bytes, fields)) as parts:
+                for part in parts:
+                    part = dataclasses.replace(part, piece=index)
+                    counts = count_records(part)
+                    if wanted is not None:
+                        part, counts = wanted.choose(part, counts)
+                    yield from batcher.add(part, {index: counts})
+                    if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
+                        break
     yield from batcher.flush()
+
+
+def _runs(pieces: Sequence[Piece], most_bytes: int) -> Iterator[range]:
+    """Yields the indices of pieces, in order: of neighbouring small files of lines together, or of one."""
+    start = n_bytes = 0
+    for index, piece in enumerate(pieces):
+        size, first = piece.n_bytes, pieces[start]
+        is_small = size <= most_bytes and piece.is_read_as_stored and piece.stop - piece.start == size
+        if index > start and not (is_small and n_bytes + size <= most_bytes and piece.format == first.format):
+            yield range(start, index)
+            start, n_bytes = index, 0
+        n_bytes += size if is_small and FORMATS[piece.format].separator("line") else most_bytes + 1
+    if pieces:
+        yield range(start, len(pieces))
+
+
+def _read_joined(
+    run: range, pieces: Sequence[Piece], config: InputConfig, fields: pa.Schema
+) -> tuple[Part, dict[int, PieceCounts]] | None:
+    """Returns documents and counts of small files, read as if they were one.
+
+    Returns None where a file has a reject or a byte order mark, or is not as planned; `_read_piece` reads them then.
+    """
+    first = pieces[run.start]
+    separator = FORMATS[first.format].separator(config.document)
+    files, joined = [], []
+    for index in run:
+        with contextlib.closing(archives.open_piece(pieces[index])) as handle:
+            files.append(data := read_exactly(handle, pieces[index].n_bytes))
+        is_planned = len(data) == pieces[index].n_bytes and not _other_kind(io.BytesIO(data), pieces[index], config)
+        if not is_planned or data.startswith(BYTE_ORDER_MARK) or data.endswith(b"\r"):
+            return None
+        if separator is not None:  # a file ends a line, and a blank one between them a paragraph
+            data += (b"" if not data or data.endswith(b"\n") else b"\n") + separator[1:]
+        joined.append(data)
+    sizes, whole = np.array([*map(len, files)]), b"".join(joined)
+    starts = np.cumsum([0, *map(len, joined[:-1])])
+    source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, starts + sizes))
+    if separator is None:
+        reader = TextReader(source, config.max_document_bytes, len(whole), InvalidText("utf-8", lambda: whole))
+        parts = [reader.read_files(whole, starts, starts + sizes)]
+    else:
+        as_one = dataclasses.replace(first, n_bytes=len(whole), stop=len(whole))
+        parts = [*_read_open(io.BytesIO(whole), source, as_one, config, len(whole), fields, None)]
+    documents = concatenate([part.documents for part in parts]) or pa.RecordBatch.from_pylist([], schemas.DOCUMENTS)
+    of, each = documents.column("piece").to_numpy() - run.start, documents.column("n_bytes").to_numpy()
+    n_documents, n_used = np.bincount(of, None, len(run)), np.bincount(of, each, len(run)).astype(np.int64)
+    n_skipped = sum(part.n_skipped_bytes for part in parts) - len(run) * len((separator or b"")[1:])
+    if any(part.rejects is not None for part in parts) or n_used.sum() + n_skipped != sizes.sum():
+        return None
+    counts = {}
+    for index, data, n, used in zip(run, files, n_documents.tolist(), n_used.tolist(), strict=True):
+        checksum = hashlib.sha256(data).hexdigest()
+        counts[index] = PieceCounts(n, n, None, None, len(data), used, 0, 0, len(data) - used, sha256=checksum)
+    return _complete(Part(documents, None, int(sizes.sum()), n_skipped), fields, first.source), counts
 
 
 def _read_piece(
@@ -118,7 +182,6 @@ def _read_piece(
 ) -> Generator[Part, None, None]:
     source = Source(index, piece.name, piece.path)
     digest = hashlib.sha256()
-    own = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
     if piece.problem:
         archives.check_unchanged(piece)
         yield _unreadable(source, piece, piece.problem)
@@ -129,7 +192,7 @@ def _read_piece(
                 raise ValueError(f"{piece.path!r} {problem}, or set {config.where}.on_damage: warn")
             yield _unreadable(source, piece, problem)
             return
-        for part in _read_open(handle, source, piece, config, batch_bytes, own, digest):
+        for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
             yield _complete(part, fields, piece.source)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
 
@@ -167,6 +230,7 @@ def _read_open(
     digest: Any,
 ) -> Iterator[Part]:
     reader = READERS[piece.format]
+    fields = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
     if isinstance(reader, RowReader):
         groups = range(piece.start, piece.stop)
         return reader.read(handle, source, groups, config, batch_bytes, digest, fields)

@@ -132,6 +132,11 @@ class TextReader:
         else:
             yield from self._close(document, keep_line_end=True)
 
+    def read_files(self, data: bytes, starts: Positions, stops: Positions) -> Part:
+        """Returns each of several files in `data` that is not empty as a document."""
+        rows = np.flatnonzero(starts < stops)
+        return Part(*self._make_rows(0, _Lines(data, starts, stops, stops), rows, rows), len(data), 0)
+
     def _read_paragraph_block(self, block: Block, document: OpenRecord) -> Iterator[Part]:
         """Yields the documents that end in a block; one that may continue after it becomes the open document."""
         data = block.data

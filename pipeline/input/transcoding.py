@@ -23,7 +23,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
     (codecs.BOM_UTF8, "utf-8"),
 )
-_ALL_MARKS = tuple(mark for mark, _ in _MARKS)
 _BESIDE_ASCII = "(?<=[\0-\x7f])[{0}]|[{0}](?=[\0-\x7f])"
 _KANA, _CYRILLIC = "[ぁ-んァ-ヶ]", "[а-яё]{2,}"
 _COMMON_HANZI = (
@@ -104,11 +103,9 @@ def check_valid(head: bytes, codec: str) -> None:
 
 def _find_mark(head: bytes) -> str:
     """Returns the codec of the byte order mark; "" if there is none, or only bytes like one before text in UTF-8."""
-    if not head.startswith(_ALL_MARKS):
-        return ""
-    mark, name = next((mark, name) for mark, name in _MARKS if head.startswith(mark))
+    mark, name = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), (b"", ""))
     rest = head[len(mark) :]
-    return "" if name != "utf-8" and rest and b"\0" not in rest and _is_utf8(rest) else name
+    return "" if name not in ("", "utf-8") and rest and b"\0" not in rest and _is_utf8(rest) else name
 
 
 def _find_wide(head: bytes) -> str:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books import ledger, quantities
-from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected, tokenized
+from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
@@ -273,7 +273,7 @@ class Attempt:
         file = self._staging.create(filenames.statistics_name(self._split.id))
         file.write(counted.to_bytes())
         inputs = self._accounts.finish()
-        read = sum(inputs, PieceCounts())
+        read = PieceCounts(**quantities.total([PieceCounts(), *inputs], quantities.counted(PieceCounts)))
         entry = LedgerEntry(
             split_id=self._split.id,
             index=self._split.index,
@@ -391,7 +391,7 @@ class Attempt:
         self._statistics.add_layout(lengths, kept, self._rows.n_special, self._rows.marks.n_added)
         counts = {"n_chars": n_chars, "n_spaced_words": n_words, "n_text_tokens": lengths}
         counts |= {"n_tokens": stops - starts, "n_oov_tokens": n_oov}
-        self._accounts.add(tokenized(documents, **counts))
+        self._accounts.add_tokenized(documents, **counts)
         columns = [documents.column("doc_id"), rows, pa.array((stops - starts).astype(np.int32)), pa.array(n_oov)]
         if self._chat is not None:
             columns.append(sources)
