@@ -46,6 +46,7 @@ _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
 )
 _NOT_COUNTED = -1
+_STRINGS = pa.string(), pa.large_string(), pa.string_view()
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
 _HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
@@ -91,8 +92,8 @@ class WriteShards(FallibleTransform):
           format: the format of the files.
           compression: as `output.compression` of a config.
           column: the field with the ids. The fields `n_tokens` and `n_oov` are used if they exist, else counted.
-          id_column: the field with the document's id, a string or an integer; None: `doc_id`, which
-            `ReadCorpus` gives; document ids are empty where rows have none.
+          id_column: the field with the document's id, a string or an integer; None: `doc_id`, which `ReadCorpus` gives,
+            where it is a string; the ids of other rows are empty.
           padding_side: where rows are padded; None: they are not.
 
         Raises:
@@ -218,7 +219,7 @@ class _DealFn(beam.DoFn):
 
     def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
         self._names = (id_column or "doc_id", column, "n_tokens", "n_oov")
-        self._required = [column] if id_column is None else [id_column, column]
+        self._has_ids = id_column is not None
         self._n_shards = int(n_shards)
 
     def start_bundle(self) -> None:
@@ -231,6 +232,8 @@ class _DealFn(beam.DoFn):
             self._require(element.schema.names)
             given = [element.column(name) if name in element.schema.names else None for name in self._names]
             given[1] = elements_of.batch_column(element, self._names[1], IDS)
+            if not self._has_ids and given[0] is not None:
+                given[0] = given[0].fill_null("") if given[0].type in _STRINGS else None
             yield from self._deal(element.num_rows, *given)
             return
         self._elements.append(element)
@@ -240,7 +243,7 @@ class _DealFn(beam.DoFn):
 
     def _require(self, found: Collection[str]) -> None:
         """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
-        for name in self._required:
+        for name in self._names[not self._has_ids : 2]:
             if name not in found:
                 raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
 
@@ -258,8 +261,16 @@ class _DealFn(beam.DoFn):
         rows = [elements_of.reader_of(type(each), ids_name)(each) for each in elements]
         for row in rows:
             self._require(row)
-        doc_ids = pa.array([_doc_id(name, row.get(name, "")) for row in rows], pa.string())
-        yield from self._deal(len(rows), doc_ids, ids, *(pa.array([row.get(each) for row in rows]) for each in counts))
+        if self._has_ids:
+            doc_ids = [_doc_id(name, row[name]) for row in rows]
+        else:
+            doc_ids = [each if isinstance(each := row.get(name), str) else "" for row in rows]
+        yield from self._deal(
+            len(rows),
+            pa.array(doc_ids, pa.string()),
+            ids,
+            *(pa.array([row.get(each) for row in rows]) for each in counts),
+        )
 
     def _deal(
         self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
@@ -291,7 +302,7 @@ class _DealFn(beam.DoFn):
 
 def _text(column: pa.Array, name: str | None) -> pa.Array:
     """Returns a column of strings as `pa.string()`; raises if it holds anything else, or is not UTF-8."""
-    if column.type not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
+    if column.type not in (*_STRINGS, pa.null()):
         raise TypeError(f"WriteShards: the field {name!r} must be a string or an integer, got {column.type}")
     column.validate(full=True)
     return column.cast(pa.string())

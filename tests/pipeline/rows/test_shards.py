@@ -139,11 +139,16 @@ def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
 
 def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):
     rows = [{"doc_id": "a", "input_ids": [1]}, {"input_ids": [6]}]
+    rows += [{"doc_id": other, "input_ids": [6, 1]} for other in (None, 7, 1.5)]
     for name, elements in (("rows", rows), ("batches", [pa.RecordBatch.from_pylist([row]) for row in rows])):
         step = WriteShards(str(tmp_path / name), tokenizer)
         run_inline(lambda pipeline, made=elements, to=step: pipeline | beam.Create(made) | to)
         (table,) = (pq.ParquetFile(path).read() for path in (tmp_path / name).glob("tokens-*"))
-        assert sorted((row["doc_id"], row["input_ids"]) for row in table.to_pylist()) == [("", [6]), ("a", [1])]
+        assert sorted((row["doc_id"], row["input_ids"]) for row in table.to_pylist()) == [
+            ("", [6]),
+            *[("", [6, 1])] * 3,
+            ("a", [1]),
+        ]
 
 
 def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):
