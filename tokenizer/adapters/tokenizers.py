@@ -366,8 +366,8 @@ def fast_tokenizer(tokenizer: Any, like: Any, options: dict[str, Any]) -> Any:
     """
     try:
         import transformers
-    except ImportError:
-        raise ImportError("as_hf needs transformers, which is not installed: pip install 'transformers>=5'") from None
+    except ImportError as error:  # It may be there, and lack something else.
+        raise ImportError(f"as_hf needs transformers: {error}; pip install 'transformers>=5'") from error
     if like is None:
         return transformers.PreTrainedTokenizerFast(tokenizer_object=HFTokenizer(tokenizer), **options)
     if isinstance(like, str | os.PathLike):
