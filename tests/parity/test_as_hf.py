@@ -272,7 +272,7 @@ def test_components_are_those_of_hf_tokenizers() -> None:
 
 def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match="as_hf needs transformers: .*; pip install"):
+    with pytest.raises(ImportError, match=r"as_hf needs transformers: .*; pip install"):
         Tokenizer.from_str(bert()).as_hf()
 
 
