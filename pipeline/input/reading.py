@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -104,21 +105,28 @@ def _read_pieces(
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None and not limits else -1
-    for run in _runs(split.pieces, most_bytes):
-        if len(run) > 1 and (read := _read_joined(run, split.pieces, config, fields)):
-            yield from batcher.add(*read)
+    left = [*_runs(split.pieces, most_bytes)][::-1]
+    while left:
+        run = left.pop()
+        if len(run) > 1:
+            read = _read_joined(run, split.pieces, config, fields)
+            if isinstance(read, tuple):
+                yield from batcher.add(*read)
+            else:
+                ends = sorted({run.start, run.stop, *read, *(index + 1 for index in read)})
+                left += [range(*each) for each in itertools.pairwise(ends)][::-1]
             continue
-        for index in run:
-            n_left = limits.get(index)
-            with contextlib.closing(_read_piece(index, split.pieces[index], config, batch_bytes, fields)) as parts:
-                for part in parts:
-                    part = dataclasses.replace(part, piece=index)
-                    counts = count_records(part)
-                    if wanted is not None:
-                        part, counts = wanted.choose(part, counts)
-                    yield from batcher.add(part, {index: counts})
-                    if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
-                        break
+        index = run.start
+        n_left = limits.get(index)
+        with contextlib.closing(_read_piece(index, split.pieces[index], config, batch_bytes, fields)) as parts:
+            for part in parts:
+                part = dataclasses.replace(part, piece=index)
+                counts = count_records(part)
+                if wanted is not None:
+                    part, counts = wanted.choose(part, counts)
+                yield from batcher.add(part, {index: counts})
+                if n_left is not None and (n_left := n_left - part.n_bytes) <= 0:
+                    break
     yield from batcher.flush()
 
 
@@ -138,23 +146,25 @@ def _runs(pieces: Sequence[Piece], most_bytes: int) -> Iterator[range]:
 
 def _read_joined(
     run: range, pieces: Sequence[Piece], config: InputConfig, fields: pa.Schema
-) -> tuple[Part, dict[int, PieceCounts]] | None:
+) -> tuple[Part, dict[int, PieceCounts]] | set[int]:
     """Returns documents and counts of small files, read as if they were one.
 
-    Returns None where a file has a reject or a byte order mark, or is not as planned; `_read_piece` reads them then.
+    Or the indices of files that `_read_piece` must read: with a reject or a byte order mark, or not as planned.
     """
     first = pieces[run.start]
     separator = FORMATS[first.format].separator(config.document)
-    files, joined = [], []
+    files, joined, alone = [], [], set[int]()
     for index in run:
         with contextlib.closing(archives.open_piece(pieces[index])) as handle:
             files.append(data := read_exactly(handle, pieces[index].n_bytes))
         is_planned = len(data) == pieces[index].n_bytes and not _other_kind(io.BytesIO(data), pieces[index], config)
         if not is_planned or data.startswith(BYTE_ORDER_MARK) or data.endswith(b"\r"):
-            return None
+            alone.add(index)
         if separator is not None:  # a file ends a line, and a blank one between them a paragraph
             data += (b"" if not data or data.endswith(b"\n") else b"\n") + separator[1:]
         joined.append(data)
+    if alone:
+        return alone
     sizes, whole = np.array([*map(len, files)]), b"".join(joined)
     starts = np.cumsum([0, *map(len, joined[:-1])])
     source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, starts + sizes))
@@ -164,12 +174,16 @@ def _read_joined(
     else:
         as_one = dataclasses.replace(first, n_bytes=len(whole), stop=len(whole))
         parts = [*_read_open(io.BytesIO(whole), source, as_one, config, len(whole), fields, None)]
+    for batch in (part.rejects for part in parts if part.rejects is not None):
+        alone |= {*(run.start + np.searchsorted(starts, batch.column("offset").to_numpy(), "right") - 1).tolist()}
+    if alone:
+        return alone
     documents = concatenate([part.documents for part in parts]) or pa.RecordBatch.from_pylist([], schemas.DOCUMENTS)
     of, each = documents.column("piece").to_numpy() - run.start, documents.column("n_bytes").to_numpy()
     n_documents, n_used = np.bincount(of, None, len(run)), np.bincount(of, each, len(run)).astype(np.int64)
     n_skipped = sum(part.n_skipped_bytes for part in parts) - len(run) * len((separator or b"")[1:])
-    if any(part.rejects is not None for part in parts) or n_used.sum() + n_skipped != sizes.sum():
-        return None
+    if n_used.sum() + n_skipped != sizes.sum():
+        return {*run}
     counts = {}
     for index, data, n, used in zip(run, files, n_documents.tolist(), n_used.tolist(), strict=True):
         checksum = hashlib.sha256(data).hexdigest()
