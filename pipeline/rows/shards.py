@@ -209,6 +209,22 @@ def _doc_id(field: str, given: Any) -> str:
     return str(given)
 
 
+def _own_ids(column: pa.Array) -> pa.Array | None:
+    """Returns the ids of documents that nobody named: strings, empty where there is none; None if they are not text."""
+    column = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    if column.type not in _STRINGS:
+        return None
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return column.cast(pa.string()).fill_null("")
+
+
+def _is_text(given: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in given)
+
+
 def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
     """Returns an empty batch for a shard, so that every file is written, even one without rows."""
     return shard, pa.RecordBatch.from_pylist([], schema=_KEYED)
@@ -233,7 +249,7 @@ class _DealFn(beam.DoFn):
             given = [element.column(name) if name in element.schema.names else None for name in self._names]
             given[1] = elements_of.batch_column(element, self._names[1], IDS)
             if not self._has_ids and given[0] is not None:
-                given[0] = given[0].fill_null("") if given[0].type in _STRINGS else None
+                given[0] = _own_ids(given[0])
             yield from self._deal(element.num_rows, *given)
             return
         self._elements.append(element)
@@ -264,7 +280,7 @@ class _DealFn(beam.DoFn):
         if self._has_ids:
             doc_ids = [_doc_id(name, row[name]) for row in rows]
         else:
-            doc_ids = [each if isinstance(each := row.get(name), str) else "" for row in rows]
+            doc_ids = [each if isinstance(each := row.get(name), str) and _is_text(each) else "" for row in rows]
         yield from self._deal(
             len(rows),
             pa.array(doc_ids, pa.string()),

@@ -151,6 +151,22 @@ def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):
         ]
 
 
+@pytest.mark.parametrize(
+    ("doc_ids", "expected"),
+    [
+        (pa.array(["a", None], pa.string_view()), ["", "a"]),
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
+        (pa.array([b"\xff", b"a"]).view(pa.string()), ["", ""]),
+        (pa.array([1, 2]), ["", ""]),
+    ],
+)
+def test_the_field_doc_id_of_batches_may_be_anything(doc_ids, expected, tokenizer, tmp_path):
+    batch = pa.record_batch({"doc_id": doc_ids, "input_ids": pa.array([[1], [6]], pa.large_list(pa.int32()))})
+    run_inline(lambda pipeline: pipeline | beam.Create([batch]) | WriteShards(str(tmp_path), tokenizer))
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    assert sorted(table["doc_id"].to_pylist()) == expected
+
+
 def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):
     for wrong in (-1, tokenizer.n_ids):
         rows = [{"input_ids": [1, wrong]}]
