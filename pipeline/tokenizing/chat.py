@@ -4,6 +4,7 @@
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +103,7 @@ class ChatTexts:
           tally: as for `Tokenizer.encode_bare`.
         """
         rejects: dict[str, list[tuple[int, str]]] = {}
-        rows, marked, roles, shared = [], [], [], []
+        rows, marked, roles, shared, others = [], [], [], [], []
         for row, record in enumerate(records):
             try:
                 conversation, found = self.mark(record)
@@ -117,6 +118,7 @@ class ChatTexts:
                 rows.append(row)
                 marked.append(found)
                 shared.append(conversation.n_shared)
+                others.append(conversation.arguments)
                 roles.append([ROLES.index(message["role"]) for message in conversation.messages])
         texts = pa.array([each.text for each in marked], pa.string())
         ids = self.tokenizer.encode_bare(unchecked_text_rows(texts), tally)
@@ -125,7 +127,7 @@ class ChatTexts:
         ]
         mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         masks, n_marked, n_kept, n_trained = _lay_out(ids.offsets, mask.trained, layout)
-        smuggled = self._smuggled(texts, ids, marked)
+        smuggled = self._smuggled(texts, ids, marked, others)
         n_trained[[*smuggled]] = 0
         if lost := np.flatnonzero(n_trained == 0).tolist():
             cut = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
@@ -155,10 +157,13 @@ class ChatTexts:
         ]
         return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, counts)
 
-    def _smuggled(self, texts: pa.StringArray, ids: pa.LargeListArray, marked: Sequence[Marked]) -> dict[int, str]:
+    def _smuggled(
+        self, texts: pa.StringArray, ids: pa.LargeListArray, marked: Sequence[Marked], others: Sequence[Any]
+    ) -> dict[int, str]:
         """Returns details of the rows in which the normalizer makes a special token of a text of the record.
 
-        The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet.
+        The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet. Such a token is
+        the template's own if it is not in a message, and in none of the `others`, what else of the record it shows.
         """
         special = {
             token.id: token.content
@@ -167,18 +172,21 @@ class ChatTexts:
         }
         if self.tokenizer.normalizer is None or not special:
             return {}
-        places = np.flatnonzero(np.isin(ids.values.to_numpy(), [*special]))
+        is_special = np.isin(ids.values.to_numpy(), [*special])
         starts, stops = self.tokenizer.token_offsets(texts, ids)
         found = {}
-        rows = np.searchsorted(ids.offsets.to_numpy(), places, "right") - 1
-        for row, place in zip(rows.tolist(), places.tolist(), strict=True):
-            text = marked[row].text
-            raw = text.encode()
-            start, stop = (len(raw[:at].decode()) for at in (starts[place], stops[place]))
-            content, found_text = special[ids.values[place].as_py()], text[start:stop]
-            is_of_message = any(a < stop and start < b for a, b, _ in marked[row].messages)
-            if content not in found_text and (is_of_message or found_text.strip() not in self._marker.template.source):
-                found[row] = f"the normalizer makes {content!r} of {found_text!r}"
+        for row, (first, last) in enumerate(itertools.pairwise(ids.offsets.to_numpy())):
+            places = first + np.flatnonzero(is_special[first:last])
+            raw = np.frombuffer(marked[row].text.encode(), np.uint8)
+            characters = np.append(0, np.cumsum(raw & 0xC0 != 0x80))
+            begins, ends = characters[starts[places]], characters[stops[places]]
+            first_of, last_of, _ = np.array(marked[row].messages or [(0, 0, 0)]).T
+            n_messages = np.searchsorted(np.sort(first_of), ends) - np.searchsorted(np.sort(last_of), begins, "right")
+            other = json.dumps(others[row], ensure_ascii=False, default=str)
+            for place, begin, end, n in zip(places.tolist(), begins, ends, n_messages, strict=True):
+                content, spelled = special[ids.values[place].as_py()], marked[row].text[begin:end]
+                if content not in spelled and (n > 0 or (spelled.strip() and spelled.strip() in other)):
+                    found[row] = f"the normalizer makes {content!r} of {spelled!r}"
         return found
 
 
