@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
@@ -81,15 +80,16 @@ def train_tokenizer(
 
 
 def stand_in(config: Config) -> Tokenizer | None:
-    """Returns a tokenizer of the kind that a job will train, with one word; None if its options do not allow that."""
+    """Returns a tokenizer of the kind that a job will train, with two words; None if its options do not allow that."""
     train = config.tokenizer.train
     if train is None:
         return None
     options = {"vocab_size": max(train.sizes), "hard_vocab_limit": train.hard_vocab_limit and False}
-    word = pa.table({"word": [b"word"], "count": [1_000_000]}, schemas.WORD_COUNTS)
     try:
+        counter = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).new_word_counter()
+        counter.update(pa.array(["a word"] * 1_000))  # more often than any min_frequency that makes sense
         of = config.tokenizer.model_copy(update={"train": train.model_copy(update=options)})
-        return train_tokenizer(word, of, tuple(config.text.tokens))[max(train.sizes)]
+        return train_tokenizer(counter.to_table(), of, tuple(config.text.tokens))[max(train.sizes)]
     except ValueError:
         return None
 
