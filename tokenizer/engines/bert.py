@@ -29,7 +29,8 @@ class BertEngine:
         """Prepares an engine; pre_tokenizer: a BertPreTokenizer, alone or with `Digits(individual_digits=True)`."""
         isolate_digits = not isinstance(pre_tokenizer, BertPreTokenizer)
         self._tables = unicode_tables.bert_tables(**normalizer.options(), isolate_digits=isolate_digits)
-        self._digits = ["Digits"] if isolate_digits else []
+        self._steps = ["BertNormalizer"] if True in normalizer.options().values() else []
+        self._steps += ["BertPreTokenizer", *(["Digits"] if isolate_digits else [])]
         self._runner = model_runner(model, reads_bytes=False)
         self.stages = pre_tokenizer, self._runner
         self._pool = pool
@@ -72,4 +73,4 @@ class BertEngine:
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
-        return "bert_wordpiece", ["BertNormalizer", "BertPreTokenizer", *self._digits, "WordPiece"], []
+        return "bert_wordpiece", [*self._steps, "WordPiece"], []

@@ -84,15 +84,16 @@ def read_parsed(root: Node) -> Parts:
 
 def _other_ids_in_hf(model: Any, added: list[AddedToken]) -> tuple[str, ...]:
     """Says which added token has an id in the file that HF does not give it, because it numbers them itself."""
-    vocab, n = vocab_of(model), 0 if model is None else len(model.vocab)
-    largest = -1
+    vocab, expected = vocab_of(model), 0 if model is None else len(model.vocab)
     for token in added:
-        largest = max(largest, vocab.get(token.content, max(largest + 1, n)))
-        if token.content not in vocab and largest != token.id:
+        if token.content in vocab:
+            continue
+        if token.id != expected:
             return (
                 f"added token {token.content!r} has id {token.id}, as the file says; HF tokenizers takes the next free "
-                f"one, {largest}",
+                f"one, {expected}",
             )
+        expected += 1
     return ()
 
 

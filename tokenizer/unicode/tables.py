@@ -199,7 +199,7 @@ def bert_tables(
     if strip_accents:
         combining[:] = combining_classes(unicode)
         of_texts = combining[points]
-        for i in np.unique(of[of_texts > 0]).tolist():
+        for i in np.flatnonzero(np.bincount(of[of_texts > 0])).tolist():
             c, text, of_text = changed[i], texts[i], of_texts[of == i].tolist()
             if combining_classes(unicode)[c] == 0:
                 if of_text[0] != 0 or set(of_text[1:]) != {TAIL_CLASS} or len(text[0].encode()) != 4:
