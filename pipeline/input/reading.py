@@ -105,18 +105,20 @@ def _read_pieces(
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None and not limits else -1
-    left = [*_runs(split.pieces, most_bytes)][::-1]
+    left, kept = [*_runs(split.pieces, most_bytes)][::-1], dict[int, bytes]()
     while left:
         run = left.pop()
         if len(run) > 1:
-            read = _read_joined(run, split.pieces, config, fields)
+            read = _read_joined(run, split.pieces, config, fields, kept)
             if isinstance(read, tuple):
                 yield from batcher.add(*read)
+                kept.clear()
             else:
                 ends = sorted({run.start, run.stop, *read, *(index + 1 for index in read)})
                 left += [range(*each) for each in itertools.pairwise(ends)][::-1]
             continue
         index = run.start
+        kept.pop(index, None)
         n_left = limits.get(index)
         with contextlib.closing(_read_piece(index, split.pieces[index], config, batch_bytes, fields)) as parts:
             for part in parts:
@@ -145,18 +147,21 @@ def _runs(pieces: Sequence[Piece], most_bytes: int) -> Iterator[range]:
 
 
 def _read_joined(
-    run: range, pieces: Sequence[Piece], config: InputConfig, fields: pa.Schema
+    run: range, pieces: Sequence[Piece], config: InputConfig, fields: pa.Schema, kept: dict[int, bytes]
 ) -> tuple[Part, dict[int, PieceCounts]] | set[int]:
     """Returns documents and counts of small files, read as if they were one.
 
-    Or the indices of files that `_read_piece` must read: with a reject or a byte order mark, or not as planned.
+    Or the indices of files that `_read_piece` must read: with a reject or a byte order mark, or not as planned. The
+    bytes of the others are in `kept`, for the next call: a store is not asked again.
     """
     first = pieces[run.start]
     separator = FORMATS[first.format].separator(config.document)
     files, joined, alone = [], [], set[int]()
     for index in run:
-        with contextlib.closing(archives.open_piece(pieces[index])) as handle:
-            files.append(data := read_exactly(handle, pieces[index].n_bytes))
+        if index not in kept:
+            with contextlib.closing(archives.open_piece(pieces[index])) as handle:
+                kept[index] = read_exactly(handle, pieces[index].n_bytes)
+        files.append(data := kept[index])
         is_planned = len(data) == pieces[index].n_bytes and not _other_kind(io.BytesIO(data), pieces[index], config)
         if not is_planned or data.startswith(BYTE_ORDER_MARK) or data.endswith(b"\r"):
             alone.add(index)

@@ -84,7 +84,8 @@ def stand_in(config: Config) -> Tokenizer | None:
     train = config.tokenizer.train
     if train is None:
         return None
-    options = {"vocab_size": max(train.sizes), "hard_vocab_limit": train.hard_vocab_limit and False}
+    limit = None if train.hard_vocab_limit is None else False  # two words give few pieces
+    options = {"vocab_size": max(train.sizes), "hard_vocab_limit": limit}
     try:
         counter = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).new_word_counter()
         counter.update(pa.array(["a word"] * 1_000))  # more often than any min_frequency that makes sense
