@@ -285,8 +285,8 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
 def _small_vocabularies(output: str, found: Mapping[str, Any]) -> list[str]:
     return [
         f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has {record['vocab_size']:,} "
-        f"tokens: the text gives no more within the limits of tokenizer.train, from {record['n_distinct_words']:,} "
-        "distinct words; train on more text or ask for fewer"
+        f"tokens: {record['n_distinct_words']:,} distinct words give no more within the limits of tokenizer.train; "
+        "train on more text or ask for fewer"
         for folder, record in _trained(output, found)
         if record["vocab_size"] < record["asked_vocab_size"]
     ]

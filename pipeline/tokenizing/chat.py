@@ -162,8 +162,8 @@ class ChatTexts:
     ) -> dict[int, str]:
         """Returns details of the rows in which the normalizer makes a special token of a text of the record.
 
-        The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet. Such a token is
-        the template's own if it is not in a message, and in none of the `others`, what else of the record it shows.
+        The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet. A token that is
+        in no message, and not in `others`, the tools and documents of the record, is the template's own.
         """
         special = {
             token.id: token.content

@@ -83,7 +83,7 @@ def read_parsed(root: Node) -> Parts:
 
 
 def _other_ids_in_hf(model: Any, added: list[AddedToken]) -> tuple[str, ...]:
-    """Says which added token has an id in the file that HF does not give it, because it numbers them itself."""
+    """Names the first added token whose id HF tokenizers changes: it numbers those that the vocabulary lacks anew."""
     vocab, expected = vocab_of(model), 0 if model is None else len(model.vocab)
     for token in added:
         if token.content in vocab:
