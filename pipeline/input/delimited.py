@@ -22,7 +22,7 @@ from tokenmill.pipeline.config.kept_fields import TEXT, declared_fields, without
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
 from tokenmill.pipeline.input.columnar import check_columns, text_columns
 from tokenmill.pipeline.input.lines import Mask, Records, Scan, copied, cut_records, take_samples
-from tokenmill.pipeline.input.record_kernels import BROKEN, UNCLOSED, scan_rows
+from tokenmill.pipeline.input.record_kernels import BROKEN, STRAY, UNCLOSED, scan_rows
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
@@ -67,6 +67,8 @@ class Rows:
         reject(sizes > limit, "too_large", too_large_all(sizes[sizes > limit], limit))
         reject(good & (records.facts == BROKEN), "bad_quotes", "text follows the quote that closes a cell")
         reject(good & (records.facts == UNCLOSED), "bad_quotes", "the file ends before the quote that closes a cell")
+        stray = f"a quoted cell has line ends, but no row of {n_cells} cells and at most {limit} bytes comes of it"
+        reject(good & (records.facts == STRAY), "bad_quotes", stray)
         wrong = good & (records.facts != n_cells)
         reject(wrong, "wrong_cells", joined(records.facts[wrong], f" cells, but the header has {n_cells}"))
         at = find_invalid_utf8(data, starts, nexts)
@@ -140,8 +142,11 @@ def _parse(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     """Returns texts as values of a type, and which of them are none, which become null."""
     shape = next((shape for is_kind, shape in _SHAPES if is_kind(type_)), "")
     is_wrong = pc.fill_null(pc.invert(pc.match_substring_regex(column, shape)), False)
-    column, others = _cast(pc.if_else(is_wrong, pa.scalar(None, pa.string()), column), type_)
-    return column, np.flatnonzero(is_wrong).tolist() + others
+    values, others = _cast(pc.if_else(is_wrong, pa.scalar(None, pa.string()), column), type_)
+    if pa.types.is_floating(type_):  # a number that is too large for the type becomes infinite
+        is_beyond = pc.and_(pc.is_inf(values), pc.invert(pc.match_substring(column, "inf", ignore_case=True)))
+        others += np.flatnonzero(pc.fill_null(is_beyond, False)).tolist()
+    return values, np.flatnonzero(is_wrong).tolist() + others
 
 
 def _cast(column: pa.Array, type_: pa.DataType, first: int = 0) -> tuple[pa.Array, list[int]]:
@@ -171,7 +176,7 @@ class Delimited:
         delimiter = self._delimiter(config)
         rows: Rows | None = None
         yield from skipped(stream.n_skipped)
-        for item in cut_records(stream, _scan(delimiter), config.max_document_bytes):
+        for item in cut_records(stream, _scan(delimiter, config), config.max_document_bytes):
             if not isinstance(item, Records):
                 yield lost(item, stream, source, config.max_document_bytes)
                 continue
@@ -198,7 +203,7 @@ class Delimited:
           ValueError: when the first row is none that can be read.
         """
         delimiter = self._delimiter(config)
-        for item in cut_records(stream, _scan(delimiter), config.max_document_bytes):
+        for item in cut_records(stream, _scan(delimiter, config), config.max_document_bytes):
             if not isinstance(item, Records):
                 raise ValueError(f"has a header of more than {config.max_document_bytes} bytes, or is damaged in it")
             if item.starts.size:
@@ -234,9 +239,9 @@ class Delimited:
         return config.delimiter or self._usual
 
 
-def _scan(delimiter: str) -> Scan:
-    byte = ord(delimiter)
-    return lambda data, is_last, state, found: scan_rows(data, byte, is_last, state, found)
+def _scan(delimiter: str, config: InputConfig) -> Scan:
+    byte, limit = ord(delimiter), config.max_document_bytes
+    return lambda data, is_last, state, found: scan_rows(data, byte, limit, is_last, state, found)
 
 
 def _names(records: Records, delimiter: str) -> list[str]:

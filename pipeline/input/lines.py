@@ -4,7 +4,7 @@
 Of a long line or record only the beginning is kept.
 """
 
-import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.pipeline.input.record_kernels import AT, BASE, END, START
+from tokenmill.pipeline.input.record_kernels import AT, BASE, CELLS, LINE, START
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
-from tokenmill.pipeline.input.streams import BLANK, BYTE_ORDER_MARK, Stream
+from tokenmill.pipeline.input.streams import BLANK, BYTE_ORDER_MARK, CHUNK_BYTES, Stream
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -255,37 +255,48 @@ class Records:
 def cut_records(stream: Stream, scan: Scan, max_bytes: int) -> Iterator[Records | LongLine | PartialLine]:
     """Yields a stream in order, and one `PartialLine` at its end if it is damaged.
 
-    Memory: a record of `max_bytes`, and two chunks of the stream.
+    Memory: two records of `max_bytes`, and two chunks of the stream.
 
     Args:
       stream: the stream to cut.
       scan: what finds records.
       max_bytes: how large a record may be; longer ones are kept only if they end in the chunk in which they begin.
     """
-    state = np.zeros(END + 1, np.int64)
-    state[START] = -1
+    state = np.zeros(CELLS + 1, np.int64)
+    state[[START, LINE]] = -1
     found = np.empty((MOST_LINES, 4), np.int64)
     first = position = stream.offset  # of what is not yielded yet; of the chunk
     parts: list[bytes] = []  # what is before the chunk, from `first` on
     head: bytes | None = None  # of the open record, if it is long
-    for chunk in itertools.chain(stream.chunks(), (b"",)):
-        if not chunk and stream.damage is not None:
+    chunks, again = stream.chunks(), deque[memoryview]()  # the second is scanned once more, before the rest
+    is_last = False
+    while not is_last:
+        chunk = again.popleft() if again else next(chunks, b"")
+        is_last = not chunk
+        if is_last and stream.damage is not None:
             break
         values = np.frombuffer(chunk, np.uint8).copy()
         state[BASE], state[AT] = position, 0
         n = len(found)
-        while n == len(found):
-            n = scan(values, not chunk, state, found)
+        while n == len(found) or 0 <= state[AT] < len(values):
+            n = scan(values, is_last, state, found)
             rows = found[:n].copy()
             if head is not None and n:
                 yield LongLine(first, int(rows[0, 2]) - first, head, is_blank=False)
                 first, rows, head = int(rows[0, 2]), rows[1:], None
             cut = int(state[START] if state[START] >= 0 else position + state[AT])
             if cut > first or len(rows):
-                data = b"".join([*parts, values[max(0, first - position) : cut - position].tobytes()])
+                taken = values[max(0, first - position) : max(0, cut - position)].tobytes()
+                whole = b"".join([*parts, taken])
                 starts, ends, nexts = (rows[:, :3] - first).T
-                yield Records(first, data, starts, ends, nexts, rows[:, 3])
-                first, parts = cut, []
+                yield Records(first, whole[: cut - first], starts, ends, nexts, rows[:, 3])
+                parts, first = [whole[cut - first :]], cut
+        if state[AT] < 0:
+            rest = memoryview(b"".join(parts))
+            pieces = [rest[at : at + CHUNK_BYTES] for at in range(0, len(rest), CHUNK_BYTES)]
+            again.extendleft(reversed([*pieces, memoryview(chunk)] if chunk else pieces))
+            position, parts, is_last = first, [], False
+            continue
         if head is None:
             parts.append(values[max(0, first - position) :].tobytes())
         position += len(chunk)

@@ -52,7 +52,7 @@ _ADVICE = {
     "null_text": "Nothing, if the record has no text.",
     "not_string": "Set `input.text_field` to a field that holds text, then `tokenmill replay`.",
     "wrong_cells": "Set `input.delimiter` if it is another one. Quote cells that hold delimiters or line ends.",
-    "bad_quotes": "Write a quote inside a quoted cell twice. DuckDB reads other dialects, and makes Parquet of them.",
+    "bad_quotes": "Write quotes in a quoted cell twice. DuckDB reads other dialects, and makes Parquet of them.",
     "not_extracted": "Nothing, if it is no page; else extract its text first, as with trafilatura.",
     "bad_field": "Declare another type in `input.keep_fields`, or none.",
     "bad_id": "Set `input.id_field`, or `null` for ids made of name and offset; then `tokenmill replay`.",
