@@ -20,7 +20,7 @@ SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "shor
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
-    "prices", "programs", "scale", "scanners", "shuffle", "stragglers",
+    "prices", "programs", "scale", "scanners", "shuffle", "stragglers", "templates",
 )  # fmt: skip
 _KEPT_SECONDS = 14 * 24 * 3600
 _WARMED = ".warmed-usual"
