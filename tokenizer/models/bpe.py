@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding: GPT-2 and its like on bytes, CLIP and SentencePiece's BPE on characters, tiktoken's ranks."""
 
+import bisect
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -136,7 +137,7 @@ class BPE(BPEFields):
         for character in word:
             starts.append(starts[-1] + len(character.encode()))
         found = self.tokenize_bytes(word.encode(), dropout_key)
-        return [(token, sum(start < end for start in starts[:-1])) for token, end in found]
+        return [(token, bisect.bisect_left(starts, end, hi=len(word))) for token, end in found]
 
     def tokenize_bytes(self, word: bytes, dropout_key: int | None = None) -> list[tuple[int, int]]:
         """Tokenizes one word in plain Python; returns each token's id and its end in the word, in bytes.

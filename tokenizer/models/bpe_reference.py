@@ -3,6 +3,7 @@
 
 import heapq
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,13 +19,9 @@ def tokenize_bytes(model: BPEFields, word: bytes, key: int | None) -> list[tuple
     text = "".join(BYTE_ALPHABET[b] for b in word) if model.byte_level else word.decode()
     if model.ignore_merges and key is None and text in model.vocab:
         return [(model.vocab[text], len(word))]
-    symbols, lengths = _initial_symbols(model, text)
-    if key is None:
-        _merge(model, symbols, lengths)
-    else:
-        _merge_dropping(model, symbols, lengths, key)
-    ends = [min(sum(lengths[: i + 1]), len(word)) for i in range(len(symbols))]
-    return [(model.vocab[symbol], end) for symbol, end in zip(symbols, ends, strict=True)]
+    found = _merged(model, *_initial_symbols(model, text), key)
+    ends = itertools.accumulate(length for _, length in found)
+    return [(model.vocab[symbol], min(end, len(word))) for (symbol, _), end in zip(found, ends, strict=True)]
 
 
 def _initial_symbols(model: BPEFields, text: str) -> tuple[list[str], list[int]]:
@@ -64,61 +61,48 @@ def _join(model: BPEFields, left: str, right: str) -> str:
     return left + without(right, len(model.prefix.encode()))
 
 
-def _merge(model: BPEFields, symbols: list[str], lengths: list[int]) -> None:
-    while True:
-        pairs = itertools.pairwise(symbols)
-        chances = [(model.ranks[pair], i) for i, pair in enumerate(pairs) if pair in model.ranks]
-        if not chances:
-            return
-        _, i = min(chances)
-        symbols[i : i + 2] = [_join(model, symbols[i], symbols[i + 1])]
-        lengths[i : i + 2] = [lengths[i] + lengths[i + 1]]
-
-
-def _merge_dropping(model: BPEFields, symbols: list[str], lengths: list[int], key: int) -> None:
+def _merged(model: BPEFields, symbols: Sequence[str], lengths: Sequence[int], key: int | None) -> list[tuple[str, int]]:
+    """Returns the symbols that are left after all merges, and their lengths."""
     # Symbols keep their places, as the kernel's items do: one that has been merged into another becomes None.
-    places: list[str | None] = list(symbols)
-    sizes = list(lengths)
+    places: list[str | None] = [*symbols, None]
+    sizes, n = list(lengths), len(symbols)
+    before, after = list(range(-1, n)), list(range(1, n + 2))
     chances: list[tuple[int, int]] = []
 
-    def after(i: int) -> int | None:
-        return next((j for j in range(i + 1, len(places)) if places[j] is not None), None)
+    def rank(i: int) -> int | None:
+        left, right = places[i], places[after[i]]
+        return None if left is None or right is None else model.ranks.get((left, right))
 
-    def rank(i: int | None) -> int | None:
-        j = None if i is None else after(i)
-        if i is None or j is None:
-            return None
-        return model.ranks.get((str(places[i]), str(places[j]))) if places[i] is not None else None
-
-    def add(i: int | None) -> None:
-        found = rank(i)
-        if found is not None and i is not None:
+    def add(i: int) -> None:
+        found = rank(i) if i >= 0 else None
+        if found is not None:
             heapq.heappush(chances, (found, i))
 
-    for i in range(len(places)):
+    for i in range(n):
         add(i)
     skipped: list[tuple[int, int]] = []
     n_draws = 0
     while chances:
         chance = heapq.heappop(chances)
         n_draws += 1
-        if _random(key, n_draws) / 2**24 < np.float32(model.dropout or 0):
+        if key is not None and _random(key, n_draws) / 2**24 < np.float32(model.dropout or 0):
             skipped.append(chance)
             continue
         for other in skipped:
             heapq.heappush(chances, other)
         skipped.clear()
         found, i = chance
-        j = after(i)
-        if rank(i) != found or j is None:
+        if rank(i) != found:  # one of the two has been merged with another
             continue
+        j = after[i]
         places[i] = _join(model, str(places[i]), str(places[j]))
         places[j] = None
         sizes[i] += sizes[j]
-        add(next((h for h in range(i - 1, -1, -1) if places[h] is not None), None))
+        after[i] = after[j]
+        before[after[i]] = i
+        add(before[i])
         add(i)
-    symbols[:] = [symbol for symbol in places if symbol is not None]
-    lengths[:] = [size for symbol, size in zip(places, sizes, strict=True) if symbol is not None]
+    return [(place, size) for place, size in zip(places, sizes, strict=False) if place is not None]
 
 
 def dropout_key(seed: int, occurrence: int) -> int:
