@@ -48,6 +48,7 @@ PUBLIC_MODULES = {
     "tokenmill.tokenizer",
     *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "masks", "spans", "templates")),
     "tokenmill.tokenizer.languages",
+    "tokenmill.tokenizer.reference_encoding",
     "tokenmill.tokenizer.text",
     "tokenmill.tokenizer.token_runs",
     "tokenmill.tokenizer.trainers",

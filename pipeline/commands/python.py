@@ -124,7 +124,7 @@ def verify(target: ConfigSource, *, deep: bool = False, share: float | None = No
     Args:
       target: the folder; or the config of its job, a mapping or a path that ends with .yaml or .yml.
       deep: also tokenize a sample of the splits again, from the input, and compare.
-      share: the share of the splits for that, from 0 to 1; None: 0.01, and at least 3 splits.
+      share: the share of splits and documents for that, from 0 to 1; None: 0.01; at least 3 splits and 200 documents.
 
     Raises:
       ValueError, OSError: if it is no folder of a job, or not that of this config.

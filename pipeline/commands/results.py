@@ -13,6 +13,7 @@ from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.file import ConfigSource
+    from tokenmill.pipeline.proving.from_input import DeepReport
     from tokenmill.pipeline.proving.report import VerifyReport
 
 
@@ -26,7 +27,8 @@ def add_parsers(commands: Any) -> None:
     )  # fmt: skip
     verify.add_argument(
         "--share", type=share, metavar="SHARE",
-        help="share of the splits that --deep tokenizes again, from 0 to 1 (0.01); at least 3 splits",
+        help="share of the splits that --deep tokenizes again, and of all documents whose ids it compares with others, "
+        "from 0 to 1 (0.01); at least 3 splits and 200 documents",
     )  # fmt: skip
     set_command(verify, _verify, "what was read and found")
 
@@ -73,7 +75,7 @@ def say_owner(output: str) -> None:
 
 def prove(
     output: str, deep: bool, share: float | None, inputs: Sequence[str]
-) -> tuple["VerifyReport", "VerifyReport | None"]:
+) -> tuple["VerifyReport", "DeepReport | None"]:
     """Reads a folder again; with `deep` also tokenizes a share of its splits again.
 
     Returns:
@@ -84,7 +86,6 @@ def prove(
     """
     from tokenmill.pipeline.books.parts import folders_of, is_in_parts
     from tokenmill.pipeline.proving import replay, verify
-    from tokenmill.pipeline.proving.report import VerifyReport
     from tokenmill.pipeline.proving.verify import verify_parts
 
     if is_in_parts(output):
@@ -94,9 +95,9 @@ def prove(
         replay.verify_replay(output, report)
     again = None
     if deep and report.is_proven:
-        from tokenmill.pipeline.proving.from_input import SAMPLE, verify_deep
+        from tokenmill.pipeline.proving.from_input import SAMPLE, DeepReport, verify_deep
 
-        again = VerifyReport()
+        again = DeepReport()
         for folder in folders_of(output):
             again.merge(verify_deep(folder, SAMPLE if share is None else share, inputs))
         report.problems += again.problems
@@ -124,23 +125,20 @@ def _verify(options: argparse.Namespace) -> int:
     read = f"{report.n_files:,} files, {megabytes(report.n_bytes)}, {report.n_rows:,} rows, {report.n_tokens:,} tokens"
     n_problems = len(report.problems)
     verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
-    print(f"{output}: {verdict}; read {read} in {seconds:.1f} s")
     if again is not None:
-        done = f"{again.n_files:,} splits, {megabytes(again.n_bytes)}, {again.n_rows:,} rows, {again.n_tokens:,} tokens"
-        print(f"{output}: tokenized again: {done}")
-        print(f"{output}: {_compared(again)}")
+        print(f"{output}: {verdict}: {_compared(again)}")
+    print(f"{output}: {verdict + '; ' if again is None else ''}read {read} in {seconds:.1f} s")
     return DONE if report.is_proven else FAILED
 
 
-def _compared(again: "VerifyReport") -> str:
-    """Returns what tokenizing again has shown, in words."""
-    rows = "rows equal a second run" if again.is_proven else "rows or ids differ, or cannot be made again"
-    ids = [
-        f"ids of {n:,} {'document' if n == 1 else 'documents'} equal those of {by}" for by, n in again.compared.items()
-    ]
-    return f"{'proven: ' if again.is_proven else ''}{'; '.join([rows, *ids])}" + (
-        "" if ids else "; ids of no document were compared with those of anything but the kernels"
-    )
+def _compared(again: "DeepReport") -> str:
+    """Returns what was compared, and what was not, in words."""
+    ids = [f"{n:,} equal those of {other}" for other, n in again.compared.items()]
+    left = again.n_documents - again.n_wrong - sum(again.compared.values())
+    ids += [f"{n:,} {what}" for n, what in ((again.n_wrong, "differ"), (left, "not compared with anything else")) if n]
+    done = f"{again.n_files:,} of {again.n_splits:,} splits were tokenized again"
+    rows = ", and gave the same rows" if again.is_proven else ""
+    return f"{done}{rows}; ids of {again.n_documents:,} documents: {', '.join(ids)}"
 
 
 def _replay(options: argparse.Namespace) -> int:

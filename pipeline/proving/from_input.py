@@ -2,6 +2,7 @@
 """Proves a sample of an output folder from its input: reads and tokenizes splits again, and compares all results."""
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import tempfile
@@ -18,93 +19,140 @@ from tokenmill.pipeline.books import ledger, manifest, quantities
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.config.job import Config, with_paths
+from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenmill.pipeline.tokenizing.tokenize import EncodeBy, tokenize_split, tokenizer_info
 from tokenmill.tokenizer import Tokenizer, reference_encoding
+from tokenmill.tokenizer.reference_encoding import TextByText
 
 SAMPLE = 0.01
-"""The default share of splits to tokenize again."""
+"""The default share of splits to tokenize again, and of all documents to compare."""
 
 LEAST_SPLITS = 3
 """At least this many splits are tokenized again, or all if there are fewer."""
 
-N_DOCUMENTS = 200
-"""How many documents are compared, about: a share of them in every split that is tokenized again."""
+LEAST_DOCUMENTS = 200
+"""At least this many documents are compared, or all if there are fewer: some in every split that is tokenized again."""
 
-MAX_BYTES = 4096
-"""Longer documents are not compared: the reference implementation takes the square of their length."""
+MAX_BYTES = 16 << 20
+"""Longer documents are not compared with the reference implementation: it takes about 300 times their memory."""
 
 REFERENCE = "the reference implementation"
-_PLACES = 3
-"""For the longest document, the one with the most unknown tokens, and the one with the most bytes beyond ASCII."""
+_MAX_UNUSUAL_BYTES = 1 << 16
+"""Longer documents are compared if they are in the sample, but not only because they are the longest."""
+_MOST_LISTED = 20
+"""At most this many documents with other ids are listed."""
+
+
+@dataclasses.dataclass
+class DeepReport(VerifyReport):
+    """What was done again: `n_files` splits with `n_rows` documents; and the problems found."""
+
+    n_splits: int = 0
+    """How many splits there are."""
+    n_documents: int = 0
+    """How many documents there are."""
+    n_wrong: int = 0
+    """How many documents have other ids than the reference implementation gives."""
+    compared: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Of how many documents the ids are those that something else than our kernels gives: by what that is."""
+
+    def merge(self, other: VerifyReport) -> None:
+        """Adds what another report found."""
+        super().merge(other)
+        assert isinstance(other, DeepReport)
+        for name in ("n_splits", "n_documents", "n_wrong"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.compared = dict(Counter(self.compared) + Counter(other.compared))
 
 
 class Comparison:
-    """The documents of one tokenizer whose ids are compared with those of something else, and the problems found.
+    """Compares the ids of documents with those of something else, and holds the problems found.
 
-    That is `tokenizers`, where it is installed, and the reference implementation.
+    That is `tokenizers`, where it is installed and gives the same, else the reference implementation.
     """
 
-    def __init__(self, tokenizer: Tokenizer, n_splits: int) -> None:
-        """Takes the tokenizer, and how many splits there are to take documents from."""
+    def __init__(self, tokenizer: Tokenizer, *, has_spans: bool) -> None:
+        """Takes the tokenizer; has_spans: whether texts have spans that are tokens, which `tokenizers` cannot take."""
         self.equal: Counter[str] = Counter()
         """How many documents have the ids of each library, or of the reference implementation."""
         self.problems: list[str] = []
-        self._tokenizer = tokenizer
-        self._library, self._by_library = _library(tokenizer)
-        self._n = max(1, N_DOCUMENTS // max(1, n_splits) - _PLACES)
-        self._hashed: list[tuple[bytes, str, str, list[int]]] = []
-        self._unusual: dict[int, tuple[int, str, str, list[int]]] = {}
+        self._unk_id = tokenizer.unk_token_id
+        reference = reference_encoding.Reference(tokenizer)
+        name, library = ("", None) if has_spans else _library(tokenizer)
+        self._others = [(name, TextByText(lambda text, begins: library(text)))] if library is not None else []
+        self._others.append((REFERENCE, TextByText(lambda text, begins: reference.encode(_short(text), begins))))
+        self.n_wrong = 0
+        """How many documents have others."""
+        self._where, self._row, self._is_chosen = "", 0, np.zeros(0, np.bool_)
 
-    def add(self, doc_ids: pa.Array, texts: pa.Array, rows: pa.LargeListArray) -> None:
-        """Takes the documents of a batch: those with the smallest hashes, and the most unusual ones.
+    def begin(self, split_id: str, n_documents: int, n_chosen: int) -> None:
+        """Begins a split, of whose `n_documents` documents `n_chosen` are to be compared at least.
+
+        They are the same ones each time; more contain fewer.
+        """
+        keys = mix(np.arange(n_documents, dtype=np.uint64) + np.uint64(int(split_id, 16)))
+        self._is_chosen = np.zeros(n_documents, np.bool_)
+        self._is_chosen[np.argsort(keys)[:n_chosen]] = True
+        self._where, self._row = f"split {split_id}", 0
+
+    def add(self, doc_ids: pa.Array, texts: pa.Array, rows: pa.LargeListArray, again: EncodeBy) -> None:
+        """Compares the chosen documents of a batch, and its most unusual ones.
+
+        These are the longest, the one with the most unknown tokens, and the one with the most bytes beyond ASCII.
 
         Args:
           doc_ids: the ids of the documents.
           texts: their texts, as the tokenizer gets them.
           rows: int32, their tokens, without those that are put around them.
+          again: encodes some of them by something else.
         """
         bounds, data = children(texts)
         lengths = np.diff(bounds)
-        unknown = np.zeros(lengths.size, np.int64)
-        offsets = rows.offsets.to_numpy()
-        if self._tokenizer.unk_token_id is not None:
-            ends = np.append(0, np.cumsum(rows.values.to_numpy() == self._tokenizer.unk_token_id))
-            unknown = np.diff(ends[offsets])
+        is_chosen = np.zeros(lengths.size, np.bool_)
+        known = self._is_chosen[self._row : self._row + lengths.size]
+        is_chosen[: known.size] = known
         wide = np.diff(np.append(0, np.cumsum(data.to_numpy() >= 0x80))[bounds])
-        fits = lengths <= MAX_BYTES
-        if not fits.any():
+        is_unknown = rows.values.to_numpy() == (-1 if self._unk_id is None else self._unk_id)
+        unknown = np.diff(np.append(0, np.cumsum(is_unknown))[rows.offsets.to_numpy()])
+        if (fits := lengths <= _MAX_UNUSUAL_BYTES).any():
+            is_chosen[[np.argmax(np.where(fits, measure, -1)) for measure in (lengths, unknown, wide)]] = True
+        for i in np.flatnonzero(is_chosen).tolist():
+            self._compare(doc_ids[i].as_py(), i, rows[i].as_py(), again)
+        self._row += lengths.size
+
+    def _compare(self, doc_id: str, i: int, ids: list[int], again: EncodeBy) -> None:
+        expected: list[int] = []
+        try:
+            for name, other in self._others:
+                if (expected := again(other, np.array([i]))[0].as_py()) == ids:
+                    self.equal[name] += 1
+                    return
+        except _TooLongError:
             return
+        except ValueError as error:
+            difference = f"ids, but {REFERENCE} gives it none: {error}"
+        else:
+            at = next((i for i, (a, b) in enumerate(zip(ids, expected, strict=False)) if a != b), len(ids))
+            difference = (
+                f"other ids than {REFERENCE} gives it, from token {at} on: {ids[at : at + 5]}, expected "
+                f"{expected[at : at + 5]}"
+            )
+        self.n_wrong += 1
+        if self.n_wrong <= _MOST_LISTED:
+            self.problems.append(f"{self._where}: document {doc_id!r} has {difference}")
 
-        def taken(i: int) -> tuple[str, str, list[int]]:
-            return doc_ids[i].as_py(), texts[i].as_py(), rows[i].as_py()
 
-        for place, measure in enumerate((lengths, unknown, wide)):
-            i = int(np.argmax(np.where(fits, measure, -1)))
-            if place not in self._unusual or measure[i] > self._unusual[place][0]:
-                self._unusual[place] = (int(measure[i]), *taken(i))
-        hashes = [hashlib.sha256(str(doc_id).encode()).digest() for doc_id in doc_ids]
-        first = sorted(np.flatnonzero(fits).tolist(), key=hashes.__getitem__)[: self._n]
-        found = [*self._hashed, *((hashes[i], *taken(i)) for i in first)]
-        self._hashed = sorted(found, key=lambda document: document[0])[: self._n]
+class _TooLongError(Exception):
+    """A document is too long for the reference implementation."""
 
-    def compare(self, where: str) -> None:
-        """Compares the documents taken since the last call; `where` is the split that they are from."""
-        chosen = {doc_id: (text, ids) for _, doc_id, text, ids in (*self._hashed, *self._unusual.values())}
-        self._hashed, self._unusual = [], {}
-        for doc_id, (text, ids) in chosen.items():
-            if self._by_library is not None and self._by_library(text) == ids:
-                self.equal[self._library] += 1
-            elif (expected := reference_encoding.encode(self._tokenizer, text)) == ids:
-                self.equal[REFERENCE] += 1
-            else:
-                at = next((i for i, (a, b) in enumerate(zip(ids, expected, strict=False)) if a != b), len(ids))
-                self.problems.append(
-                    f"{where}: document {doc_id!r} has other ids than {REFERENCE} gives it, from token {at} on: "
-                    f"{ids[at : at + 5]}, expected {expected[at : at + 5]}"
-                )
+
+def _short(text: str) -> str:
+    if len(text.encode()) > MAX_BYTES:
+        raise _TooLongError
+    return text
 
 
 def _library(tokenizer: Tokenizer) -> tuple[str, Callable[[str], list[int]] | None]:
@@ -125,10 +173,17 @@ def _library(tokenizer: Tokenizer) -> tuple[str, Callable[[str], list[int]] | No
     theirs.encode_special_tokens = tokenizer.special != "split"
     theirs.no_truncation()
     theirs.no_padding()
-    return f"tokenizers {version}", lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
+
+    def encode(text: str) -> list[int]:
+        try:
+            return list(theirs.encode(text, add_special_tokens=False).ids)
+        except Exception:  # the reference implementation says whether it is right to give no ids
+            return [-1]
+
+    return f"tokenizers {version}", encode
 
 
-def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -> VerifyReport:
+def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -> DeepReport:
     """Tokenizes a sample of the splits again, from the input files that the ledger names.
 
     It compares the shard, the rejects, the statistics, and the counts and checksums of the files read. The sample is
@@ -138,17 +193,19 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     the shards.
 
     All that shows that the same kernels do the same again. So the ids of a sample of documents, see `Comparison`, are
-    also compared with those of `tokenizers`, where it is installed, or of the reference implementation.
+    also compared with those of `tokenizers`, where it is installed, or of the reference implementation. If there are
+    documents, and none was compared, that is a problem.
 
     Args:
       output: a finished output folder that `verify` proves.
-      share: the share of splits to take, from 0 to 1; at least `LEAST_SPLITS` are taken.
+      share: the share of splits to tokenize again, and of all documents to compare, from 0 to 1; at least
+        `LEAST_SPLITS` and `LEAST_DOCUMENTS` are taken.
       named: `input.paths` of the job's config, if it is known; `inputs` says which files are read without it.
 
     Raises:
       OSError: if the folder cannot be read at all.
     """
-    report = VerifyReport()
+    report = DeepReport()
     try:
         found = manifest.read(output)
         config, tokenizer = config_of(output, found)
@@ -162,25 +219,40 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
         return report
     ids = list(manifest.split_ids(found))
     chosen = sample(ids, share)
-    # The tokens of spans are no texts, so their documents cannot be encoded from the text alone.
+    report.n_splits, report.n_documents = len(ids), found["totals"]["n_documents"]
+    if storage.exists(storage.join(output, filenames.REPLAY, filenames.MANIFEST)):  # which is not tokenized again
+        totals = manifest.read(storage.join(output, filenames.REPLAY))["totals"]
+        report.n_splits += totals["n_splits"]
+        report.n_documents += totals["n_documents"]
     compared = tokenizer if config.chat is None else tokenizer.replace(special="split")
-    is_text = not config.spans and config.output.fim is None
-    comparison = Comparison(compared, len(chosen)) if is_text else None
+    comparison = Comparison(compared, has_spans=bool(config.spans))
+    # So many of the documents of a chosen split that they are this share of all.
+    each = min(1.0, share * len(ids) / max(1, len(chosen)))
     for split_id in chosen:
         entry = ledger.LedgerEntry.read(output, split_id)
         if entry is None:
             report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
-        else:
+            continue
+        n_chosen = max(math.ceil(each * entry.n_documents), -(-LEAST_DOCUMENTS // len(chosen)))
+        comparison.begin(split_id, entry.n_documents, n_chosen)
+        try:
             report.problems += _do_again(output, entry, config, tokenizer, len(ids), named, comparison)
-            if comparison is not None:
-                comparison.compare(f"split {split_id}")
-            report.n_files += 1
-            report.n_bytes += entry.n_bytes
-            report.n_rows += entry.n_documents
-            report.n_tokens += entry.n_tokens
-    if comparison is not None:
-        report.problems += comparison.problems
-        report.compared = dict(comparison.equal)
+        except (ValueError, OSError) as error:
+            report.problems.append(f"split {split_id}: {error}")
+            continue
+        report.n_files += 1
+        report.n_bytes += entry.n_bytes
+        report.n_rows += entry.n_documents
+        report.n_tokens += entry.n_tokens
+    report.compared, report.n_wrong = dict(comparison.equal), comparison.n_wrong
+    report.problems += comparison.problems
+    if (n_more := comparison.n_wrong - len(comparison.problems)) > 0:
+        report.problems.append(f"{output}: {n_more:,} more documents have other ids than {REFERENCE} gives them")
+    if report.n_documents and not report.compared and report.is_proven:
+        report.problems.append(
+            f"{output}: none of {report.n_documents:,} documents was compared with anything but the kernels that made "
+            f"its ids; give a larger --share, or install tokenizers if all are longer than {MAX_BYTES:,} bytes"
+        )
     return report
 
 
@@ -214,23 +286,16 @@ def _do_again(
     tokenizer: Tokenizer,
     n_splits: int,
     named: Sequence[str],
-    comparison: Comparison | None,
+    comparison: Comparison,
 ) -> list[str]:
+    """Returns how a split differs from what it gives now; raises ValueError or OSError if it cannot be done again."""
     where = f"split {entry.split_id}"
     split = Split(entry.index, entry.split_id, entry.pieces, entry.fields)
     for piece in entry.pieces:
-        try:
-            check_unchanged(piece, output, named)
-        except (OSError, ValueError) as error:
-            return [f"{where}: {error}"]
+        check_unchanged(piece, output, named)
     with tempfile.TemporaryDirectory(prefix="tokenmill-deep-") as folder:
         elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
-        try:
-            again = tokenize_split(
-                split, elsewhere, tokenizer, n_splits, on_tokens=None if comparison is None else comparison.add
-            )
-        except (ValueError, OSError) as error:
-            return [f"{where}: {error}"]
+        again = tokenize_split(split, elsewhere, tokenizer, n_splits, on_tokens=comparison.add)
         lines = [
             f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
             for name in (*quantities.counted(LedgerEntry), "packing", "windows", "has_field", "chat")

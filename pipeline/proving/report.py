@@ -23,8 +23,6 @@ class VerifyReport:
     n_tokens: int = 0
     n_trained: int = 0
     """Tokens that rows of conversations train."""
-    compared: dict[str, int] = field(default_factory=dict)
-    """Of how many documents the ids are those that something else than our kernels gives: by what that is."""
 
     @property
     def is_proven(self) -> bool:
@@ -36,8 +34,6 @@ class VerifyReport:
         self.problems += other.problems
         for name in ("n_files", "n_bytes", "n_rows", "n_tokens", "n_trained"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, n in other.compared.items():
-            self.compared[name] = self.compared.get(name, 0) + n
 
 
 def check_file(output: str, record: FileRecord, report: VerifyReport) -> bool:

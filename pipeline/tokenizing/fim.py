@@ -17,6 +17,7 @@ import pyarrow as pa
 from tokenmill.pipeline.config.output import FimConfig
 from tokenmill.pipeline.hashing import FILLING, document_keys, mix
 from tokenmill.tokenizer import Tally, Tokenizer, unchecked_text_rows
+from tokenmill.tokenizer.reference_encoding import TextByText
 
 TOKENS = {
     "prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<PRE>", "<|fim▁begin|>", "<｜fim▁begin｜>"),
@@ -65,19 +66,27 @@ class FillInMiddle:
             raise ValueError(f"output.fim: {what}; set level: token, or take another")
         return cls(config, tokenizer, ids, room)
 
-    def encode(self, documents: pa.RecordBatch, names: Sequence[str], tally: Tally | None = None) -> pa.LargeListArray:
+    def encode(
+        self,
+        documents: pa.RecordBatch,
+        names: Sequence[str],
+        tally: Tally | None = None,
+        by: TextByText | None = None,
+    ) -> pa.LargeListArray:
         """Returns the tokens of documents.
 
         Args:
           documents: `schemas.DOCUMENTS`.
           names: as for `document_keys`: what becomes of a document depends on its place and the seed alone.
           tally: as for `Tokenizer.encode_bare`.
+          by: what encodes instead of the tokenizer; None: the tokenizer.
         """
+        encode = self._tokenizer.encode_bare if by is None else by.encode_bare
         rows = unchecked_text_rows(documents.column("text"))
         values, offsets = rows.values, rows.offsets
         at_tokens = self._config.level == "token"
         if at_tokens:
-            bare = self._tokenizer.encode_bare(rows, tally)
+            bare = encode(rows, tally)
             values, offsets = bare.values, bare.offsets.to_numpy()
         keys = document_keys(FILLING, self._config.seed, names, documents)
         is_chosen = keys < np.uint64(min(self._config.rate, 1 - 2**-53) * 2.0**64)
@@ -92,14 +101,14 @@ class FillInMiddle:
                 some = unchecked_text_rows(documents.column("text").filter(pa.array(asked)))
                 bounds = _bounds(some.offsets, cuts[asked])
                 n_ids = np.zeros_like(sizes)
-                ids = self._tokenizer.encode_bare(some._replace(offsets=bounds))
+                ids = encode(some._replace(offsets=bounds))
                 n_ids[asked] = np.diff(ids.offsets.to_numpy()[::3])
             is_chosen &= ~asked | (n_ids + 3 <= self._room)
         offsets = _bounds(offsets, np.where(is_chosen[:, None], cuts, sizes[:, None]))
         if at_tokens:
             pieces = pa.LargeListArray.from_arrays(pa.array(offsets), values)
         else:
-            pieces = self._tokenizer.encode_bare(rows._replace(offsets=offsets), tally)
+            pieces = encode(rows._replace(offsets=offsets), tally)
         is_spm = (mix(mix(keys)) & np.uint64(1)).astype(bool) if self._config.mode == "both" else None
         if is_spm is None:
             is_spm = np.full(sizes.size, self._config.mode == "spm")

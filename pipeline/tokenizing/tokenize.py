@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,6 +46,7 @@ from tokenmill.pipeline.statistics.texts import TextCounts
 from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
+from tokenmill.tokenizer.reference_encoding import TextByText
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.tokenizing.chat import ChatTexts
@@ -53,7 +55,11 @@ _PADDED_IDS = 4 << 20
 """At most this many ids of padded rows are held at a time: padding may turn 4 MiB of short documents into gigabytes."""
 
 
-OnTokens = Callable[[pa.Array, pa.Array, pa.LargeListArray], None]
+EncodeBy = Callable[[TextByText, npt.NDArray[np.int64]], pa.LargeListArray]
+"""Encodes some documents of a batch, given by their numbers, with something else than the tokenizer."""
+
+OnTokens = Callable[[pa.Array, pa.Array, pa.LargeListArray, EncodeBy], None]
+"""Takes ids, texts and bare tokens of documents, and what encodes some of them again."""
 
 
 def tokenize_split(
@@ -80,7 +86,7 @@ def tokenize_split(
       on_batch: called after each batch; an exception from it stops the attempt.
       wanted: the documents to tokenize; None: all.
       are_merged: whether a job that shuffles has merged all shards, so that a committed split needs no runs.
-      on_tokens: called with ids, texts and bare tokens of the documents of each batch.
+      on_tokens: called with the documents of each batch.
 
     Raises:
       OSError: if a file cannot be read or written.
@@ -356,6 +362,16 @@ class Attempt:
             sources = sources.filter(kept) if sources is not None else None
         return text, rows, sources, documents
 
+    def _encode_by(
+        self, documents: pa.RecordBatch, text: pa.Array, by: TextByText, rows: npt.NDArray[np.int64]
+    ) -> pa.LargeListArray:
+        """Returns the bare tokens of some documents, encoded by something else; `text` is what was tokenized."""
+        if self._fim is not None:
+            return self._fim.encode(documents.take(rows), self._names, by=by)
+        if self._text is None or self._chat is not None or not self._config.spans:
+            return by.encode_bare(text.take(rows))
+        return by.encode_segments(self._text.segments(languages.prepare(self._text, documents.take(rows))))
+
     def _try_encoding(self, documents: pa.RecordBatch) -> None:
         if self._chat is not None:
             self._chat.encode(documents.column("text").to_pylist(), self._layout)
@@ -373,7 +389,8 @@ class Attempt:
         """Returns the rows of documents, and the documents, without those on which something gave up; counts both."""
         text, bare, sources, documents = self._encode(documents)
         if self._on_tokens is not None:
-            self._on_tokens(documents.column("doc_id"), text, bare)
+            again = functools.partial(self._encode_by, documents, text)
+            self._on_tokens(documents.column("doc_id"), text, bare, again)
         layout = self._layout
         lengths = np.diff(bare.offsets.to_numpy())
         kept = layout.kept(lengths)

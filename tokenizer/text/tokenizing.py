@@ -158,12 +158,15 @@ class TextTokenizer:
         self, prepared: PreparedText, tally: Tally | None = None, nulls: pa.Array | None = None
     ) -> pa.LargeListArray:
         """Encodes the result of `prepare` like `Tokenizer.encode_bare`; null where `nulls` is true."""
+        return self.tokenizer.encode_segments(self.segments(prepared), tally, nulls)
+
+    def segments(self, prepared: PreparedText) -> Ragged | Segments:
+        """Returns the result of `prepare` as `Tokenizer.encode_segments` takes it."""
         cut = prepared.cut
-        segments = None
-        if cut is not None:
-            tokens = np.where(cut.rules >= 0, self._ids[cut.rules], np.int32(-1)).astype(np.int32)
-            segments = Segments(prepared.rows, tokens, cut.documents)
-        return self.tokenizer.encode_segments(segments or prepared.rows, tally, nulls)
+        if cut is None:
+            return prepared.rows
+        tokens = np.where(cut.rules >= 0, self._ids[cut.rules], np.int32(-1)).astype(np.int32)
+        return Segments(prepared.rows, tokens, cut.documents)
 
     def sources(self, prepared: PreparedText) -> pa.LargeListArray | None:
         """Returns the texts of spans, a row for each text that `prepared` was made from; see `EncodedText`."""
