@@ -22,7 +22,8 @@ from tokenmill.tokenizer.ragged import Ragged, read_only
 
 MOST_TEXTS, MOST_BYTES = 128, 1 << 13
 """What counts as few: beyond these, what could be saved does not matter."""
-_NO_ADDED = np.empty(0, np.int32)
+_NO_ADDED = read_only(np.empty(0, np.int32))
+"""Read-only, as `added` of columns is: for an array that may be written the largest kernel would be compiled again."""
 
 
 class FewTexts:
