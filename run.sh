@@ -79,6 +79,13 @@ logged() {
     "Most often the network or a full disk is to blame: start again."; }
 }
 
+# Installs with `uv`, else with `pip`, which takes five times as long, and does what uv cannot: its own settings may name
+# the index.
+install() {
+  [[ ! -x $uv ]] || ! "$uv" pip install --python "$venv/bin/python" --compile-bytecode "$@" >>"$log" 2>&1 || return 0
+  logged "${pip[@]}" "$@"
+}
+
 # Brings the environment to level $1; in a subshell, with whose end the lock is free.
 set_up() (
   ! is_ready "$1" || exit 0
@@ -101,9 +108,14 @@ set_up() (
     logged "$python" -m venv --clear -- "$venv"
   fi
   echo "$root" >"$venv/.root" && : >"$venv/.installing"
-  say "installing locks/$1.lock into ${venv##*/} (once; a minute or two and some hundred MB)"
-  logged "${pip[@]}" --require-hashes --only-binary :all: -r "$root/locks/$1.lock"
-  logged "${pip[@]}" --no-index --no-deps --no-build-isolation -e "$root"
+  say "installing locks/$1.lock into ${venv##*/} (once; some hundred MB)"
+  uv=$(type -P uv) || uv=$root/build/uv/bin/uv
+  [[ -x $uv ]] ||
+    "${pip[@]}" --target "$root/build/uv" --require-hashes --only-binary :all: -r "$root/locks/uv.lock" >>"$log" 2>&1 || true
+  install --require-hashes --only-binary :all: -r "$root/locks/$1.lock"
+  install --no-index --no-deps --no-build-isolation -e "$root"
+  # Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each process would compile all of these again.
+  "$venv/bin/python" -m compileall -q -j 0 "$root"/{tokenizer,pipeline,tokenmill,tools} >>"$log" 2>&1 || true
   wanted "$1" >"$venv/.installed-$1.part"
   mv -- "$venv/.installed-$1.part" "$venv/.installed-$1" && rm -- "$venv/.installing"
   say "ready after $SECONDS s"

@@ -38,11 +38,21 @@ case "$1 ${2:-}" in
     ;;
   "-m pip")
     for word in "$@"; do [[ $word != *.lock ]] || echo "pip ${word##*/}" >>"$CALLS"; done
+    if [[ -n ${UV_COMES:-} && $* == *uv.lock ]]; then
+      mkdir -p "$UV_COMES/build/uv/bin" && cp "$UV_COMES/uv" "$UV_COMES/build/uv/bin/uv"
+    fi
     sleep "${PIP_SECONDS:-0}"
     [[ -z ${PIP_FAILS:-} ]] || { echo "ERROR: No matching distribution found for numpy==9"; exit 1; }
     ;;
+  "-m compileall") ;;
   *) { printf 'python'; printf ' <%s>' "$@"; echo; } >>"$CALLS" ;;
 esac
+"""
+
+FAKE_UV = r"""#!/usr/bin/env bash
+for word in "$@"; do [[ $word != *.lock ]] || echo "uv ${word##*/}" >>"$CALLS"; done
+sleep "${PIP_SECONDS:-0}"
+[[ -z ${UV_FAILS:-}${PIP_FAILS:-} ]]
 """
 
 # Everything that run.sh needs from the system.
@@ -60,19 +70,23 @@ class Checkout:
         self.bin.mkdir()
         shutil.copy(repository / "run.sh", self.root)
         (self.root / "locks").mkdir()
-        for level in ("runtime", "test", "bench", "docs"):
+        for level in ("runtime", "test", "bench", "docs", "uv"):
             (self.root / "locks" / f"{level}.lock").write_text(f"{level}==1\n")
         (self.root / "pyproject.toml").write_text("[project]\n")
+        self.add("uv", FAKE_UV)
         for tool in TOOLS:
             found = shutil.which(tool)
             assert found, f"the test needs {tool}"
             (self.bin / tool).symlink_to(found)
 
-    def add_python(self, name: str, version: str = "3.12", *, has_venv: bool = True) -> Path:
+    def add(self, name: str, script: str) -> Path:
         path = self.bin / name
-        path.write_text(FAKE_PYTHON.replace("@VERSION@", version).replace("@NO_VENV@", str(int(not has_venv))))
+        path.write_text(script)
         path.chmod(0o755)
         return path
+
+    def add_python(self, name: str, version: str = "3.12", *, has_venv: bool = True) -> Path:
+        return self.add(name, FAKE_PYTHON.replace("@VERSION@", version).replace("@NO_VENV@", str(int(not has_venv))))
 
     def start(
         self, *arguments: str, cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None, **environment: str
@@ -110,7 +124,7 @@ def test_first_run_installs_and_second_run_only_starts_the_command(checkout: Che
     code, _, err = checkout.run("run", "a config.yaml", "--set", "output.path=x y")
     assert code == 0, err
     command = "tokenmill <run> <a config.yaml> <--set> <output.path=x y>"
-    assert checkout.calls() == ["venv", "pip runtime.lock", command]
+    assert checkout.calls() == ["venv", "uv runtime.lock", command]
 
     started = time.monotonic()
     code, _, err = checkout.run("run", "a config.yaml", "--set", "output.path=x y")
@@ -140,11 +154,11 @@ def test_exit_code_of_the_command_is_passed_on(checkout: Checkout) -> None:
 def test_each_use_installs_its_level_and_a_higher_level_includes_the_lower(checkout: Checkout) -> None:
     checkout.add_python("python3")
     checkout.run("inspect", "x")
-    assert checkout.calls()[:2] == ["venv", "pip runtime.lock"]
+    assert checkout.calls()[:2] == ["venv", "uv runtime.lock"]
     checkout.run("test", "-k", "a b")
-    assert checkout.calls() == ["pip test.lock", "python <-m> <tools> <test> <-k> <a b>"]
+    assert checkout.calls() == ["uv test.lock", "python <-m> <tools> <test> <-k> <a b>"]
     checkout.run("bench", "encode", "--repeats", "3")
-    assert checkout.calls() == ["pip bench.lock", "python <-m> <tools> <bench> <encode> <--repeats> <3>"]
+    assert checkout.calls() == ["uv bench.lock", "python <-m> <tools> <bench> <encode> <--repeats> <3>"]
     checkout.run("inspect", "x")
     checkout.run("test")
     assert not [call for call in checkout.calls() if call.startswith(("pip", "venv"))]
@@ -155,7 +169,7 @@ def test_docs_have_an_environment_of_their_own(checkout: Checkout) -> None:
     checkout.run("inspect", "x")
     checkout.calls()
     assert checkout.run("docs")[0] == 0
-    assert checkout.calls() == ["venv", "pip docs.lock", "python <-m> <tools> <docs>"]
+    assert checkout.calls() == ["venv", "uv docs.lock", "python <-m> <tools> <docs>"]
     assert checkout.run("docs", "--check")[0] == 0
     assert checkout.calls() == ["python <-m> <tools> <docs> <--check>"]
     assert (checkout.root / ".venv-docs" / "bin" / "python").exists()
@@ -166,7 +180,7 @@ def test_docs_have_an_environment_of_their_own(checkout: Checkout) -> None:
 def test_without_a_command_the_quickstart_runs(checkout: Checkout) -> None:
     checkout.add_python("python3")
     assert checkout.run()[0] == 0
-    assert checkout.calls() == ["venv", "pip runtime.lock", "python <-m> <tools> <quickstart>"]
+    assert checkout.calls() == ["venv", "uv runtime.lock", "python <-m> <tools> <quickstart>"]
 
 
 @pytest.fixture
@@ -217,7 +231,7 @@ def test_changed_requirements_are_installed_into_the_same_venv(checkout: Checkou
     with (checkout.root / changed).open("a") as file:
         file.write("# changed\n")
     checkout.run("inspect", "x")
-    assert checkout.calls() == ["pip runtime.lock", "tokenmill <inspect> <x>"]
+    assert checkout.calls() == ["uv runtime.lock", "tokenmill <inspect> <x>"]
 
 
 def test_moved_checkout_makes_its_venv_anew(checkout: Checkout) -> None:
@@ -228,7 +242,7 @@ def test_moved_checkout_makes_its_venv_anew(checkout: Checkout) -> None:
     code, _, err = checkout.run("inspect", "x")
     assert code == 0
     assert "it was made in another place" in err
-    assert checkout.calls()[:2] == ["venv", "pip runtime.lock"]
+    assert checkout.calls()[:2] == ["venv", "uv runtime.lock"]
 
 
 def test_newest_supported_python_is_found_and_others_are_passed_over(checkout: Checkout) -> None:
@@ -239,6 +253,17 @@ def test_newest_supported_python_is_found_and_others_are_passed_over(checkout: C
     assert "3.11" in (checkout.root / ".venv" / "bin" / "python").read_text()
 
 
+def test_uv_is_fetched_where_it_is_missing_and_pip_does_what_it_cannot(checkout: Checkout) -> None:
+    checkout.add_python("python3")
+    assert checkout.run("inspect", "x", UV_FAILS="yes")[0] == 0
+    assert checkout.calls() == ["venv", "uv runtime.lock", "pip runtime.lock", "tokenmill <inspect> <x>"]
+    (checkout.bin / "uv").rename(checkout.root / "uv")
+    for comes, installer in ((checkout.root / "elsewhere", "pip"), (checkout.root, "uv")):
+        shutil.rmtree(checkout.root / ".venv")
+        assert checkout.run("inspect", "x", UV_COMES=str(comes))[0] == 0
+        assert checkout.calls() == ["venv", "pip uv.lock", f"{installer} runtime.lock", "tokenmill <inspect> <x>"]
+
+
 def test_python_variable_decides_and_a_change_of_it_makes_the_venv_anew(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.13")
     other = checkout.add_python("my python", "3.11")
@@ -247,7 +272,7 @@ def test_python_variable_decides_and_a_change_of_it_makes_the_venv_anew(checkout
     code, _, err = checkout.run("inspect", "x", PYTHON=str(other))
     assert code == 0
     assert "PYTHON asks for another version" in err
-    assert checkout.calls()[:2] == ["venv", "pip runtime.lock"]
+    assert checkout.calls()[:2] == ["venv", "uv runtime.lock"]
     checkout.run("inspect", "x")
     assert checkout.calls() == ["tokenmill <inspect> <x>"]
 
@@ -292,7 +317,7 @@ def test_failed_installation_shows_why_and_is_tried_again_from_scratch(checkout:
     code, _, err = checkout.run("inspect", "x")
     assert code == 0
     assert "an installation was cut short in it" in err
-    assert checkout.calls() == ["venv", "pip runtime.lock", "tokenmill <inspect> <x>"]
+    assert checkout.calls() == ["venv", "uv runtime.lock", "tokenmill <inspect> <x>"]
 
 
 @pytest.mark.parametrize("has_flock", [True, False])
@@ -307,7 +332,7 @@ def test_runs_at_the_same_time_install_once(checkout: Checkout, has_flock: bool)
     errors = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], errors
     calls = checkout.calls()
-    assert calls.count("pip runtime.lock") == 1
+    assert calls.count("uv runtime.lock") == 1
     assert calls.count("tokenmill <inspect> <x>") == 3
     assert any("waiting for another run" in error for error in errors)
     assert not (checkout.root / "build" / "setup.lock.d").exists()
@@ -331,7 +356,7 @@ def test_help_needs_no_installation(checkout: Checkout) -> None:
 
 
 def test_run_sh_stays_small(checkout: Checkout) -> None:
-    assert len((checkout.root / "run.sh").read_text(encoding="utf-8").splitlines()) <= 120
+    assert len((checkout.root / "run.sh").read_text(encoding="utf-8").splitlines()) <= 135
 
 
 def test_ci_runs_the_tests_from_the_root(repository: Path) -> None:
