@@ -121,7 +121,8 @@ def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS
     thread = threading.Thread(target=_show, args=arguments, name=_THREAD_NAME, daemon=True)
     thread.start()
     try:
-        yield
+        with waiting.displayed():
+            yield
     finally:
         stop.set()
         thread.join()

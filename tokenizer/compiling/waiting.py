@@ -2,7 +2,7 @@
 """What a process says on stderr while it waits for kernels, so that no pause is taken for a hang.
 
 It says when it begins to compile, every ten seconds how long it has waited, and in the end how long that was in all.
-Kernels that another process compiles count, too.
+Kernels that another process compiles count, too. While a progress display says that it waits, it adds no lines.
 """
 
 import atexit
@@ -22,6 +22,7 @@ class Waiting:
     def __init__(self) -> None:
         self.speaks = True
         """False in a worker that has a sibling which says that it waits for another process."""
+        self._n_displays = 0
         self._lock = threading.RLock()
         self._n, self._seconds, self._told, self._has_begun = 0, 0.0, 0.0, False
         self._since = self._ended = self._said = 0.0
@@ -36,6 +37,17 @@ class Waiting:
     def is_on(self) -> bool:
         """Whether a thread of this process is waiting now."""
         return self._n > 0
+
+    @contextlib.contextmanager
+    def displayed(self) -> Iterator[None]:
+        """While the block runs, something else shows whether the process waits; the sum is told after it."""
+        with self._lock:
+            self._n_displays += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_displays -= 1
 
     @contextlib.contextmanager
     def wait(self, line: str = "") -> Iterator[None]:
@@ -69,6 +81,8 @@ class Waiting:
             time.sleep(_STEP)
             with self._lock:
                 now = time.monotonic()
+                if self._n_displays:
+                    continue
                 if self._n and now - self._said >= _EVERY:
                     self._said = now
                     self._say(f"waiting for kernels, {self.seconds - self._told:.0f} s so far ...")

@@ -67,6 +67,17 @@ def test_of_several_workers_one_says_that_another_process_compiles(waiting, caps
     assert capsys.readouterr().err == ""
 
 
+def test_where_a_display_shows_waits_only_the_beginning_and_the_sum_are_told(waiting, capsys):
+    with waiting.displayed(), waiting.wait("compiling ..."):
+        time.sleep(0.5)
+    until_told(waiting)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "tokenmill: compiling ...",
+        f"tokenmill: waited {waiting.seconds:.1f} s for kernels, which are now kept",
+    ]
+
+
 def test_a_moment_is_not_worth_a_line_and_the_end_tells_the_rest(waiting, capsys):
     with waiting.wait():
         pass
