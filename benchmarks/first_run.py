@@ -1,55 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times the quickstart with nothing compiled, as after installation, and once more: `./run.sh bench first-run`.
+"""Times `./run.sh` in a fresh clone with an empty home folder, and once more: `./run.sh bench first-run`.
 
-It prints wall-clock and processor seconds of each step, and of all. Other programs on the machine lengthen the former.
+It prints wall-clock seconds of each part, and what of them was waiting for kernels. It needs the package registry.
+Other programs on the machine lengthen every part.
 """
 
+import itertools
 import os
+import re
 import resource
 import subprocess
-import sys
 import tempfile
 import time
+from pathlib import Path
 
 from benchmarks import report
 
-_PYTHON = [sys.executable, "-m"]
-_CONFIG = "configs/quickstart.yaml"
-_STEPS = {
-    "corpus": [*_PYTHON, "tokenmill.pipeline.quickstart", "build/quickstart/corpus"],
-    "run": [*_PYTHON, "tokenmill", "run", _CONFIG, "--overwrite"],
-    "verify": [*_PYTHON, "tokenmill", "verify", _CONFIG],
-    "inspect": [*_PYTHON, "tokenmill", "inspect", _CONFIG, "--start", "4", "--rows", "2"],
-}
+_PARTS = ("set-up", "corpus", "run", "verify", "inspect")
+_STEP = re.compile(r"== (\d) of 4")
+_WAITED = re.compile(r"tokenmill: waited ([\d.]+) s for kernels")
 
 
 def main() -> None:
-    """Prints a table of both runs: with nothing compiled, and with everything compiled."""
+    """Prints a table of both runs: from a clone alone, and with everything installed and compiled."""
     print(f"{report.describe(report.machine())}\n")
-    print(f"| {'':8} | {' | '.join(f'{name:>15}' for name in [*_STEPS, 'all'])} |")
-    rule = f" {'-' * 14}: |"
-    print(f"| {'-' * 8} |{rule * (len(_STEPS) + 1)}")
-    with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {"TOKENMILL_CACHE_DIR": cache}
-        for name in ("cold", "compiled"):
-            steps = _steps(environment, is_first=name == "cold")
-            print(f"| {name:8} | {' | '.join(f'{wall:5.1f} s, {used:4.1f} s' for wall, used in steps)} |")
+    columns = [*_PARTS, "all", "kernels", "processor"]
+    print(f"| {'':8} | {' | '.join(f'{name:>9}' for name in columns)} |")
+    rule = f" {'-' * 8}: |"
+    print(f"| {'-' * 8} |{rule * len(columns)}")
+    with tempfile.TemporaryDirectory(prefix="tokenmill-first-run-") as folder:
+        clone, home = Path(folder, "clone"), Path(folder, "home")
+        home.mkdir()
+        subprocess.run(["git", "clone", "--quiet", ".", str(clone)], check=True)
+        kept = {name: value for name, value in os.environ.items() if name not in ("TOKENMILL_CACHE_DIR", "VIRTUAL_ENV")}
+        for name in ("first", "second"):
+            seconds = _quickstart(clone, kept | {"HOME": str(home), "CI": "true"})  # CI: nothing goes on behind it
+            print(f"| {name:8} | {' | '.join(f'{each:7.1f} s' for each in seconds)} |", flush=True)
 
 
-def _steps(environment: dict[str, str], *, is_first: bool) -> list[tuple[float, float]]:
-    """Does the steps as `./run.sh` does; returns wall-clock and processor seconds of each and of all."""
-    began, used = time.monotonic(), _processor_seconds()
-    warm = None
-    if is_first:
-        warm = subprocess.Popen([*_PYTHON, "tokenmill", "warm", _CONFIG], env=environment, stdout=-3, stderr=-3)
-    found = []
-    for name, command in _STEPS.items():
-        start, before = time.monotonic(), _processor_seconds()
-        subprocess.run(command, env=environment, check=True, capture_output=True)
-        if name == "corpus" and warm is not None:
-            warm.wait()
-        found.append((time.monotonic() - start, _processor_seconds() - before))
-    return [*found, (time.monotonic() - began, _processor_seconds() - used)]
+def _quickstart(clone: Path, environment: dict[str, str]) -> list[float]:
+    """Returns wall-clock seconds of each part and of all, those that were waits for kernels, and processor seconds."""
+    began, used, waited = time.monotonic(), _processor_seconds(), 0.0
+    starts = [began]
+    with subprocess.Popen(
+        ["./run.sh"], cwd=clone, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if _STEP.match(line):
+                starts.append(time.monotonic())
+            elif match := _WAITED.match(line):
+                waited += float(match[1])
+    if process.returncode:
+        raise SystemExit(f"./run.sh ended with exit code {process.returncode}; see {clone}/build/setup.log")
+    starts.append(time.monotonic())
+    parts = [stop - start for start, stop in itertools.pairwise(starts)]
+    return [*parts, starts[-1] - began, waited, _processor_seconds() - used]
 
 
 def _processor_seconds() -> float:

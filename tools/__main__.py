@@ -54,12 +54,17 @@ def quickstart() -> None:
     finally:
         if warm is not None:
             warm.kill()
+    _warm_behind()
     step("2 of 4: count its words, train a vocabulary, tokenize -> build/quickstart/out")
     run("tokenmill", "run", config, "--overwrite")
     step("3 of 4: read it all back and prove that the books balance")
     run("tokenmill", "verify", config)
     step("4 of 4: two rows as text; an unknown character costs one [UNK], not the whole word")
     run("tokenmill", "inspect", config, "--start", "4", "--rows", "2")
+
+
+def _warm_behind() -> None:
+    """Compiles the kernels of other usual jobs at low priority, while the quickstart runs and a person reads."""
     is_watched = sys.stderr.isatty() and not os.environ.get("CI")  # by somebody who will go on
     if is_watched and os.access(sys.prefix, os.W_OK) and not Path(sys.prefix, _WARMED).exists():
         print("\nThe kernels of other usual jobs are compiled in the background now: once, at low priority.")

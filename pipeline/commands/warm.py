@@ -2,6 +2,10 @@
 """`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
 
 import argparse
+import contextlib
+import multiprocessing
+import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +15,8 @@ from tokenmill.pipeline.commands.jobs import JOBS
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from tokenmill.pipeline.config.job import Config, JobName
 
 
@@ -39,15 +45,20 @@ def _warm(options: argparse.Namespace) -> int:
             has_several = config.output.parts is not None and config.output.parts.tokenizers
             configs = parts.configs(config).values() if has_several else [config]
     problems: list[str] = []
+    others: list[Path] = []
     for config in configs:
         of = config.output.parts
         can_run = any((config.tokenizer.train, config.tokenizer.file, of and of.tokenizers))
         job: JobName = options.job or ("run" if can_run else "count")
+        beside = _start_beside(config) if job in ("run", "tokenize") else None
         try:
             rehearsal.rehearse(job, config, RunnerSettings(None, "inline", 1), _look)
         except Exception as error:  # the job will fail in the same way, or the made-up text differs from its input
             problems.append(explain(error))
-    names, seconds = _by_place(compiling.saved), waiting.seconds
+        if beside is not None:
+            with contextlib.suppress(EOFError):  # it has failed, as this process has
+                others += beside.recv()
+    names, seconds = _by_place([*compiling.saved, *others]), waiting.seconds
     if options.json:
         print_json({"compiled": names, "seconds": seconds, "problems": problems})
     else:
@@ -55,6 +66,27 @@ def _warm(options: argparse.Namespace) -> int:
     for problem in problems:
         say(f"some kernels are not compiled: {problem}")
     return FAILED if problems else DONE
+
+
+def _start_beside(config: "Config") -> "Connection | None":
+    """Starts to compile the kernels of encoding in a second process, if there is a second processor.
+
+    The process ends by itself, even if this one is killed. The connection gives the files of its kernels.
+    """
+    if (os.cpu_count() or 1) < 2:
+        return None
+    spawn = multiprocessing.get_context("spawn")  # Arrow's threads do not survive a fork
+    ours, its = spawn.Pipe()
+    spawn.Process(target=_compile_beside, args=(config, its), daemon=True).start()
+    its.close()
+    return ours
+
+
+def _compile_beside(config: "Config", results: "Connection") -> None:
+    from tokenmill.pipeline.estimating import rehearsal
+
+    sys.stderr = None  # the first process says that kernels are compiled
+    results.send(rehearsal.rehearse_encoding(config))
 
 
 def _look(output: str) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.config.formats import SUFFIXES, USUAL, FormatName, format_of
 from tokenmill.pipeline.config.input import NO_LIMITS, InputConfig
@@ -18,6 +20,8 @@ from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.input.readers import READERS
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running.runners import RunnerSettings, open_runner
+from tokenmill.pipeline.training.tokenizers import given_tokenizer, stand_in
+from tokenmill.tokenizer.compiling import kernel
 
 _WORDS = 26_000
 """Distinct words of the sample: enough for tables to grow, and for more than 256 ids, which are written differently."""
@@ -60,6 +64,26 @@ def rehearse(
             if small.output.report:
                 page.draw(output)
             look(output)
+
+
+def rehearse_encoding(config: Config) -> list[Path]:
+    """Does first what `rehearse` does last: encodes, and tokenizes with a vocabulary of one letter.
+
+    Another process compiles the kernels of reading, counting and training meanwhile; none is compiled twice.
+
+    Returns:
+      The kernels that this process has compiled.
+    """
+    tokenizer = stand_in(config) if config.tokenizer.train else given_tokenizer(config)
+    if tokenizer is not None:
+        tokenizer.encode_bare(pa.array(_texts(), pa.large_string()))
+        assert tokenizer.encode(_FOREIGN).offsets
+        with tempfile.TemporaryDirectory(prefix="tokenmill-rehearsal-") as folder:
+            file = Path(folder, "tokenizer.json")
+            file.write_text(tokenizer.to_str(), encoding="utf-8")
+            section = config.tokenizer.model_copy(update={"train": None, "file": str(file)})
+            rehearse("tokenize", config.model_copy(update={"tokenizer": section}), RunnerSettings(None, "inline", 1))
+    return kernel.saved
 
 
 def on_sample(config: Config, folder: Path) -> Config:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
@@ -80,17 +81,17 @@ def train_tokenizer(
 
 
 def stand_in(config: Config) -> Tokenizer | None:
-    """Returns a tokenizer of the kind that a job will train, with two words; None if its options do not allow that."""
+    """Returns a tokenizer of the kind that a job will train, of one letter; None if its options do not allow that."""
     train = config.tokenizer.train
     if train is None:
         return None
-    limit = None if train.hard_vocab_limit is None else False  # two words give few pieces
+    limit = None if train.hard_vocab_limit is None else False  # one letter gives few pieces
     options = {"vocab_size": max(train.sizes), "hard_vocab_limit": limit}
+    often = 1_000  # more often than any min_frequency that makes sense
+    counts = pa.table({"word": [b"a"], "count": [often]}, schema=schemas.WORD_COUNTS)
     try:
-        counter = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).new_word_counter()
-        counter.update(pa.array(["a word"] * 1_000))  # more often than any min_frequency that makes sense
         of = config.tokenizer.model_copy(update={"train": train.model_copy(update=options)})
-        return train_tokenizer(counter.to_table(), of, tuple(config.text.tokens))[max(train.sizes)]
+        return train_tokenizer(counts, of, tuple(config.text.tokens))[max(train.sizes)]
     except ValueError:
         return None
 

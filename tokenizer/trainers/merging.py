@@ -99,6 +99,8 @@ def merge_pairs(
     positions = np.full((words.values.size, 7), -1, np.int32)
     positions = positions[: lay_out_words(words.values, words.offsets, ids, positions)]
     encoded = [token.encode() for token in tokens]
+    if len(positions) < 2:  # no pairs, so nothing that waits for the kernels below to be compiled
+        return Merged(encoded, np.empty((0, 4), np.int32))
     n_tokens = min(n_tokens, len(tokens) + len(positions))  # a merge removes a symbol and adds at most one token
     pool = np.frombuffer(bytearray().join(encoded), np.uint8)
     token_offsets = np.zeros(n_tokens + 1, np.int64)
