@@ -25,9 +25,18 @@ from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.parts import OF_FILE, Parts
 from tokenmill.tokenizer.post_processors import renumbered
-from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, is_byte_level
+from tokenmill.tokenizer.pre_tokenizers import (
+    BertPreTokenizer,
+    ByteLevel,
+    Digits,
+    Metaspace,
+    Split,
+    WhitespaceSplit,
+    is_byte_level,
+)
+from tokenmill.tokenizer.pre_tokenizers.sequence import flat
 from tokenmill.tokenizer.unicode import data as unicode_data
-from tokenmill.tokenizer.unicode.tables import BERT_UNICODE, HF_1
+from tokenmill.tokenizer.unicode.tables import HF_1, check_bert_unicode
 from tokenmill.tokenizer.word_counter import WordCounter, count_texts, read_lines
 
 if TYPE_CHECKING:
@@ -86,9 +95,9 @@ class Tokenizer(Encoder, Decoder):
             any regular expression as tiktoken takes it.
           as_class: for files of `transformers` without a `tokenizer.json`, the class that reads them, for example
             "T5Tokenizer"; needed if they name no class, or one that TokenMill does not know.
-          unicode: for BERT's normalizer and pre-tokenizer, the version of Unicode: "8" for the ids of HF tokenizers
-            0.23, "17" for those of 1.0, which takes 141 characters more for punctuation, and two no longer. None keeps
-            what the file says, else "8". Byte-level models without a normalizer have the same ids in both.
+          unicode: the version of Unicode: "8" for the ids of HF tokenizers 0.23, which every tokenizer has; "17" for
+            those of 1.0, for BERT's, which takes 141 characters more for punctuation and two no longer, and for
+            patterns, to which 6,852 characters are new or of another category. None keeps what the file says, else "8".
 
         Raises:
           OSError: if it cannot be read; TokenizerFileError (a ValueError): if it is broken or not supported, or if
@@ -206,7 +215,8 @@ class Tokenizer(Encoder, Decoder):
                 raise ValueError(f"oov is a choice of WordPiece; the model is {model!r}")
             model = dataclasses.replace(model, oov_policy=oov)
         if unicode is not None:
-            normalizer, pre_tokenizer = _in_unicode(normalizer, pre_tokenizer, unicode)
+            check_bert_unicode(unicode)
+            normalizer, pre_tokenizer = _in_unicode(normalizer, unicode), _in_unicode(pre_tokenizer, unicode)
         tokenizer = self.replace(model=model, normalizer=normalizer, pre_tokenizer=pre_tokenizer, special=special)
         if lowercase is not None:
             tokenizer.assumptions = ()  # nothing is assumed where it was said
@@ -430,7 +440,8 @@ class Tokenizer(Encoder, Decoder):
     def unicode_versions(self) -> dict[str, str]:
         """The versions of Unicode that ids depend on, as in HF tokenizers 0.23, or 1.0 if `unicode` was said to be."""
         versions = dict(unicode_data.UNICODE_VERSIONS)
-        if getattr(self.pre_tokenizer, "unicode", "8") == HF_1:
+        steps = [] if self.pre_tokenizer is None else flat(self.pre_tokenizer)
+        if any(getattr(step, "unicode", "8") == HF_1 for step in steps):
             versions |= {"categories": "17.0.0", "decompositions": "17.0.0"}
         return versions
 
@@ -543,17 +554,19 @@ class Tokenizer(Encoder, Decoder):
         )
 
 
-def _in_unicode(normalizer: Any, pre_tokenizer: Any, version: str) -> tuple[Any, Any]:
-    """Returns BERT's normalizer, if there is one, and pre-tokenizer with another version of Unicode."""
-    if normalizer is None and is_byte_level(pre_tokenizer) and version in BERT_UNICODE:
-        return normalizer, pre_tokenizer  # the ids are the same in all
-    if not isinstance(normalizer, BertNormalizer | None) or not isinstance(pre_tokenizer, BertPreTokenizer):
+def _in_unicode(part: Any, version: str) -> Any:
+    """Returns a normalizer or pre-tokenizer with another version of Unicode; only some have data of 1.0's."""
+    for steps in ("normalizers", "pretokenizers"):
+        if found := getattr(part, steps, ()):
+            return dataclasses.replace(part, **{steps: tuple(_in_unicode(step, version) for step in found)})
+    if isinstance(part, BertNormalizer | BertPreTokenizer | ByteLevel | Split):
+        return dataclasses.replace(part, unicode=version)
+    if version == HF_1 and not isinstance(part, None | Digits | Metaspace | WhitespaceSplit):  # which are as in 0.23
         raise ValueError(
-            "unicode is a choice of BertNormalizer and BertPreTokenizer; there are the normalizer "
-            f"{normalizer!r:.80} and the pre-tokenizer {pre_tokenizer!r:.80}"
+            f"unicode={version!r} is served for BertNormalizer, BertPreTokenizer and patterns; there is {part!r:.200}: "
+            "leave out unicode, or take '8', the ids of HF tokenizers 0.23"
         )
-    normalizer = normalizer and dataclasses.replace(normalizer, unicode=version)
-    return normalizer, dataclasses.replace(pre_tokenizer, unicode=version)
+    return part
 
 
 def _missing(path: str) -> str:

@@ -58,8 +58,8 @@ class TokenizerConfig(Section):
     as_class: str | None = None
     """For files of `transformers` without a `tokenizer.json`: the class that reads them, if they do not name it."""
     unicode: Literal["8", "17"] | None = None
-    """BERT only: the version of Unicode that says what punctuation and accents are. `"8"`: the ids of HF tokenizers
-    0.23; `"17"`: those of 1.0. null: what the file says, else `"8"`."""
+    """The version of Unicode that says what BERT's punctuation and accents, and the letters of patterns are. `"8"`: the
+    ids of HF tokenizers 0.23, for any tokenizer; `"17"`: those of 1.0. null: what the file says, else `"8"`."""
     train: TrainConfig | None = None
     lowercase: bool | None = None
     """null: what the file says; for `vocab.txt`, true unless its entries have capitals; for `train` with normalizer

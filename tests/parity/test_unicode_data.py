@@ -14,9 +14,15 @@ import pytest
 pytest.importorskip("unicodedata2", reason="needs the test group: unicodedata2")
 
 from tokenmill.tokenizer.unicode import data
-from tools.unicode import scripts, text
+from tools.unicode import patterns, scripts, text
 
 pytestmark = pytest.mark.parity
+
+
+def test_newer_categories_are_those_of_unicode_17() -> None:
+    older = {"patterns/categories": data.array("patterns/categories")}
+    for name, array in patterns.newer_categories(older).items():
+        assert np.array_equal(array, data.array(name))
 
 
 @pytest.mark.slow

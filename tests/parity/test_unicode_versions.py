@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT against HF tokenizers 0.23 and 1.0: the same ids as each, on every code point and on marks in any order.
+"""BERT and patterns against HF tokenizers 0.23 and 1.0: the same ids, on every code point and on marks in any order.
 
 The two cannot be installed side by side. `TOKENMILL_TOKENIZERS_1` names a Python that has 1.0, such as that of a venv
 where `pip install --pre "tokenizers>=1.0.0rc3"` has been run.
@@ -19,7 +19,9 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 import numpy as np  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET  # noqa: E402
 from tokenmill.tokenizer.unicode import data  # noqa: E402
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
@@ -53,18 +55,52 @@ def texts_of_marks(n: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("lowercase", "n_differing"), [(True, 164), (False, 143)])
-def test_bert_has_the_ids_of_either(tmp_path: Path, lowercase: bool, n_differing: int) -> None:
+def of_1(path: Path, texts: list[str]) -> list[list[int]]:
+    """Returns the ids of a `tokenizer.json` in HF tokenizers 1.0."""
     python = os.environ.get("TOKENMILL_TOKENIZERS_1")
     if not python:
         pytest.skip("TOKENMILL_TOKENIZERS_1 names no Python with tokenizers 1.0")
+    (path.parent / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+    command = [python, "-c", _PROGRAM, str(path), str(path.parent / "texts.json")]
+    found: list[list[int]] = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    return found
+
+
+_DEEPSEEK = (*families._DEEPSEEK[:2], families._DEEPSEEK[2].replace(r"\r\n", "\r\n"))
+_PATTERNS: dict[str, tuple[str, ...]] = {
+    "gpt2": (), "starcoder": (), "cl100k": (families._CL100K,), "qwen2": (families._QWEN2,),
+    "o200k": (families._O200K,), "tekken": (families._TEKKEN,), "deepseek": _DEEPSEEK,
+}  # fmt: skip
+"""The patterns that 1.0 takes, but for Kimi's, to whose Han it counts neither radicals nor one sign."""
+
+
+@pytest.mark.parametrize("name", _PATTERNS)
+def test_patterns_have_the_ids_of_either(tmp_path: Path, name: str) -> None:
+    letters = list(BYTE_ALPHABET)
+    merges = list(dict.fromkeys(pair for x in "aAĠ1!Ċ" for b in letters for pair in ((x, b), (b, x))))
+    vocab = {token: i for i, token in enumerate(dict.fromkeys([*letters, *(a + b for a, b in merges)]))}
+    steps = [hf.pre_tokenizers.Split(hf.Regex(p), "isolated") for p in _PATTERNS[name]]
+    steps += [hf.pre_tokenizers.Digits(True)] if name == "starcoder" else []
+    theirs = hf.Tokenizer(hf.models.BPE(vocab=vocab, merges=merges))
+    last = hf.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not _PATTERNS[name])
+    theirs.pre_tokenizer = hf.pre_tokenizers.Sequence([*steps, last]) if steps else last
+    path = tmp_path / "tokenizer.json"
+    theirs.save(str(path))
+    texts = [f"a{c}a!{c} {c}1\nA{c}A" for c in strategies.TRIED]
+    expected = {"8": list(families.ids_of(theirs, texts)), "17": of_1(path, texts)}
+    for version, ids in expected.items():
+        rows = Tokenizer.from_file(path, unicode=version).encode_arrow(texts).to_pylist()
+        assert [(text, a, b) for text, a, b in zip(texts, rows, ids, strict=True) if a != b] == []
+    assert expected["8"] != expected["17"]
+
+
+@pytest.mark.parametrize(("lowercase", "n_differing"), [(True, 164), (False, 143)])
+def test_bert_has_the_ids_of_either(tmp_path: Path, lowercase: bool, n_differing: int) -> None:
     of_characters = [f"a{c}b" for c in strategies.TRIED if c != "\0"]
     texts = of_characters + texts_of_marks(20_000)
     tokenizer = Tokenizer.for_bert(vocabulary(texts), lowercase=lowercase)
     tokenizer.save(tmp_path / "bert.json")
-    (tmp_path / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
-    command = [python, "-c", _PROGRAM, str(tmp_path / "bert.json"), str(tmp_path / "texts.json")]
-    found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    found = of_1(tmp_path / "bert.json", texts)
     theirs = hf.Tokenizer.from_file(str(tmp_path / "bert.json"))
     expected = {"8": [theirs.encode(text).ids for text in texts], "17": found}
     for version, ids in expected.items():

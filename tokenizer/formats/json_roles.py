@@ -28,6 +28,7 @@ _BEHAVIORS = {
     "Contiguous": "contiguous",
 }
 _BYTE_LEVEL = (flag("add_prefix_space", True), flag("trim_offsets", True), flag("use_regex", True))
+_UNICODE = text("unicode", "8", is_own=True)
 
 
 def _scheme(node: Node) -> Any:
@@ -68,7 +69,7 @@ NORMALIZERS: dict[str, Spec] = {
             flag("handle_chinese_chars", True),
             optional("strip_accents", Node.flag),
             flag("lowercase", True),
-            text("unicode", "8", is_own=True),
+            _UNICODE,
         ),
     ),
     "ByteLevel": Spec(normalizers.ByteLevel),
@@ -106,8 +107,8 @@ NORMALIZERS: dict[str, Spec] = {
 """Types of normalizers."""
 
 PRE_TOKENIZERS: dict[str, Spec] = {
-    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer, (text("unicode", "8", is_own=True),)),
-    "ByteLevel": Spec(pre_tokenizers.ByteLevel, _BYTE_LEVEL),
+    "BertPreTokenizer": Spec(pre_tokenizers.BertPreTokenizer, (_UNICODE,)),
+    "ByteLevel": Spec(pre_tokenizers.ByteLevel, (*_BYTE_LEVEL, _UNICODE)),
     "CharDelimiterSplit": Spec(pre_tokenizers.CharDelimiterSplit, (text("delimiter"),)),
     "Digits": Spec(pre_tokenizers.Digits, (flag("individual_digits", False),)),
     "FixedLength": Spec(pre_tokenizers.FixedLength, (integer("length", 5),)),
@@ -115,7 +116,8 @@ PRE_TOKENIZERS: dict[str, Spec] = {
     "Punctuation": Spec(pre_tokenizers.Punctuation, (names("behavior", "isolated", **_BEHAVIORS),)),
     "Sequence": Spec(pre_tokenizers.Sequence, (parts("pretokenizers", lambda: PRE_TOKENIZERS),)),
     "Split": Spec(
-        with_pattern(pre_tokenizers.Split), (pattern(), names("behavior", **_BEHAVIORS), flag("invert", False))
+        with_pattern(pre_tokenizers.Split),
+        (pattern(), names("behavior", **_BEHAVIORS), flag("invert", False), _UNICODE),
     ),
     "UnicodeScripts": Spec(pre_tokenizers.UnicodeScripts),
     "Whitespace": Spec(pre_tokenizers.Whitespace),

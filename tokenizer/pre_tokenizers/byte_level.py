@@ -17,8 +17,9 @@ from tokenmill.tokenizer.pre_tokenizers.pieces import (
     run_scanner,
     spaces_replaced,
 )
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, SCANNERS
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, scanner_in
 from tokenmill.tokenizer.pre_tokenizers.split import run_literal
+from tokenmill.tokenizer.unicode.tables import check_bert_unicode
 from tokenmill.tokenizer.words import begins_with
 
 
@@ -42,11 +43,16 @@ class ByteLevel(PreTokenizer):
     trim_offsets: bool = True
     """Without effect: HF reads it in post-processing only."""
     use_regex: bool = True
+    unicode: str = dataclasses.field(default="8", repr=False)
+    """The version of Unicode that says what letters and numbers are; see `unicode.tables.BERT_UNICODE`."""
+
+    def __post_init__(self) -> None:
+        check_bert_unicode(self.unicode)
 
     @property
     def isolated(self) -> Node | None:
         """See `PreTokenizer`."""
-        return parse(GPT2_PATTERN) if self.use_regex and not self.add_prefix_space else None
+        return parse(GPT2_PATTERN, self.unicode) if self.use_regex and not self.add_prefix_space else None
 
     @property
     def keeps_text(self) -> bool:
@@ -61,7 +67,7 @@ class ByteLevel(PreTokenizer):
         """See `PreTokenizer`."""
         if self.add_prefix_space:
             pieces = prefixed_by(pieces, b" ", self.prefixed(pieces))
-        return run_scanner(pieces, SCANNERS["gpt2"]) if self.use_regex else pieces
+        return run_scanner(pieces, scanner_in("gpt2", self.unicode)) if self.use_regex else pieces
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""
@@ -69,7 +75,8 @@ class ByteLevel(PreTokenizer):
             text = _prepended(text, " ")
         if not self.use_regex:
             return [text]
-        return cut_aligned(text, lambda pieces: run_scanner(pieces, SCANNERS["gpt2"]), is_first=is_first)
+        scanner = scanner_in("gpt2", self.unicode)
+        return cut_aligned(text, lambda pieces: run_scanner(pieces, scanner), is_first=is_first)
 
 
 @dataclasses.dataclass(frozen=True)

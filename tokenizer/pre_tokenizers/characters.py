@@ -9,7 +9,7 @@ from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_scanner, run_splitter
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, bert_scanner
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, scanner_in
 from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_automaton, run_literal
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -36,7 +36,7 @@ class BertPreTokenizer(PreTokenizer):
     @property
     def scanner(self) -> Scanner:
         """What finds the words."""
-        return bert_scanner(self.unicode)
+        return scanner_in("bert", self.unicode)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""

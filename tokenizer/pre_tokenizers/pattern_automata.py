@@ -254,10 +254,10 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
 
 
 @functools.lru_cache(maxsize=64)
-def find_automaton(pattern: str) -> Automata | None:
-    """Returns the automaton of a pattern, None if there is none."""
+def find_automaton(pattern: str, unicode: str = "8") -> Automata | None:
+    """Returns the automaton of a pattern in a version of `unicode.tables.BERT_UNICODE`, None if there is none."""
     try:
-        return build((parse(pattern),), 1)
+        return build((parse(pattern, unicode),), 1)
     except NotRegularError:
         return None
 

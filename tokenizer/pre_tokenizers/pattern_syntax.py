@@ -80,13 +80,13 @@ class NotRegularError(ValueError):
     """A pattern is invalid, or none that an automaton can match."""
 
 
-def parse(pattern: str) -> Node:
-    """Parses a pattern.
+def parse(pattern: str, unicode: str = "8") -> Node:
+    """Parses a pattern, with categories of characters in a version of `unicode.tables.BERT_UNICODE`.
 
     Raises:
       NotRegularError: if it cannot be parsed here; it may be a valid pattern all the same.
     """
-    parser = _Parser(pattern)
+    parser = _Parser(pattern, unicode)
     node = parser.alternation()
     if parser.i < len(pattern):
         raise NotRegularError(f"unmatched ')' at {parser.i}")
@@ -94,8 +94,8 @@ def parse(pattern: str) -> Node:
 
 
 @functools.cache
-def _property_members(name: str, in_class: bool) -> CodePoints:
-    return CodePoints.of(property_ranges(name, in_class=in_class))
+def _property_members(name: str, in_class: bool, unicode: str) -> CodePoints:
+    return CodePoints.of(property_ranges(name, in_class=in_class, unicode=unicode))
 
 
 def can_be_empty(node: Node) -> bool:
@@ -116,8 +116,9 @@ def can_be_empty(node: Node) -> bool:
 class _Parser:
     """A pattern, the place up to which it has been read, and the flags that hold there."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, unicode: str) -> None:
         self.pattern = pattern
+        self.unicode = unicode
         self.i = 0
         self.depth = 0
         self.any_case = False
@@ -298,7 +299,9 @@ class _Parser:
             return Look(text == r"\A", NONE, True)
         if text in (r"\b", r"\B"):
             self.i += 2
-            words = _property_members(r"\w", in_class=False)
+            words = _property_members(r"\w", in_class=False, unicode=self.unicode)
+            if words == NONE:
+                raise self.refuse()
             word, other = (words, False), (~words, True)
             sides = [(word, other), (other, word)] if text == r"\b" else [(word, word), (other, other)]
             return Alternation(tuple(Sequence((Look(True, *a), Look(False, *b))) for a, b in sides))
@@ -324,7 +327,7 @@ class _Parser:
                 return _HEXADECIMAL
             return ~_HEXADECIMAL if self.skip(r"\H") else None
         name, negated, stop = found
-        members = _property_members(name, in_class)
+        members = _property_members(name, in_class, self.unicode)
         if members == NONE:
             raise self.refuse()
         self.i = stop

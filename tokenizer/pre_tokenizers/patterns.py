@@ -57,23 +57,24 @@ RANGE_GOES_ON = re.compile(r"-(?!\\[pPsSdDwWhH])[^\]\[]")
 """Matches what follows the first character of a range in a class."""
 
 
-def property_ranges(name: str, *, in_class: bool) -> list[tuple[int, int]]:
+def property_ranges(name: str, *, in_class: bool, unicode: str = "8") -> list[tuple[int, int]]:
     r"""Returns the ranges of a general category, a script, `\s`, `\d` or `\w` in Oniguruma; [] for other names.
 
     Both ends are included.
 
     in_class: whether it is between brackets, on which `\w` depends.
+    unicode: see `unicode.tables.BERT_UNICODE`; `\w` and scripts are those of "8", [] in others.
     """
     if name == r"\s":
         return unicode_data.runs("bert/spaces")
-    if name == r"\w":
+    if name == r"\w" and unicode == "8":
         # An inconsistency of Oniguruma.
         alone = [] if in_class else unicode_data.runs("patterns/words_alone")
         return unicode_data.runs("patterns/words") + alone
     name = "Nd" if name == r"\d" else name
     names = _MAJOR.get(name, name).split()
-    found = [run for each in names for run in category_runs(each)]
-    return found or script_runs(name)
+    found = [run for each in names for run in category_runs(each, unicode)]
+    return found or (script_runs(name) if unicode == "8" else [])
 
 
 def read_property(pattern: str, i: int) -> tuple[str, bool, int] | None:

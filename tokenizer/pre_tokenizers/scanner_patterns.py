@@ -20,7 +20,7 @@ class Scanner:
 
     name: str
     """A name in `kernels.scanning.SCANNERS`, or AUTOMATA."""
-    make_classes: Callable[[], Any]
+    make_classes: Callable[..., Any]
     patterns: str = ""
     """The patterns of automata, if it runs these; empty for a hand-written scanner."""
 
@@ -54,9 +54,10 @@ SCANNERS = {name: Scanner(name, _CLASSES.get(name, tables.pattern_classes)) for 
 
 
 @functools.cache
-def bert_scanner(unicode: str) -> Scanner:
-    """Returns the scanner of BERT's words, in a version of `unicode.tables.BERT_UNICODE`."""
-    return dataclasses.replace(SCANNERS["bert"], make_classes=functools.partial(tables.bert_classes, unicode))
+def scanner_in(name: str, unicode: str) -> Scanner:
+    """Returns the scanner of patterns or of BERT's words in a version of `unicode.tables.BERT_UNICODE`."""
+    found = SCANNERS[name]
+    return dataclasses.replace(found, make_classes=functools.partial(found.make_classes, unicode))
 
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

@@ -11,7 +11,7 @@ from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punc
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, scanner_in
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
 from tokenmill.tokenizer.pre_tokenizers.split import Split
 
@@ -162,10 +162,10 @@ def _only_spells(step: ByteLevel) -> bool:
 def _scanner_of_one(step: PreTokenizer) -> Scanner | None:
     name = None
     if isinstance(step, Split):
-        name = step.scanner
-    elif isinstance(step, ByteLevel):
-        name = "gpt2" if step.use_regex and not step.add_prefix_space else None
-    elif isinstance(step, WhitespaceSplit):
+        return scanner_in(step.scanner, step.unicode) if step.scanner else None
+    if isinstance(step, ByteLevel):
+        return scanner_in("gpt2", step.unicode) if step.use_regex and not step.add_prefix_space else None
+    if isinstance(step, WhitespaceSplit):
         name = "nonspace"
     elif isinstance(step, Whitespace):
         name = "unicode_words"

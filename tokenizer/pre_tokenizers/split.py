@@ -14,8 +14,9 @@ from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import check_finished, find_automaton, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, scanner_name
+from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import scanner_in, scanner_name
 from tokenmill.tokenizer.ragged import gathered, read_only
+from tokenmill.tokenizer.unicode.tables import check_bert_unicode
 from tokenmill.tokenizer.words import Words
 
 Behavior = Literal["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
@@ -43,12 +44,20 @@ class Split(PreTokenizer):
     """Whether the delimiters are the stretches between matches, instead of the matches."""
     is_regex: bool = False
     """Whether `pattern` is a regular expression, in the dialect of Oniguruma, or a literal."""
+    unicode: str = dataclasses.field(default="8", repr=False)
+    """The version of Unicode that says what letters, marks and numbers are; see `unicode.tables.BERT_UNICODE`."""
 
     def __post_init__(self) -> None:
+        check_bert_unicode(self.unicode)
         if self.behavior not in BEHAVIORS:
             raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
         if self.is_regex and self.scanner is None and self.automaton is None:
             patterns.compiled(self.pattern)
+            if self.unicode != "8":
+                raise ValueError(
+                    f"pattern {self.pattern!r:.200} has no meaning in Unicode {self.unicode} here: HF tokenizers 1.0 "
+                    r"does not take it, or has other sets for its \w or scripts; leave out unicode, or take '8'"
+                )
 
     @property
     def scanner(self) -> str | None:
@@ -61,7 +70,7 @@ class Split(PreTokenizer):
     @property
     def automaton(self) -> Automata | None:
         """The automaton that finds the same matches as the regular expression, None if there is none."""
-        return find_automaton(self.pattern) if self.is_regex else None
+        return find_automaton(self.pattern, self.unicode) if self.is_regex else None
 
     @property
     def isolated(self) -> Node | None:
@@ -69,7 +78,7 @@ class Split(PreTokenizer):
         if self.behavior != "isolated" or self.pattern == "":
             return None
         if self.is_regex:
-            return parse(self.pattern) if self.automaton is not None else None
+            return parse(self.pattern, self.unicode) if self.automaton is not None else None
         return Sequence(tuple(Characters(CodePoints.of([(ord(c), ord(c))])) for c in self.pattern))
 
     @property
@@ -83,7 +92,7 @@ class Split(PreTokenizer):
         """See `PreTokenizer`."""
         name = self.scanner
         if name is not None:
-            return run_scanner(pieces, SCANNERS[name])
+            return run_scanner(pieces, scanner_in(name, self.unicode))
         if self.automaton is not None:
             return run_automaton(pieces, self.automaton, self.behavior, invert=self.invert, name=self.pattern)
         if self.is_regex or self.pattern == "":

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from tokenmill.tokenizer.kernels.ascii_blocks import DIGITS, LETTERS, SIGNS, SPACES, UNDERSCORES, UPPERS
 from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER, WHITE_LEADS
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.unicode import data
-from tokenmill.tokenizer.unicode.tables import check_ascii, punctuation
+from tokenmill.tokenizer.unicode.tables import HF_1, check_ascii, punctuation
 
 Classes = npt.NDArray[np.uint8]
 """uint8[0x110000], bits of `kernels.scanners_parts`."""
@@ -55,22 +56,30 @@ def _single_bit(runs: Iterable[tuple[int, int]], bit: int, *masks: int) -> Class
 
 
 @functools.cache
-def pattern_classes() -> Classes:
-    r"""Returns the bits for `\p{L}`, `\p{N}`, `\s` and so on, which are the same in HF's Oniguruma and in tiktoken."""
+def pattern_classes(unicode: str = "8") -> Classes:
+    r"""Returns the bits for `\p{L}`, `\p{N}`, `\s` and so on, which are the same in HF's Oniguruma and in tiktoken.
+
+    unicode: see `unicode.tables.BERT_UNICODE`.
+    """
     groups = ((_LETTERS, LETTER), (_NUMBERS, NUMBER), (_SIGNS, SIGN), (_MARKS, MARK | UPPER | LOWER))
     bits = {name: group for names, group in groups for name in names}
     bits |= {"Lu": LETTER | UPPER, "Lt": LETTER | UPPER, "Ll": LETTER | LOWER}
     bits |= dict.fromkeys(("Lm", "Lo"), LETTER | UPPER | LOWER)
-    table = _of_categories(bits)
+    table = _of_categories(bits, unicode)
     _set(table, data.runs("bert/spaces"), SPACE)
     of_ascii = {LETTERS: LETTER | LOWER, UPPERS: LETTER | UPPER, DIGITS: NUMBER, SPACES: SPACE}
     check_ascii(table & np.uint8(255 - SIGN), of_ascii, 0)
     return checked(table)
 
 
-def _of_categories(bits: dict[str, int]) -> Classes:
+def _of_categories(bits: dict[str, int], unicode: str) -> Classes:
     """Returns the bits of the category of each code point; no code point has two, so the runs do not overlap."""
     of_category = np.array([bits.get(name, 0) for name in data.names("patterns/category_names")], np.uint8)
+    if unicode == HF_1:
+        table = _of_categories(bits, "8")
+        for number, first, last in data.array("patterns/categories_17").tolist():
+            table[first : last + 1] = of_category[number]
+        return table
     runs = data.array("patterns/categories")
     runs = runs[of_category[runs[:, 0]] > 0]
     runs = runs[np.argsort(runs[:, 1])]
@@ -110,7 +119,12 @@ def script_runs(name: str) -> list[tuple[int, int]]:
     return data.runs_of_number("patterns/scripts", _numbers_of_scripts().get(name, -1))
 
 
-def category_runs(name: str) -> list[tuple[int, int]]:
+def category_runs(name: str, unicode: str = "8") -> list[tuple[int, int]]:
     """Returns the runs of a general category in patterns; empty if it is no category."""
     names = data.names("patterns/category_names")
-    return data.runs_of_number("patterns/categories", names.index(name)) if name in names else []
+    found = data.runs_of_number("patterns/categories", names.index(name)) if name in names else []
+    if unicode != HF_1 or not found:
+        return found
+    moved = CodePoints.of((first, last) for _, first, last in data.array("patterns/categories_17").tolist())
+    newer = data.runs_of_number("patterns/categories_17", names.index(name))
+    return ((CodePoints.of(found) & ~moved) | CodePoints.of(newer)).runs

@@ -3,8 +3,10 @@
 
 import regex
 import tokenizers as hf
+import unicodedata2
 from tokenizers import pre_tokenizers
 
+from tokenmill.tokenizer.unicode.data import SINCE_18
 from tools.unicode import packing
 from tools.unicode.packing import CODE_POINTS, Arrays
 
@@ -52,6 +54,18 @@ def _pattern_scripts() -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
+def newer_categories(older: Arrays) -> Arrays:
+    """Returns the categories of Unicode 17.0 that are not those of `patterns/categories`, among `older`."""
+    before = {c: int(n) for n, first, last in older["patterns/categories"] for c in range(first, last + 1)}
+    since = {c for first, last in SINCE_18 for c in range(first, last + 1)}
+    found: dict[int, list[int]] = {}
+    for c in CODE_POINTS:
+        name = unicodedata2.category(chr(c))
+        if name != "Cn" and c not in since and before.get(c) != (number := _CATEGORIES.index(name)):
+            found.setdefault(number, []).append(c)
+    return {"patterns/categories_17": packing.numbered_runs(dict(sorted(found.items())))}
+
+
 def arrays() -> Arrays:
     """Asks HF tokenizers about every code point."""
     whitespace, digits = pre_tokenizers.Whitespace(), pre_tokenizers.Digits()
@@ -59,10 +73,11 @@ def arrays() -> Arrays:
     numeric = [c for c in CODE_POINTS if len(digits.pre_tokenize_str(f"a{chr(c)}")) == 2]
     alone, in_classes = _matched(r"\w"), _matched(r"[\w]")
     scripts = _pattern_scripts()
+    categories = {number: _matched(rf"\p{{{name}}}") for number, name in enumerate(_CATEGORIES)}
+    older = {"patterns/categories": packing.numbered_runs(categories)}
     return {
-        "patterns/categories": packing.numbered_runs(
-            {number: _matched(rf"\p{{{name}}}") for number, name in enumerate(_CATEGORIES)}
-        ),
+        **older,
+        **newer_categories(older),
         "patterns/category_names": packing.names(_CATEGORIES),
         "patterns/words": packing.runs(in_classes),
         "patterns/words_alone": packing.runs({*alone} - {*in_classes}),

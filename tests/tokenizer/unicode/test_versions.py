@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT in the Unicode versions of HF tokenizers 0.23 and 1.0; against 1.0 itself: `parity/test_unicode_versions.py`."""
+"""BERT and patterns in the Unicode versions of HF tokenizers 0.23 and 1.0.
+
+Against 1.0 itself: `parity/test_unicode_versions.py`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from tests import strategies
 from tests.reference import bert as reference
 from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
 from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.kernels.scanners_parts import LETTER, MARK, NUMBER
+from tokenmill.tokenizer.pre_tokenizers import Split, tables
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -102,8 +107,61 @@ def test_other_versions_and_other_tokenizers_are_refused(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"unicode must be '8', as HF tokenizers 0\.23, or '17', as 1\.0, got '16'"):
         BertPreTokenizer(unicode="16")
     bert("8").replace(pre_tokenizer=None).save(tmp_path / "tokenizer.json")
-    with pytest.raises(ValueError, match="unicode is a choice of BertNormalizer and BertPreTokenizer; there are"):
-        Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="17")
-    plain = Tokenizer.untrained("none", "gpt2", byte_level=True)
-    newer = plain._with_overrides(unicode="17")  # byte-level ids are the same in both
-    assert newer.pre_tokenizer == plain.pre_tokenizer
+    with pytest.raises(ValueError, match="unicode must be '8'"):
+        Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="16")
+    for normalizer, pre_tokenizer in (("nfkc", "gpt2"), ("none", "whitespace"), ("nmt_nfkc", "metaspace")):
+        Tokenizer.untrained(normalizer, pre_tokenizer).save(tmp_path / "tokenizer.json")
+        with pytest.raises(
+            ValueError, match="unicode='17' is served for BertNormalizer, BertPreTokenizer and patterns"
+        ):
+            Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="17")
+        same = Tokenizer.from_file(tmp_path / "tokenizer.json", unicode="8")  # what every tokenizer has
+        assert same.to_str() == Tokenizer.from_file(tmp_path / "tokenizer.json").to_str()
+    for pattern in (r"\w+", r"[\p{Han}]+", r"\bx"):
+        with pytest.raises(ValueError, match=r"has no meaning in Unicode 17 here"):
+            Split(pattern, "isolated", is_regex=True, unicode="17")
+
+
+NAMED = "gpt2", "cl100k_base", "o200k_base", "qwen", "llama3", "tekken"
+CATEGORIES = {"\u1acf": "Mn", "\u088f": "Lo", "\ua7ce": "Lu", "\U00011de0": "Nd", "\U0001f6d8": "So"}
+"""New in Unicode 17, to the patterns of HF tokenizers 1.0 alone."""
+
+
+def words(pre_tokenizer: Any, text: str) -> list[str]:
+    return [piece.text for piece in pre_tokenizer.split_aligned_pieces(AlignedText.original(text), True)]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_patterns_have_the_categories_of_either(tmp_path: Path, name: str) -> None:
+    Tokenizer.untrained("none", name).save(tmp_path / "older.json")
+    older, newer = (Tokenizer.from_file(tmp_path / "older.json", unicode=version) for version in ("8", "17"))
+    newer.save(tmp_path / "newer.json")
+    assert Tokenizer.from_file(tmp_path / "newer.json").pre_tokenizer == newer.pre_tokenizer != older.pre_tokenizer
+    assert newer.unicode_versions["categories"] == "17.0.0"
+    assert newer.to_str().replace(',"unicode":"17"', "") == older.to_str()  # which HF reads
+    assert words(newer.pre_tokenizer, "b\u088f !\u088f")[0] == "b\u088f"
+    assert words(older.pre_tokenizer, "b\u088f !\u088f")[0] == "b"
+    assert words(newer.pre_tokenizer, "a\U00011de0") == ["a", "\U00011de0"]
+
+
+def test_scanners_and_automata_have_the_same_categories() -> None:
+    names = data.names("patterns/category_names")
+    for character, category in CATEGORIES.items():
+        runs = {name: tables.category_runs(name, "17") for name in names}
+        has = {name for name, found in runs.items() if any(a <= ord(character) <= b for a, b in found)}
+        assert has == {category}
+        assert not any(a <= ord(character) <= b for name in names for a, b in tables.category_runs(name))
+    classes, older = tables.pattern_classes("17"), tables.pattern_classes()
+    for bit, kinds in ((LETTER, "Lu Ll Lt Lm Lo"), (NUMBER, "Nd Nl No"), (MARK, "Mn Mc Me")):
+        runs = [run for kind in kinds.split() for run in tables.category_runs(kind, "17")]
+        assert int(np.count_nonzero(classes & bit)) == sum(b - a + 1 for a, b in runs)
+        assert all((classes[a : b + 1] & bit).all() for a, b in runs)
+    assert int(np.count_nonzero(classes != older)) > 4_000
+
+
+def test_deepseek_splits_new_marks_as_each_version() -> None:
+    pattern = r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    text = "! a\u1acfb\u1acf \u1acf"
+    older, newer = (Split(pattern, "isolated", is_regex=True, unicode=version) for version in ("8", "17"))
+    assert words(newer, text) == ["!", " a\u1acfb\u1acf", " \u1acf"]
+    assert words(older, text) == ["!", " a", "\u1acfb", "\u1acf", " ", "\u1acf"]
