@@ -16,8 +16,8 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, parts, shapes
 from tokenmill.pipeline.books.job_books import JobBooks, identities
 from tokenmill.pipeline.books.job_record import Job, read_job
-from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.lists import files_of_lists, opened
+from tokenmill.pipeline.books.ledger import FileRecord, json_pieces
+from tokenmill.pipeline.books.lists import ListedRecords, files_of_lists, opened
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.shard_entry import imbalance_of_sums
 from tokenmill.pipeline.config.kept_fields import decode_fields
@@ -92,7 +92,7 @@ def build(
     if wrong:
         raise BooksError("\n".join(wrong))
     are_short = all(isinstance(records, list) for records in listed.values())
-    return {
+    built = {
         "format_version": FORMAT_VERSION if are_short else LISTED_VERSION,
         **{name: value for name, value in job.parts.items() if name != "format_version"},
         "job_digest": job.digest,
@@ -107,6 +107,20 @@ def build(
         **({"by_source": books.by_source} if books.by_source else {}),
         "balance": identities(books.totals),
     }
+    return {**built, "digest": digest(built)}
+
+
+def digest(manifest: Mapping[str, Any]) -> str:
+    """Returns the SHA-256, in hex, of a manifest without its `digest`, as it is written; it may be opened."""
+    records = {
+        name: value.file.to_record() if isinstance(value, ListedRecords) else value
+        for name, value in manifest.items()
+        if name != "digest"
+    }
+    hashed = hashlib.sha256()
+    for piece in json_pieces(records):
+        hashed.update(piece)
+    return hashed.hexdigest()
 
 
 def split_ids(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -125,6 +125,8 @@ def _verify(options: argparse.Namespace) -> int:
     read = f"{report.n_files:,} files, {megabytes(report.n_bytes)}, {report.n_rows:,} rows, {report.n_tokens:,} tokens"
     n_problems = len(report.problems)
     verdict = "proven" if report.is_proven else f"{n_problems} {'problem' if n_problems == 1 else 'problems'}"
+    if not report.has_digest:
+        verdict += ", but for config and versions: manifests of earlier versions of TokenMill have no digest"
     if again is not None:
         print(f"{output}: {verdict}: {_compared(again)}")
     print(f"{output}: {verdict + '; ' if again is None else ''}read {read} in {seconds:.1f} s")

@@ -23,6 +23,8 @@ class VerifyReport:
     n_tokens: int = 0
     n_trained: int = 0
     """Tokens that rows of conversations train."""
+    has_digest: bool = True
+    """Whether all manifests have a digest, which shows that nobody has changed them. Earlier versions wrote none."""
 
     @property
     def is_proven(self) -> bool:
@@ -32,6 +34,7 @@ class VerifyReport:
     def merge(self, other: "VerifyReport") -> None:
         """Adds what another report found."""
         self.problems += other.problems
+        self.has_digest = self.has_digest and other.has_digest
         for name in ("n_files", "n_bytes", "n_rows", "n_tokens", "n_trained"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

@@ -38,7 +38,7 @@ def verify(output: str) -> VerifyReport:
 
     It proves:
 
-    - the size and sha256 of every file;
+    - the size and sha256 of every file, and the digest of the manifest, which early ones lack;
     - the rows, tokens and unknown tokens of every shard, counted again, and that every id is in the vocabulary;
     - the framing and checksums of TFRecord, and the rejects by reason;
     - that ledger entries balance, agree with their shards and add up to the totals;
@@ -64,6 +64,12 @@ def verify(output: str) -> VerifyReport:
 
 
 def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
+    report.has_digest = "digest" in found
+    if report.has_digest and found["digest"] != (digest := manifest.digest(found)):
+        report.problems.append(
+            f"{filenames.MANIFEST}: changed since the job wrote it: its digest is {found['digest']}, that of its "
+            f"contents {digest}"
+        )
     for record in found["files"]:
         check_file(output, FileRecord(**record), report)
     if not all(check_file(output, file, report) for file in files_of_lists(found)):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline import filenames, schemas
+from tokenmill.pipeline import cli, filenames, schemas
 from tokenmill.pipeline.books import ledger, lists, manifest
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.job_record import Job
@@ -72,7 +72,7 @@ class Folder:
         path = self.path / "manifest.json"
         found = json.loads(path.read_text())
         change(found)
-        path.write_bytes(ledger.to_json(found))
+        path.write_bytes(ledger.to_json({**found, "digest": manifest.digest(found)}))
 
     def set_entry(self, **changes):
         """Changes the first split's ledger entry."""
@@ -445,6 +445,38 @@ def test_forged_totals_are_found(folder):
         "manifest.json: total n_documents is 7, the ledger adds up to 8",
         "the job: records read 10 != documents + rejected + filtered 9",
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("versions", "tokenmill"), "9.9"),
+        (("unicode", "categories"), "9.9"),
+        (("config", "input", "text_field"), "body"),
+        (("config", "output", "row_group_tokens"), 1),
+        (("job_digest",), "0" * 64),
+        (("tokenizer", "special_ids"), {}),
+        (("tokenizer", "token_dtype"), "int64"),
+        (("fields",), {"lang": "string"}),
+        (("a key that nobody knows",), 1),
+    ],
+)
+def test_whatever_is_changed_in_the_manifest_is_found(folder, keys, value, capsys):
+    path = folder.path / "manifest.json"
+    found = json.loads(path.read_text())
+    *outer, last = keys
+    section = found
+    for key in outer:
+        section = section[key]
+    assert section.get(last) != value
+    section[last] = value
+    path.write_bytes(ledger.to_json(found))
+    expect(folder, "manifest.json: changed since the job wrote it: its digest is")
+    del found["digest"]  # now it is one of an earlier version, and `verify` says what that does not prove
+    path.write_bytes(ledger.to_json(found))
+    if outer[:1] in (["versions"], ["config"]):
+        assert cli.main(["verify", str(folder.path)]) == 0
+        assert ": proven, but for config and versions: manifests of earlier versions of Toke" in capsys.readouterr().out
 
 
 def test_forged_inputs_are_found(folder):
