@@ -30,6 +30,7 @@ from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import files_of_lists
 from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import PLAN, documents_name, entry_name, shard_name, statistics_name
 from tokenmill.pipeline.input.splitting import plan_splits
@@ -114,12 +115,16 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--latency-ms", type=float, default=0, help="of each request to the store (default 0)")
     parser.add_argument("--only-plan", action="store_true", help="list and cut, and nothing else")
+    parser.add_argument("--local", action="store_true", help="list a folder of so many files, and nothing else")
     parser.add_argument("--words", action="store_true", help="how distinct words grow with text, and nothing else")
     parser.add_argument("--folder", help="where the ledger is written (default: the temporary folder)")
     options = parser.parse_args(arguments)
     print(report.describe(report.machine() | report.versions("tokenmill", "apache-beam")))
     if options.words:
         _grow_words()
+        return 0
+    if options.local:
+        _list_local(options)
         return 0
     with tempfile.TemporaryDirectory(prefix="tokenmill-scale-", dir=options.folder) as folder:
         # A process for each machine of a cluster that would do it, so that none has the memory of another.
@@ -130,6 +135,24 @@ def main(arguments: list[str]) -> int:
             if process.exitcode:
                 return 1
     return 0
+
+
+def _list_local(options: argparse.Namespace) -> None:
+    """Plans folders of 1,000 files and of ten times as many each, up to `--files`; a third has no known name."""
+    n_made, sizes = 0, [*(10**k for k in range(3, 9) if 10**k < options.files), options.files]
+    with tempfile.TemporaryDirectory(prefix="tokenmill-scale-", dir=options.folder) as folder:
+        for n_files in sizes:
+            for i in range(n_made, n_files):
+                place = f"{folder}/{i // 1000:06d}"
+                if i % 1000 == 0:
+                    os.mkdir(place)
+                with open(f"{place}/{i:08d}.{('txt', 'jsonl', 'rs')[i % 3]}", "wb") as handle:
+                    handle.write(b'{"text": "the mill"}\n')
+            n_made = n_files
+            excluded = [f"{folder}/{i // 1000:06d}/{i:08d}.txt" for i in range(0, n_files, 3)]
+            for name, exclude in (("a third of unknown names", []), ("and a third left out by name", excluded)):
+                config = InputConfig(paths=[folder], exclude=exclude)
+                _measured(f"{n_files:>10,} files, {name}", lambda config=config: plan_splits(config, ""))
 
 
 def _grow_words() -> None:

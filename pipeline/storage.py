@@ -82,7 +82,7 @@ def pattern_of(path: str) -> str:
 def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileStat]:
     """Returns the files that `pattern` names, local ones ordered by path, remote ones as the store lists them.
 
-    A store is listed while the result is read. A path that exists is taken literally, even where it holds glob
+    They are looked up while the result is read. A path that exists is taken literally, even where it holds glob
     characters. Directories are not files. Locally `*` does not match a leading dot and `**` matches any number of
     directories.
 
@@ -94,14 +94,15 @@ def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileS
     Raises:
       OSError: see `problems`; and when the store cannot be listed.
     """
-    if is_remote(pattern):
-        return _match_remote(pattern)
+    return _match_remote(pattern) if is_remote(pattern) else _match_local(pattern, problems)
+
+
+def _match_local(pattern: str, problems: list[OSError] | None) -> Iterator[FileStat]:
     wrong: dict[str, OSError] = {}  # by message: `**` may meet a path more than once
 
     def refuse(error: OSError) -> None:
         wrong.setdefault(str(error), error)
 
-    found = []
     for path in sorted({*_expand_pattern(pattern, refuse)}):
         try:
             status = _examine(path)
@@ -109,14 +110,13 @@ def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileS
             refuse(error)
             continue
         if stat.S_ISREG(status.st_mode):
-            found.append(_stat(path, status))
+            yield _stat(path, status)
         elif not stat.S_ISDIR(status.st_mode):
             refuse(OSError(f"{path!r} is a pipe, a socket or a device; only files can be read"))
     if problems is None and wrong:
         raise next(iter(wrong.values()))
     if problems is not None:
         problems += wrong.values()
-    return found
 
 
 def _examine(path: str) -> os.stat_result:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tokenmill.pipeline.running.runners import Mode as RunnerMode
     from tokenmill.pipeline.running.runners import RunnerSettings
 
+_PATIENCE_SECONDS = 2.0
+
 JOBS = {
     "run": "train a vocabulary if the config says so, then tokenize, all in one graph",
     "count": "count the words of the input",
@@ -139,7 +141,7 @@ def execute(
       Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
     """
     began = time.time()
-    plan, settings = planned(job, config, choose)
+    plan, settings = planned(job, config, choose, quiet=quiet)
     if said is not None:
         said += plan.warnings
 
@@ -165,7 +167,7 @@ def execute(
             planning.prepare(plan, mode)
         if not quiet:
             splits = f"{len(plan.splits)} {'split' if len(plan.splits) == 1 else 'splits'}"
-            say(f"{job}: {display.megabytes(plan.n_bytes)} in {splits}, {settings}")
+            say(f"{job}: {display.megabytes(plan.n_bytes)} in {splits}, {settings}", display.seen(sys.stderr))
         pipeline = beam.Pipeline(runner=runner, options=runner_options)
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:
@@ -253,7 +255,7 @@ def plan_only(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.running.terminal import Terminal
 
     try:
-        told = estimate(options.job, config, choose)
+        told = estimate(options.job, config, choose, quiet=options.quiet)
     except Mistake:
         raise
     except (OSError, ValueError) as error:
@@ -287,12 +289,20 @@ def prepared(
 
 
 def planned(
-    job: "JobName", config: "Config", choose: "Callable[..., RunnerSettings]"
+    job: "JobName", config: "Config", choose: "Callable[..., RunnerSettings]", *, quiet: bool
 ) -> "tuple[JobPlan, RunnerSettings]":
-    """Returns the plan of a job and where it runs, and says what it warns of; raises Mistake if it cannot begin."""
-    from tokenmill.pipeline.jobs.planning import plan_job
+    """Returns the plan of a job and where it runs, and says what it warns of; raises Mistake if it cannot begin.
 
-    with mistakes():
+    Args:
+      choose: `choose_runner` with the options of the command.
+      quiet: do not show how far it is, as it does from `_PATIENCE_SECONDS` on.
+    """
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.running import display, progress
+
+    watched = progress.Progress([progress.Stage("listing files", "", {})])
+    shown = contextlib.nullcontext() if quiet else display.show(watched, sys.stderr, after=_PATIENCE_SECONDS)
+    with mistakes(), progress.reporting_to(watched), shown:
         plan = plan_job(job, config)
         settings = choose(n_splits=len(plan.splits))
     for warning in plan.warnings:
@@ -300,15 +310,15 @@ def planned(
     return plan, settings
 
 
-def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"]) -> "Told":
-    """Tries a job on a sample of its input; `choose` is `choose_runner` with the options of the command.
+def estimate(job: "JobName", config: "Config", choose: Callable[..., "RunnerSettings"], *, quiet: bool) -> "Told":
+    """Tries a job on a sample of its input; `choose` and `quiet` as for `planned`.
 
     Raises:
       Mistake: if the job could not begin. OSError, ValueError: if it would fail.
     """
     from tokenmill.pipeline.estimating import advice, forecast, report
 
-    plan, settings = planned(job, config, choose)
+    plan, settings = planned(job, config, choose, quiet=quiet)
     start = _start(job, config, settings)
     found = forecast.forecast(plan)
     actual = report.outcome(plan)

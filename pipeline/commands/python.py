@@ -62,7 +62,7 @@ def run(
       resume, overwrite: go on with what this job left in the output folder, or remove what an earlier one left there.
       workers, mode: of local runs, as `--workers` and `--mode`.
       beam_args: Beam's options, as after `--`.
-      progress: show progress on stderr.
+      progress: show progress on stderr; in a notebook, as one line that changes.
 
     Raises:
       ValueError, OSError: if the job cannot begin, with the message of the command line. JobError: if it fails.
@@ -113,7 +113,7 @@ def plan(
 
         storage.configure(())
         loaded, choose = prepared(config, (), job, (), mode, workers)
-        return to_record(estimate(job, loaded, choose))
+        return to_record(estimate(job, loaded, choose, quiet=True))
 
 
 def verify(target: ConfigSource, *, deep: bool = False, share: float | None = None) -> VerifyReport:

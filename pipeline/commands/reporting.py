@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 DONE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 130
 """Exit codes: success; the job failed or a check did; a mistake of the user; stopped by Ctrl-C."""
@@ -24,9 +24,9 @@ def mistakes() -> Iterator[None]:
         raise Mistake(str(error)) from error
 
 
-def say(line: str) -> None:
-    """Prints a line to stderr, after the name of the program."""
-    print(f"tokenmill: {line}", file=sys.stderr, flush=True)
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Prints a line to stderr, or to `stream`, after the name of the program."""
+    print(f"tokenmill: {line}", file=stream or sys.stderr, flush=True)
 
 
 def print_json(found: Any, default: Callable[[Any], Any] | None = None) -> None:

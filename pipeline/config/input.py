@@ -3,9 +3,9 @@
 
 import codecs
 import fnmatch
-import functools
+import glob
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from encodings import aliases
 from typing import Annotated, Any, Literal, Self
 
@@ -230,12 +230,11 @@ class InputConfig(SourceConfig):
             raise mistake(f"sources.{other}.messages_field", None, needed)
         return self
 
-    def excluded_by(self, path: str) -> list[str]:
-        """Returns the patterns of `exclude` that a path matches."""
-        if not self.exclude:
-            return []
-        literals, patterns = _excluding(tuple(self.exclude))
-        return [*({path} & literals), *(each for each in patterns if fnmatch.fnmatchcase(path, each))]
+    def excluder(self) -> Callable[[str], list[str]]:
+        """Returns a function that gives the entries of `exclude` that a path matches; make it once for many paths."""
+        literals = frozenset(self.exclude)  # a path may have the characters of a pattern
+        patterns = [(each, re.compile(fnmatch.translate(each)).match) for each in self.exclude if glob.has_magic(each)]
+        return lambda path: [*({path} & literals), *(each for each, matches in patterns if matches(path))]
 
     def of(self, source: str) -> "InputConfig":
         """Returns the section for the files of one source; itself if there are none, or it is that of one already."""
@@ -284,12 +283,6 @@ def _check_names(key: str, fields: Iterable[str]) -> None:
     names = list(fields)
     if len(set(names)) < len(names):
         raise mistake(key, names, "must name each field once")
-
-
-@functools.lru_cache(maxsize=64)
-def _excluding(exclude: tuple[str, ...]) -> tuple[frozenset[str], list[str]]:
-    """Returns the entries of `exclude` as paths, which all may be, and those that are patterns, too."""
-    return frozenset(exclude), [each for each in exclude if re.search(r"[*?\[]", each)]
 
 
 def _not_of(format_: str) -> set[str]:

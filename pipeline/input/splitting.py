@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -51,6 +51,7 @@ from tokenmill.pipeline.input.listing import Listing, Named, NamedFiles, are_dis
 from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader, is_cut_by_bytes
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
+from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.splits import Compression, Piece, Splits
 
 MAX_PIECES = 4096
@@ -90,13 +91,21 @@ class _FileError(ValueError):
         )  # fmt: skip
 
 
+class _Seen:
+    """How many files were listed and opened, and which entries of `exclude` left out one."""
+
+    def __init__(self) -> None:
+        self.n_listed = self.n_opened = 0
+        self.excluding: set[str] = set()
+
+
 def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> Splits:
     """Returns the splits of a corpus, files ordered by name.
 
     Of more than `MOST_LOOKED_AT` files so many are opened, evenly spread. If these are what their names say, the others
     are planned by their names, but for formats that need a look at every file: the plan is the same, and the worker
     that reads a file of another kind fails the job. Memory: about 60 bytes for each small file, however many there are,
-    if no file is matched twice and no two have one name; 400 more otherwise.
+    if no file is matched twice and no two have one name; 400 more otherwise. `progress.current()` learns how far it is.
 
     Args:
       input: patterns, formats, and how large a split is.
@@ -115,13 +124,13 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     stored_fields: list[tuple[str, pa.Schema | None]] = []
     formats: set[str] = set()
     of_lines: dict[str, str] = {}
-    excluding: set[str] = set()
+    seen, number = _Seen(), 0
 
     def usable() -> Iterator[list[Piece]]:
-        number = 0
+        nonlocal number
         for section, files in sections:
             first, rejects = number, list[_FileError]()
-            for cut in _cut_all(files, number, section, excluding):
+            for cut in _cut_all(files, number, section, seen):
                 if isinstance(cut, UserWarning):
                     said.append(str(cut))
                 elif isinstance(cut, _FileError) and section.on_damage == "warn":
@@ -145,12 +154,14 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
             unusable.extend(rejects)
 
     with _without_collector():
-        sections = _match_sources(input, problems, said, excluding)
+        _show("listing files", 0, lambda: seen.n_listed)
+        sections = _match_sources(input, problems, said, seen)
+        _show("opening files", sum(len(files) for _, files in sections), lambda: max(seen.n_opened, number))
         splits = Splits(_group(usable(), input.split_bytes), salt)
     said += [*_without_effect(input, formats), *_lines_by_default(input, of_lines)]
     for section in input.by_source.values():
-        unused = [each for each in dict.fromkeys(section.exclude) if each not in excluding]
-        said += [f"{section.where}.exclude: {each!r} leaves out no file" for each in unused]
+        unused = (f"{each!r} leaves out no file" for each in section.exclude if each not in seen.excluding)
+        said += [f"{section.where}.exclude: {line}" for line in _lines(unused)]
     said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
     if warnings is not None:
         warnings += said
@@ -163,6 +174,13 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
             raise _summarize([ValueError(line) for line in wrong], where)
         splits.fields = encode_fields(settled)
     return splits
+
+
+def _show(stage: str, n_files: int, n_done: Callable[[], int]) -> None:
+    """Begins a stage of the progress that this process shows, if it does."""
+    if (watched := progress.current()) is not None:
+        watched.measure(stage, "files", n_files, n_done)
+        watched.enter(stage)
 
 
 def _without_effect(input: InputConfig, formats: Collection[str]) -> Iterator[str]:
@@ -197,10 +215,10 @@ def _without_collector() -> Iterator[None]:
 
 
 def _match_sources(
-    config: InputConfig, problems: list[Exception], warnings: list[str], used: set[str]
+    config: InputConfig, problems: list[Exception], warnings: list[str], seen: _Seen
 ) -> list[tuple[InputConfig, _Files]]:
     """Returns the section and the files of each source, in the order of the plan."""
-    found = [(section, _match_all(section, problems, warnings, used)) for section in config.by_source.values()]
+    found = [(section, _match_all(section, problems, warnings, seen)) for section in config.by_source.values()]
     of: dict[str, str] = {}
     folders: dict[str, str] = {}
     for section, files in found if config.sources else []:
@@ -212,11 +230,11 @@ def _match_sources(
     return found
 
 
-def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str], used: set[str]) -> _Files:
+def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str], seen: _Seen) -> _Files:
     """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
     listings: list[tuple[Listing, str]] = []
     with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config, used), config.paths), strict=True)
+        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config, seen), config.paths), strict=True)
         for given, (pattern, found, wrong, said) in listed:
             problems += wrong
             warnings += said
@@ -251,15 +269,17 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
     return sorted(((name, file) for name, (_, file) in told), key=itemgetter(0))
 
 
-def _list_files(given: str, config: InputConfig, used: set[str]) -> tuple[str, Listing, list[OSError], list[str]]:
-    """Returns a pattern without abbreviations, its files, problems, warnings; adds what excluded a file to `used`."""
+def _list_files(given: str, config: InputConfig, seen: _Seen) -> tuple[str, Listing, list[OSError], list[str]]:
+    """Returns a pattern without abbreviations, its files, problems and warnings."""
     pattern, wrong, warnings = storage.pattern_of(given), list[OSError](), list[str]()
     found: Iterable[storage.FileStat] = ()
+    excluded_by = config.excluder()
 
     def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
         for file in files:
-            if by := config.excluded_by(file.path):
-                used.update(by)
+            seen.n_listed += 1
+            if by := excluded_by(file.path):
+                seen.excluding.update(by)
             else:
                 yield file
 
@@ -324,13 +344,15 @@ def _of_known_formats(
     where: str, pattern: str, files: list[storage.FileStat], warnings: list[str]
 ) -> list[storage.FileStat]:
     """Returns the files of a folder that have the name of a known format; warns of the others."""
-    others = [file.path for file in files if format_of(file.path) is None and not archives.is_archive(file.path)]
-    if others and len(others) < len(files):
+    known = [file for file in files if format_of(file.path) is not None or archives.is_archive(file.path)]
+    if known and len(known) < len(files):
+        first = next(file.path for file, other in itertools.zip_longest(files, known) if file is not other)
+        n = len(files) - len(known)
         warnings.append(
             f"{where}.paths: files that {pattern!r} matches, and whose names say no known format, are left out: "
-            f"{len(others):,}, such as {others[0]!r}; name them in {where}.paths, with {where}.format, to read them"
+            f"{n:,}, such as {first!r}; name them in {where}.paths, with {where}.format, to read them"
         )
-        return [file for file in files if file.path not in {*others}]
+        return known
     return files
 
 
@@ -351,7 +373,7 @@ def _relative_name(path: str, directory: str) -> str:
     return path.lstrip("/")
 
 
-def _cut_all(files: _Files, first: int, config: InputConfig, used: set[str]) -> Iterator[_CutFile | Exception]:
+def _cut_all(files: _Files, first: int, config: InputConfig, seen: _Seen) -> Iterator[_CutFile | Exception]:
     """Yields what `_look_at` returns for each file, in order; `first` is the number of the first one."""
     prefix = f"{config.source}/" if config.source else ""
     step = -(-len(files) // MOST_LOOKED_AT)
@@ -359,25 +381,25 @@ def _cut_all(files: _Files, first: int, config: InputConfig, used: set[str]) -> 
     if step > 1:
         sample = [*itertools.islice(numbered, None, None, step)]
         numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
-        found = [*_cut_files(sample, config, used, trusts_names=False)]
+        found = [*_cut_files(sample, config, seen, trusts_names=False)]
         problems = [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]
         if any(config.on_damage == "fail" or not isinstance(each, _FileError) for each in problems):
             yield from problems
             return
-        by_name = _cut_files(sample, config, used, trusts_names=True)
+        by_name = _cut_files(sample, config, seen, trusts_names=True)
         pairs = zip(found, by_name, strict=True)
         if any(looked_at != named for looked_at, named in pairs if not isinstance(looked_at, UserWarning)):
             step = 1
     while group := list(itertools.islice(numbered, _GROUP_FILES)):
-        yield from _cut_files(group, config, used, trusts_names=step > 1)
+        yield from _cut_files(group, config, seen, trusts_names=step > 1)
 
 
 def _cut_files(
-    group: Sequence[_Numbered], config: InputConfig, used: set[str], *, trusts_names: bool
+    group: Sequence[_Numbered], config: InputConfig, seen: _Seen, *, trusts_names: bool
 ) -> Iterator[_CutFile | Exception]:
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
-    look_at = partial(_look_at, config=config, used=used)
+    look_at = partial(_look_at, config=config, excluded_by=config.excluder(), seen=seen)
     looked_at: Iterator[list[_CutFile | Exception]] = map(look_at, others)
     if any(storage.is_remote(file.path) for _, (_, file) in others):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
@@ -386,17 +408,17 @@ def _cut_files(
         yield from next(looked_at) if cut is None else [cut]
 
 
-def _look_at(numbered: _Numbered, config: InputConfig, used: set[str]) -> list[_CutFile | Exception]:
-    """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know.
-
-    used: gets what excluded a member.
-    """
+def _look_at(
+    numbered: _Numbered, config: InputConfig, excluded_by: Callable[[str], list[str]], seen: _Seen
+) -> list[_CutFile | Exception]:
+    """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
 
     def is_excluded(path: str) -> bool:
-        by = config.excluded_by(path)
-        used.update(by)
+        by = excluded_by(path)
+        seen.excluding.update(by)
         return bool(by)
 
+    seen.n_opened += 1
     number, (name, file) = numbered
     if not archives.is_archive(file.path):
         return [_cut_file(numbered, config)]
@@ -624,7 +646,7 @@ def _summarize(problems: Sequence[Exception], where: str, advice: str = "") -> E
     return kind(f"{where}: {listed}{advice}")
 
 
-def _lines(problems: Iterable[Exception]) -> list[str]:
+def _lines(problems: Iterable[object]) -> list[str]:
     """Returns a line for each problem; of many that differ in nothing but the file, for the first."""
     alike: dict[str, list[str]] = {}
     for problem in dict.fromkeys(map(str, problems)):  # several patterns may meet one folder

@@ -102,7 +102,8 @@ def _find_one(path: str, options: InputConfig) -> None:
     """Raises OSError if a path or pattern matches no file; a store is listed up to the first."""
     problems: list[OSError] = []
     found = storage.match(storage.pattern_of(path), problems)
-    if not any(not options.excluded_by(file.path) for file in found):
+    excluded_by = options.excluder()
+    if not any(not excluded_by(file.path) for file in found):
         said = f": {problems[0]}" if problems else ""
         or_excluded = ", or only files that exclude leaves out" if options.exclude else ""
         raise FileNotFoundError(

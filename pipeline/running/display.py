@@ -5,6 +5,7 @@ Times and rates are for the screen only: nothing here is ever written to a file.
 """
 
 import contextlib
+import sys
 import threading
 import time
 from collections import deque
@@ -77,9 +78,10 @@ def _share(snapshot: Snapshot) -> list[str]:
 
 
 def _counted(snapshot: Snapshot) -> list[str]:
-    if not snapshot.n_planned or snapshot.unit == "bytes":
+    if snapshot.unit == "bytes" or not (snapshot.n_planned or snapshot.n_done):
         return []
-    return [f"{snapshot.n_done:,} of {snapshot.n_planned:,} {snapshot.unit}"]
+    of = f" of {snapshot.n_planned:,}" if snapshot.n_planned else ""
+    return [f"{snapshot.n_done:,}{of} {snapshot.unit}"]
 
 
 def _details(snapshot: Snapshot, rates: Rates, seconds: float) -> list[str]:
@@ -113,11 +115,22 @@ def _mean_speeds(snapshot: Snapshot, seconds: float) -> list[str]:
     return [*speeds, f"{snapshot.n_rejected} rejected"]
 
 
+def seen(stream: TextIO) -> TextIO:
+    """Returns where to show what is no warning: in a notebook, where stderr is red, stdout in its place."""
+    return sys.stdout if type(stream).__module__.startswith("ipykernel.") else stream
+
+
 @contextlib.contextmanager
-def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
-    """Shows a job's progress on `stream` while the block runs: a bar on a terminal, lines elsewhere."""
+def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS, after: float = 0.0) -> Iterator[None]:
+    """Shows a job's progress on `stream` while the block runs: a bar on a terminal, lines elsewhere.
+
+    In a notebook it is one line that changes.
+
+    Args:
+      after: seconds; a block that takes less shows nothing.
+    """
     stop = threading.Event()
-    arguments = (source, stream, stop, line_seconds)
+    arguments = (source, stream, stop, line_seconds, after)
     thread = threading.Thread(target=_show, args=arguments, name=_THREAD_NAME, daemon=True)
     thread.start()
     try:
@@ -128,8 +141,12 @@ def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS
         thread.join()
 
 
-def _show(source: Progress, stream: TextIO, stop: threading.Event, line_seconds: float) -> None:
-    with _Bars(stream) if stream.isatty() else _Lines(stream, line_seconds) as view:
+def _show(source: Progress, stream: TextIO, stop: threading.Event, line_seconds: float, after: float) -> None:
+    if after and stop.wait(after):
+        return
+    place = seen(stream)
+    lines = _Lines(stream, line_seconds) if place is stream else _Line(place)
+    with _Bars(stream) if stream.isatty() else lines as view:
         n_over, rates, is_last = 0, Rates(), stop.is_set()
         while True:
             if is_last:
@@ -166,6 +183,21 @@ class _Lines(contextlib.nullcontext["_Lines"]):
 
     def _write(self, line: str) -> None:
         print(f"tokenmill: {line}", file=self._stream, flush=True)
+
+
+class _Line(_Lines):
+    """Writes the same over and over into one line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream, 1.0)
+        self._width = 0
+
+    def __exit__(self, *_: object) -> None:
+        print(file=self._stream, flush=True)
+
+    def _write(self, line: str) -> None:
+        print(f"\r{line:{self._width}}", end="", file=self._stream, flush=True)
+        self._width = len(line)
 
 
 class _Bars(contextlib.AbstractContextManager["_Bars"]):

@@ -2,18 +2,22 @@
 """Plans: which files, in what order, cut where, with which ids; and what is refused."""
 
 import gzip
+import io
 import os
 import pickle
 import re
+import time
 import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import MAX_PIECES, plan_splits
+from tokenmill.pipeline.running.progress import Progress, reporting_to
 from tokenmill.pipeline.splits import Piece, Split
 
 
@@ -334,6 +338,31 @@ def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
     config = InputConfig(paths=[str(tmp_path)], exclude=["*/README.txt", "*!/b.txt"])
     assert len(describe(plan_splits(config, "", warnings))[0]) == 3
     assert warnings == ["input.exclude: '*!/b.txt' leaves out no file"]
+
+
+@pytest.mark.parametrize("excluding", ["names", "patterns", "nothing"])
+def test_planning_takes_time_in_proportion_to_the_files(tmp_path, monkeypatch, excluding):
+    """Half of the names say no format; it took the square of their number, and that of the files to leave out."""
+
+    def seconds(n_files):
+        names = [f"{tmp_path}/{i:06}.{'txt' if i % 2 else 'rs'}" for i in range(n_files)]
+        files = [storage.FileStat(name, 9, "") for name in names]
+        monkeypatch.setattr(storage, "match", lambda *_: iter(files))
+        monkeypatch.setattr(storage, "open_read", lambda _: io.BytesIO(b"the mill\n"))
+        exclude = {"names": names[::3], "patterns": [f"*/{i:06}.*" for i in range(1, n_files, 800)], "nothing": []}
+        began = time.process_time()
+        watched = Progress()
+        with reporting_to(watched):
+            splits = plan(tmp_path, exclude=exclude[excluding])
+        taken = time.process_time() - began
+        n_left = {"names": n_files // 3, "patterns": n_files // 2 - n_files // 800, "nothing": n_files // 2}[excluding]
+        assert sum(len(split.pieces) for split in splits) == n_left
+        assert watched.snapshot("listing files").n_done == n_files
+        opened = watched.snapshot("opening files")
+        assert (opened.n_done, opened.n_planned, opened.unit) == (n_left, n_left, "files")
+        return taken
+
+    assert seconds(24_000) < 20 * seconds(2400)
 
 
 def test_of_very_many_problems_the_first_are_told(tmp_path):

@@ -2,6 +2,7 @@
 """What a person sees of a running job: rates, lines, bars."""
 
 import io
+import itertools
 import threading
 import time
 
@@ -119,6 +120,34 @@ def test_stages_between_two_looks_are_not_left_out():
         watched.finish("tokenizing", "a")
     lines = [line.split(" took")[0] for line in stream.getvalue().splitlines()]
     assert lines[-3:] == ["tokenmill: counting", "tokenmill: training", "tokenmill: tokenizing"]
+
+
+class Notebook(io.StringIO):
+    """As the streams of a notebook's kernel."""
+
+
+Notebook.__module__ = "ipykernel.iostream"
+
+
+def test_one_line_that_changes_in_a_notebook(monkeypatch, capsys):
+    assert run_a_job(Notebook(), monkeypatch, line_seconds=0) == ""  # on stderr, every line would be red
+    shown, told = capsys.readouterr()
+    assert told == ""
+    first, *lines = shown.removesuffix("\n").split("\r")
+    assert (first, len(lines) >= 5, "\n" in "".join(lines)) == ("", True, False)
+    assert lines[-1].rstrip().endswith("1 rejected")
+    assert all(len(line) >= len(before.rstrip()) for before, line in itertools.pairwise(lines))  # nothing of it is left
+
+
+def test_nothing_is_shown_of_what_is_over_at_once(monkeypatch):
+    monkeypatch.setattr(display, "_BAR_SECONDS", 0.01)
+    stream, watched = io.StringIO(), Progress([Stage("listing files", "", {})])
+    with show(watched, stream, after=9):
+        watched.measure("listing files", "files", 0, lambda: 12_345)
+    assert stream.getvalue() == ""
+    with show(watched, stream, after=0.01):
+        time.sleep(0.05)
+    assert stream.getvalue().startswith("tokenmill: listing files, 12,345 files\ntokenmill: listing files took ")
 
 
 def test_lines_come_every_few_seconds(monkeypatch):
