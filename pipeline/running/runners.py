@@ -19,6 +19,7 @@ Every other runner gets the graph and the options unchanged. Beam is imported wh
 import builtins
 import contextlib
 import difflib
+import importlib
 import logging
 import os
 import re
@@ -124,6 +125,23 @@ def open_runner(
     Raises:
       RuntimeError: when a worker process died, saying how, in place of the error that the runner raised for it.
     """
+    with _without_notebook(), _open(settings, debug) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def _without_notebook() -> Iterator[None]:
+    """Keeps Beam (2.77) from its interactive mode, which needs pandas below 3 to give the steps other names."""
+    with contextlib.ExitStack() as stack:
+        for name in ("apache_beam.utils.interactive_utils", "apache_beam.pipeline"):
+            module: Any = importlib.import_module(name)
+            stack.callback(setattr, module, "is_in_ipython", module.is_in_ipython)
+            module.is_in_ipython = lambda: False
+        yield
+
+
+@contextlib.contextmanager
+def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunner | str", "PipelineOptions"]]:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     if settings.name is not None:

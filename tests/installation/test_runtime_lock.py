@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The product on `locks/runtime.lock` alone: everything that the README shows, every config, every config in docs."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.installing import checked
+from tests.installing import PIP, UNREACHABLE, checked, run
 
 pytestmark = pytest.mark.installation
 
@@ -39,6 +40,43 @@ def test_everything_in_the_readme_runs_in_the_order_in_which_it_stands(clone: Pa
                     checked("bash", "-c", command, cwd=clone)
                     n_run += 1
     assert n_run >= 7
+
+
+NOTEBOOK = """
+import nbclient, nbformat, sys
+cell = nbformat.v4.new_code_cell(sys.argv[1])
+nbclient.NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=300).execute()
+for output in cell.outputs:
+    print(output.name, output.text, end="")
+"""
+CELL = """
+import sys, tokenmill
+tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "mill"]
+tokenmill.Tokenizer.for_bert(tokens).save("vocab.txt")
+with open("a.txt", "w") as file:
+    file.write("the mill\\n" * 3)
+job = {"input": {"paths": ["a.txt"]}, "tokenizer": {"file": "vocab.txt"}, "output": {"path": "out"}}
+result = tokenmill.run(job, progress=True)
+print(result.totals["n_documents"], "pandas" in sys.modules, tokenmill.verify("out").is_proven)
+"""
+
+
+def test_a_job_in_a_notebook(clone: Path, tmp_path: Path) -> None:
+    python = clone / ".venv" / "bin" / "python"
+    pins = re.findall(
+        r"^\w.*?(?= \\\\?$)", (clone / "locks" / "runtime.lock").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    (tmp_path / "pins").write_text("\n".join(pins), encoding="utf-8")  # the lock itself would want a hash of ipykernel
+    options = ("--target", tmp_path / "kernel", "--constraint", tmp_path / "pins")
+    done = run(*PIP, "--python", python, "install", *options, "ipykernel", "nbclient", cwd=tmp_path)
+    if done.returncode and "CI" not in os.environ and UNREACHABLE.search(done.stderr):
+        pytest.skip(f"needs a package registry to install ipykernel from: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    paths = {"PYTHONPATH": str(tmp_path / "kernel"), "IPYTHONDIR": str(tmp_path)}
+    shown = checked(python, "-c", NOTEBOOK, CELL, cwd=tmp_path, **paths)
+    assert shown.endswith("stdout 3 False True\n")
+    assert "finishing took" in shown
+    assert not re.search("stderr tokenmill: (?!compiling|wait)", shown)  # which is red
 
 
 # Both in one process: what `run.sh` does with a command, the README shows.

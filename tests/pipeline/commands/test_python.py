@@ -2,7 +2,10 @@
 """`tokenmill.run`, `plan` and `verify` from Python: the results, files and messages of the commands."""
 
 import json
+import sys
+import types
 
+import apache_beam as beam
 import pytest
 import yaml
 
@@ -38,6 +41,21 @@ def test_a_job_from_a_dict_writes_what_the_command_writes(config, tmp_path, caps
     told = json.loads(capsys.readouterr().out)
     assert told["totals"] == result.totals
     assert first == {each.name: each.read_bytes() for each in (tmp_path / "out").glob("tokens-*")} != {}
+
+
+def test_a_job_in_a_notebook_needs_no_pandas(config, monkeypatch):
+    """Beam sees the notebook, and would take up its interactive mode."""
+    for name in [name for name in sys.modules if name.startswith("apache_beam.runners.interactive.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("apache_beam.runners.interactive.interactive_environment", raising=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    shell = types.SimpleNamespace(config={"IPKernelApp": {}}, execution_count=1)
+    notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    with pytest.raises(ImportError, match="pandas"), beam.Pipeline() as pipeline:
+        _ = pipeline | beam.Create([1])
+    assert tokenmill.run(config).totals["n_documents"] == 2
+    assert beam.pipeline.is_in_ipython()  # for other pipelines of the notebook
 
 
 def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
