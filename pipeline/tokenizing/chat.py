@@ -89,10 +89,13 @@ class ChatTexts:
         Raises:
           ConversationError: if it cannot be trained on. ValueError: if Python does not read the JSON.
         """
+        conversation = self._read(record)
+        return conversation, self._marker.mark(conversation)
+
+    def _read(self, record: str | Mapping[str, Any]) -> Conversation:
         record = json.loads(record) if isinstance(record, str) else record
         conversation = read_conversation(record, self._field)
-        conversation = conversation._replace(arguments={**self._arguments, **conversation.arguments})
-        return conversation, self._marker.mark(conversation)
+        return conversation._replace(arguments={**self._arguments, **conversation.arguments})
 
     def encode(self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None) -> Encoded:
         """Renders and encodes records, and finds their trained tokens.
@@ -104,16 +107,20 @@ class ChatTexts:
         """
         rejects: dict[str, list[tuple[int, str]]] = {}
         rows, marked, roles, shared, others = [], [], [], [], []
+        read: list[tuple[int, Conversation]] = []
         for row, record in enumerate(records):
             try:
-                conversation, found = self.mark(record)
-                found.text.encode()
+                read.append((row, self._read(record)))
             except ConversationError as error:
                 rejects.setdefault(error.reason, []).append((row, error.detail))
-            except UnicodeEncodeError:
-                rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
             except ValueError as error:  # a number that the reader takes, and Python does not: it has 4,300 digits
                 rejects.setdefault("not_a_conversation", []).append((row, str(error)[:200]))
+        made = self._marker.mark_all([conversation for _, conversation in read])
+        for (row, conversation), found in zip(read, made, strict=True):
+            if isinstance(found, ConversationError):
+                rejects.setdefault(found.reason, []).append((row, found.detail))
+            elif not _is_encodable(found.text):
+                rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
             else:
                 rows.append(row)
                 marked.append(found)
@@ -188,6 +195,14 @@ class ChatTexts:
                 if content not in spelled and (n > 0 or (spelled.strip() and spelled.strip() in other)):
                     found[row] = f"the normalizer makes {content!r} of {spelled!r}"
         return found
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _lay_out(

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from tokenmill.tokenizer.chat import shapes
 from tokenmill.tokenizer.chat.conversations import Conversation, ConversationError
-from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, Rendered, TemplateError
+from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, Rendered, TemplateError, TemplateLimitError
 from tokenmill.tokenizer.chat.traced import Run
 
 Span = tuple[int, int]
@@ -117,37 +117,56 @@ class Marker:
         Raises:
           ConversationError: if the template does not render it, or nothing of it is trained.
         """
+        (found,) = self.mark_all([conversation])
+        if isinstance(found, ConversationError):
+            raise found
+        return found
+
+    def mark_all(self, conversations: Sequence[Conversation]) -> list[Marked | ConversationError]:
+        """Returns for each conversation what `mark` returns or raises; the template is asked for many at once."""
         # Marks of a template, and reasoning inside of a content, may depend on what a text says.
-        key = shapes.key_of(conversation) if self.rule.thinking and not self.template.has_generation else None
-        shape = self._shapes.get(key) if key is not None else None
-        if shape is not None and (found := self._predict(shape, conversation)) is not None:
-            return found
-        made, rendered = self._mark(conversation)
-        if key is not None and not rendered.compares:
-            if len(self._shapes) >= shapes.MAX_SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shapes.learn(conversation, made, rendered.runs, self._special)
-        return made
+        is_shaped = self.rule.thinking and not self.template.has_generation
+        keys = [shapes.key_of(each) if is_shaped else None for each in conversations]
+        found: dict[int, Marked | ConversationError] = {}
+        # The first of each shape is traced. The others are rendered, and traced if they are not what it predicts.
+        first = {key: i for i, key in reversed([*enumerate(keys)]) if key is not None and key not in self._shapes}
+        self._trace([i for i, key in enumerate(keys) if key is None or first.get(key) == i], conversations, keys, found)
+        rest = [i for i, key in enumerate(keys) if i not in found and self._shapes.get(key) is not None]
+        texts = self.template.render_all([(conversations[i].messages, conversations[i].arguments) for i in rest])
+        for i, text in zip(rest, texts, strict=True):
+            shape = self._shapes[keys[i]]
+            if shape is None or isinstance(text, TemplateError):
+                continue
+            if (spans := shapes.predict(shape, conversations[i].messages, text, self._special)) is not None:
+                found[i] = Marked(text, tuple(spans[0]), tuple(spans[1]), shape.n_turns, shape.n_unrendered)
+        self._trace([i for i in range(len(keys)) if i not in found], conversations, keys, found)
+        return [found[i] for i in range(len(keys))]
 
-    def _predict(self, shape: shapes.Shape, conversation: Conversation) -> Marked | None:
-        try:
-            text = self.template.render(conversation.messages, **conversation.arguments)
-        except (TemplateError, TypeError):
-            return None
-        found = shapes.predict(shape, conversation.messages, text, self._special)
-        if found is None:
-            return None
-        return Marked(text, tuple(found[0]), tuple(found[1]), shape.n_turns, shape.n_unrendered)
+    def _trace(
+        self,
+        wanted: Sequence[int],
+        conversations: Sequence[Conversation],
+        keys: Sequence[Any],
+        found: dict[int, Marked | ConversationError],
+    ) -> None:
+        """Marks conversations by tracing, and keeps their shapes."""
+        traced = self.template.trace_all([(conversations[i].messages, conversations[i].arguments) for i in wanted])
+        for i, rendered in zip(wanted, traced, strict=True):
+            try:
+                found[i] = made = self._marked(conversations[i], rendered)
+            except ConversationError as error:
+                found[i] = error
+                continue
+            if keys[i] is not None and isinstance(rendered, Rendered) and not rendered.compares:
+                if len(self._shapes) >= shapes.MAX_SHAPES:
+                    self._shapes.clear()
+                self._shapes[keys[i]] = shapes.learn(conversations[i], made, rendered.runs, self._special)
 
-    def _mark(self, conversation: Conversation) -> tuple[Marked, Rendered]:
-        """Does what `mark` does, by tracing."""
-        messages, arguments = conversation.messages, conversation.arguments
-        try:
-            rendered = self.template.trace(messages, **arguments)
-        except RefusedError as error:
-            raise ConversationError("refused_by_template", str(error)) from None
-        except (TemplateError, TypeError) as error:
-            raise ConversationError("template_failed", str(error)) from None
+    def _marked(self, conversation: Conversation, rendered: Rendered | TemplateError) -> Marked:
+        """Finds what of a traced conversation is trained."""
+        messages = conversation.messages
+        if isinstance(rendered, TemplateError):
+            raise ConversationError(_reason(rendered), str(rendered))
         self._check_contents(rendered, conversation)
         runs = _first_renderings(rendered.runs)
         segments = _segments(runs)
@@ -162,8 +181,7 @@ class Marker:
         if not spans:
             raise ConversationError("nothing_trained", f"no text of the {len(messages)} messages is trained")
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
-        made = Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
-        return made, rendered
+        return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
 
     def probe(self, arguments: Mapping[str, Any]) -> _Probe:
         """Returns what the template writes between messages; kept for each set of arguments."""
@@ -208,7 +226,7 @@ class Marker:
                 calls.setdefault(run.origin.message, []).append(run)
         for i in wanted:
             if i not in of and messages[i]["role"] == "assistant":
-                detail = f"message {i} is to be trained, but the template shows nothing of it as it is"
+                detail = f"message {i} is to be trained, but the template shows nothing that can be followed to it"
                 raise ConversationError("turn_not_shown", detail)
             spans += self._shown(i, conversation, rendered.text, segments, of, owned, calls)
         n_turns = sum(i in of for i in wanted)
@@ -402,6 +420,12 @@ def _segments(runs: Iterable[Run]) -> list[_Segment]:
         its = tuple(group)
         found.append(_Segment(message, its[0].start, max(run.stop for run in its), its))
     return found
+
+
+def _reason(error: TemplateError) -> str:
+    if isinstance(error, RefusedError):
+        return "refused_by_template"
+    return "template_limit" if isinstance(error, TemplateLimitError) else "template_failed"
 
 
 def _any_of(tokens: Iterable[str]) -> re.Pattern[str]:

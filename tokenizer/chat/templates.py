@@ -13,20 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2.exceptions
+from tokenmill.tokenizer.chat import renderer
+from tokenmill.tokenizer.chat.errors import RefusedError, TemplateError, TemplateLimitError
+from tokenmill.tokenizer.chat.traced import Origin, Run
 
-from tokenmill.tokenizer.chat import sandbox
-from tokenmill.tokenizer.chat.sandbox import GENERATION, RefusedError, TemplateError
-from tokenmill.tokenizer.chat.traced import Origin, Run, Traced, questions
-
-__all__ = ["ChatTemplate", "RefusedError", "Rendered", "TemplateError", "load_template"]
+__all__ = ["ChatTemplate", "RefusedError", "Rendered", "TemplateError", "TemplateLimitError", "load_template"]
 
 MAX_TEMPLATE = 1 << 20
 """The most characters of a template."""
 _MAX_FILE = 64 << 20
 
-_REASONING = "reasoning_content", "thinking", "reasoning"
-"""Names of a message's reasoning; `transformers` gives it to templates under the first two."""
+_ERRORS = {"refused": RefusedError, "failed": TemplateError, "limit": TemplateLimitError}
+
+Job = tuple[Sequence[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Rendered(NamedTuple):
@@ -56,29 +55,19 @@ class ChatTemplate:
           date: what `strftime_now` tells, at noon; None: a template that asks for the date is refused.
 
         Raises:
-          TemplateError: if it is not a template, or too large.
+          TemplateError: if it is not a template, or too large; TemplateLimitError: if compiling it takes too much.
         """
         if len(source) > MAX_TEMPLATE:
             raise TemplateError(f"a template of {len(source):,} characters; at most {MAX_TEMPLATE:,} are read")
         self.source = source
         self.tokens = dict(tokens or {})
         self.date = date
-        environment = sandbox.Environment()
-        environment.globals["strftime_now"] = self._strftime_now
-        try:
-            self._template = environment.from_string(source)
-        except (jinja2.exceptions.TemplateError, RecursionError, SyntaxError, MemoryError) as error:
-            raise TemplateError(f"not a chat template: {_describe(error)}") from None
+        self._ask([], is_traced=False)
         self.has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", source) is not None
         """Whether it marks what the model writes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChatTemplate, (self.source, self.tokens, self.date)
-
-    def _strftime_now(self, form: str) -> str:
-        if self.date is None:
-            raise TemplateError("it asks for today's date, which makes other bytes each day; set chat.date to a date")
-        return datetime.datetime.combine(self.date, datetime.time(12)).strftime(form)
 
     def render(self, messages: Sequence[Mapping[str, Any]], **arguments: Any) -> str:
         """Returns the text of a conversation.
@@ -89,9 +78,13 @@ class ChatTemplate:
             `continue_final_message`, and the template's own, such as `enable_thinking`.
 
         Raises:
-          RefusedError: if the template does not take the conversation; TemplateError: if it fails.
+          RefusedError: if the template does not take the conversation; TemplateLimitError: if it takes too much time or
+          memory; TemplateError: if it fails.
         """
-        return _plain(self._render(messages, arguments, is_traced=False))
+        (found,) = self.render_all([(messages, arguments)])
+        if isinstance(found, TemplateError):
+            raise found
+        return found
 
     def trace(self, messages: Sequence[Mapping[str, Any]], **arguments: Any) -> Rendered:
         """Renders a conversation as `render` does, and tells where its characters come from.
@@ -99,96 +92,32 @@ class ChatTemplate:
         Raises:
           RefusedError, TemplateError: as `render`; and if the text is not what `render` returns.
         """
-        before = questions.n_equal
-        text = self._render(messages, arguments, is_traced=True)
-        compares = questions.n_equal > before
-        runs = sorted(text.runs) if isinstance(text, Traced) else []
-        plain = _plain(text)
-        if plain != self.render(messages, **arguments):
-            raise TemplateError("the template renders texts differently when they are traced")
-        generated = tuple((run.start, run.stop) for run in runs if run.origin == GENERATION)
-        return Rendered(plain, tuple(run for run in runs if run.origin != GENERATION), generated, compares)
+        (found,) = self.trace_all([(messages, arguments)])
+        if isinstance(found, TemplateError):
+            raise found
+        return found
 
-    def _render(self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any], *, is_traced: bool) -> str:
-        arguments = dict(arguments)
-        continues = arguments.pop("continue_final_message", False)
-        if continues and arguments.get("add_generation_prompt"):
-            raise TemplateError("add_generation_prompt and continue_final_message exclude each other")
-        given = {"tools": None, "documents": None, "add_generation_prompt": False, **self.tokens, **arguments}
-        chat = [_as_in_transformers(message) for message in messages]
-        last = ""
-        if continues:
-            chat, last = _with_tag(chat)
-        if is_traced:
-            chat = [_traced_message(i, message) for i, message in enumerate(chat)]
-        sandbox.begin(len(chat))
-        try:
-            text = self._template.render(messages=chat, **given)
-        except TemplateError:
-            raise
-        except RecursionError:
-            raise TemplateError("the template calls itself too deep") from None
-        except Exception as error:  # a template can make any operation fail
-            raise TemplateError(_describe(error)) from None
-        return _until_tag(text, last) if continues else text
+    def render_all(self, conversations: Sequence[Job]) -> list[str | TemplateError]:
+        """Returns for each conversation, (messages, arguments), what `render` returns or raises."""
+        return self._ask(conversations, is_traced=False)
+
+    def trace_all(self, conversations: Sequence[Job]) -> list[Rendered | TemplateError]:
+        """Returns for each conversation, (messages, arguments), what `trace` returns or raises."""
+        return self._ask(conversations, is_traced=True)
+
+    def _ask(self, conversations: Sequence[Job], *, is_traced: bool) -> list[Any]:
+        jobs = [(messages, {**self.tokens, **arguments}) for messages, arguments in conversations]
+        return [_read_answer(*each) for each in renderer.render(self.source, self.date, jobs, is_traced=is_traced)]
 
 
-def _plain(text: str) -> str:
-    return "".join([text, ""])  # also of a string of another class
-
-
-_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-
-
-def _with_tag(chat: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
-    """Returns messages with a tag behind the last text, and this text."""
-    content = chat[-1].get("content") if chat else None
-    if isinstance(content, str):
-        return [*chat[:-1], {**chat[-1], "content": content + _TAG}], content
-    texts = [i for i, part in enumerate(content or ()) if isinstance(part, dict) and "text" in part]
-    if not texts:
-        raise TemplateError("continue_final_message: the last message has no text to continue")
-    parts = list(content or ())
-    last = parts[texts[-1]]["text"]
-    parts[texts[-1]] = {**parts[texts[-1]], "text": last + _TAG}
-    return [*chat[:-1], {**chat[-1], "content": parts}], last
-
-
-def _until_tag(text: str, last: str) -> str:
-    at = text.rfind(_TAG.strip())
-    if at < 0 or last.strip() not in text:
-        raise TemplateError("continue_final_message: the template does not render the last message as it is")
-    is_spaced = text[at : at + len(_TAG)] == _TAG
-    return text[:at] if is_spaced else text[:at].rstrip()
-
-
-def _as_in_transformers(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a message as `transformers` gives it to a template: without nulls, reasoning under the usual names."""
-    message = {name: value for name, value in message.items() if value is not None}
-    found = next((message[name] for name in _REASONING if name in message), None)
-    return message if found is None else {"thinking": found, **message, "reasoning_content": found}
-
-
-def _traced_message(i: int, message: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: "reasoning" if name in _REASONING else name for name in message}
-    return {name: _traced_value(value, i, fields[name]) for name, value in message.items()}
-
-
-def _traced_value(value: Any, message: int, path: str) -> Any:
-    if isinstance(value, str):
-        return Traced.whole(value, Origin(message, path))
-    if isinstance(value, dict):
-        return {key: _traced_value(each, message, f"{path}.{key}") for key, each in value.items()}
-    if isinstance(value, list):
-        return [_traced_value(each, message, f"{path}.{i}") for i, each in enumerate(value)]
-    return value
-
-
-def _describe(error: BaseException) -> str:
-    line = getattr(error, "lineno", None)
-    # What a template makes of texts, by the name that authors know.
-    said = re.sub(r"tokenmill[.\w]*[.](Traced|Safe)|\b(Traced|Safe)(?=')", "str", str(error))
-    return f"{said or type(error).__name__}"[:500] + (f" (line {line})" if line else "")
+def _read_answer(kind: str, text: str, *more: Any) -> str | Rendered | TemplateError:
+    if kind == "text":
+        return text
+    if kind != "traced":
+        return _ERRORS[kind](text)
+    runs, generated, compares = more
+    found = tuple(Run(start, stop, Origin(*origin), at) for start, stop, origin, at in runs)
+    return Rendered(text, found, tuple((start, stop) for start, stop in generated), compares)
 
 
 def load_template(

@@ -8,7 +8,7 @@ nowhere, as those of the template do. Nothing is ever attributed to a value that
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Self, SupportsIndex
 
 import markupsafe
@@ -22,6 +22,10 @@ class Origin(NamedTuple):
     """The number of the message."""
     field: str
     """Where in the message: "content", "tool_calls.0.function.name"; "content.2.text" is in the third part."""
+
+
+GENERATION = Origin(-1, "generation")
+"""The origin of what a `{% generation %}` block has rendered."""
 
 
 class Run(NamedTuple):
@@ -99,9 +103,14 @@ class Traced(str):
     def __getitem__(self, key: SupportsIndex | slice) -> str:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
-            return self._slice(start, max(start, stop)) if step == 1 else str.__getitem__(self, key)
+            if step != 1:
+                return concat([self._slice(i, i + 1) for i in range(start, stop, step)])
+            return self._slice(start, max(start, stop))
         at = range(len(self))[key]
         return self._slice(at, at + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._slice(i, i + 1) for i in range(len(self)))
 
     def __add__(self, other: str) -> str:
         # What `| safe` returns escapes HTML in what it is added to.
@@ -247,33 +256,45 @@ def join(separator: str, parts: Iterable[str]) -> str:
     return concat([each for part in parts for each in (separator, part)][1:])
 
 
-def to_json(value: Any, dumps: Callable[[Any], str]) -> str:
-    """Returns `dumps(value)`, traced if strings in the value are."""
+def follow(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Returns `function(value)`, which is a text that holds strings of the value in one piece each, maybe changed.
+
+    It is traced as far as strings in the value are. Called again with marks around each string, the function must
+    return the same with marks around what it made of each; otherwise nothing is traced.
+    """
+    made = function(value)
     found: list[Traced] = []
 
     def mark(value: Any) -> Any:
-        if isinstance(value, Traced):
+        if isinstance(value, Traced) and value.runs:
             found.append(value)
             return f"{border}{len(found) - 1}{border}{str.__str__(value)}{border}"
         if isinstance(value, dict):
             return {key: mark(each) for key, each in value.items()}
-        return [mark(each) for each in value] if isinstance(value, list | tuple) else value
+        return type(value)(map(mark, value)) if type(value) in (list, tuple) else value
 
-    plain = dumps(value)
+    if not isinstance(made, str):
+        return made
     # A character for private use, not in the text; `json` writes it as it is, or in ASCII as `\\ue000`.
-    free = (chr(i) for i in range(0xE000, 0xF900) if chr(i) not in plain and f"\\u{i:04x}" not in plain)
+    free = (chr(i) for i in range(0xE000, 0xF900) if chr(i) not in made and f"\\u{i:04x}" not in made)
     border = next(free, "")
     marked = mark(value)
     if not found or not border:
-        return plain
+        return made
     either = f"(?:{border}|\\\\u{ord(border):04x})"
-    pieces: list[str] = re.split(f"{either}([0-9]+){either}(.*?){either}", dumps(marked), flags=re.DOTALL)
+    pieces: list[str] = re.split(f"{either}([0-9]+){either}(.*?){either}", str(function(marked)), flags=re.DOTALL)
     for i in range(1, len(pieces), 3):
-        source = found[int(pieces[i])]
-        pieces[i + 1] = Traced(pieces[i + 1], [Run(0, len(pieces[i + 1]), o) for o in _origins(source)])
-        pieces[i] = ""
-    return concat(pieces)
+        pieces[i], pieces[i + 1] = "", _became(found[int(pieces[i])], pieces[i + 1])
+    text = concat(pieces)
+    if str.__ne__(text, made):
+        return made
+    return safe(text) if hasattr(made, "__html__") else text
 
 
-def _origins(text: Traced) -> list[Origin]:
-    return list(dict.fromkeys(run.origin for run in text.runs))
+def _became(source: Traced, text: str) -> str:
+    """Returns what became of a source, traced if all of it comes from one value."""
+    if str.__eq__(source, text):
+        return source
+    (start, stop, origin, at), *others = source.runs
+    is_whole = not others and stop - start == len(source)
+    return Traced(text, [Run(0, len(text), origin, at)]) if is_whole else text

@@ -21,7 +21,7 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
 from tokenmill.pipeline.reporting import page
-from tokenmill.tokenizer.chat import conversations
+from tokenmill.tokenizer.chat import conversations, renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
 N = 60
@@ -142,6 +142,26 @@ def test_what_cannot_be_trained_on_is_rejected_with_a_reason(folder: Path) -> No
         assert each["sample"]
     assert verify(str(folder / "out")).problems == []
     assert {*OF_CONVERSATIONS} <= {*REASONS}
+
+
+def test_a_conversation_that_a_template_hangs_on_is_rejected_and_the_job_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renderer, "MAX_SECONDS", 0.5)
+    renderer._state.end()
+    nested = (
+        "{% if messages[0].content == 'hang' %}{% set n = namespace(l=[1]) %}{% for i in range(60) %}"
+        "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}{% endif %}"
+    )
+    answer = {"role": "assistant", "content": "so"}
+    asked = [{"messages": [{"role": "user", "content": each}, answer]} for each in ("a", "b", "hang", "c", "hang", "d")]
+    (folder / "hang.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    template = nested + TEMPLATES["chatml"]
+    run(config_of(folder, data="hang.jsonl", input={"on_damage": "warn"}, chat={"template": template}))
+    renderer._state.end()
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert (totals["rejected"], totals["n_documents"]) == ({"template_limit": 2}, 4)
+    assert verify(str(folder / "out")).problems == []
 
 
 def test_a_text_that_the_normalizer_makes_a_special_token_of_is_rejected(folder: Path) -> None:

@@ -41,7 +41,8 @@ def outcome(mark: Any, conversation: Any) -> Any:
 
 
 def traced(marker: Marker, conversation: Any) -> Marked:
-    return marker._mark(conversation)[0]
+    (rendered,) = marker.template.trace_all([(conversation.messages, conversation.arguments)])
+    return marker._marked(conversation, rendered)
 
 
 @pytest.mark.parametrize("name", TEMPLATE_OF)
@@ -73,7 +74,7 @@ def test_the_second_conversation_of_a_shape_is_not_traced(name: str, monkeypatch
     )
     marker.mark(first)
     expected = traced(marker, second)
-    monkeypatch.setattr(ChatTemplate, "trace", None)
+    monkeypatch.setattr(ChatTemplate, "trace_all", lambda self, conversations: [None][: len(conversations)])
     assert marker.mark(second) == expected
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.tokenizer.chat.traced import Origin, Run, Traced, concat, join, to_json
+from tokenmill.tokenizer.chat.traced import Origin, Run, Traced, concat, follow, join
 
 TEXTS = st.text(st.sampled_from("ab \n\té</"), max_size=12)
 SHORT = st.text(st.sampled_from("ab \n/"), min_size=1, max_size=2)
@@ -45,6 +45,8 @@ OPERATIONS: list[tuple[str, Any]] = [
     ("lower", lambda s, x: s.lower()),
     ("join", lambda s, x: s.join(["1", x, "2"])),
     ("str", lambda s, x: str(s)),
+    ("characters", lambda s, x: [*s]),
+    ("every other", lambda s, x: s[1::2]),
 ]
 
 
@@ -106,8 +108,34 @@ def test_json_is_traced_value_by_value(text: str, ascii_only: bool) -> None:
     def dumps(each: Any) -> str:
         return json.dumps(each, ensure_ascii=ascii_only, sort_keys=True)
 
-    found = to_json(value, dumps)
+    found = follow(value, dumps)
     assert found == dumps(plain)
     assert isinstance(found, Traced)
     parts = [found[run.start : run.stop] for run in found.runs]
     assert parts == [each for each in ("x", dumps(text)[1:-1]) if each]
+
+
+@pytest.mark.parametrize(
+    ("function", "runs"),
+    [
+        ("[%s]%s".__mod__, [(1, 4, 0), (5, 7, 1)]),
+        (lambda given: "{1}{0}".format(*given), [(0, 2, 1), (2, 5, 0)]),
+        (lambda given: given[0].upper() + "x", [(0, 3, 0)]),
+        (lambda given: given[0].center(9), []),  # with marks it is another text
+        (lambda given: given[0][::-1], []),
+        (lambda given: given[0][:2], []),
+    ],
+)
+def test_a_text_that_comes_out_in_one_piece_is_followed(function: Any, runs: list[tuple[int, int, int]]) -> None:
+    texts = Traced.whole("one", Origin(0, "content")), Traced.whole("12", Origin(1, "content"))
+    found = follow(texts, lambda given: function(tuple("".join([each, ""]) for each in given)))
+    assert found == function(("one", "12"))
+    made = found.runs if isinstance(found, Traced) else ()
+    assert sorted((run.start, run.stop, run.origin.message) for run in made) == sorted(runs)
+
+
+def test_a_changed_text_of_several_values_is_not_followed() -> None:
+    text = concat([Traced.whole("a", Origin(0, "content")), "<"])
+    assert follow(text, lambda each: f"{each}!") == "a<!"
+    assert follow(text, lambda each: f"{each}!").runs == (Run(0, 1, Origin(0, "content")),)
+    assert not isinstance(follow(text, lambda each: each.replace("<", "&lt;")), Traced)
