@@ -129,7 +129,8 @@ class SourceConfig(Section):
     """Instead of `text_field`, for JSON, Parquet and Arrow: a record is a conversation. Its messages are in this field,
     or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is trained."""
     id_field: NonEmpty | None = "id"
-    """The field that holds the document's id; where it is absent or null the id is `name:offset`."""
+    """The field that holds the document's id; `meta.id` names a nested one. Where it is absent or null the id is
+    `name:offset`; if the field is another than `id`, documents without it are warned of."""
     text_fields: list[NonEmpty] = []
     """Instead of `text_field`: several fields whose texts are joined; absent and null ones are left out."""
     join: str = "\n\n"
@@ -257,6 +258,11 @@ class InputConfig(SourceConfig):
     def source(self) -> str:
         """The source that this is the section of, as `of` returns it; "" if it is of no one."""
         return self._source
+
+    @property
+    def own_id_field(self) -> str | None:
+        """The field of ids that the config names; None where it is the usual one, which files need not have."""
+        return None if self.id_field == SourceConfig.model_fields["id_field"].default else self.id_field
 
     @property
     def where(self) -> str:

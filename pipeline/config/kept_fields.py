@@ -72,8 +72,10 @@ def stored_fields(schema: pa.Schema, config: InputConfig) -> pa.Schema:
     return pa.schema(found)
 
 
-def find_field(schema: pa.Schema, path: str) -> pa.Field | None:
+def find_field(schema: pa.Schema, path: str | None) -> pa.Field | None:
     """Returns the column named `path`, else the field that the path leads to through structs, else None."""
+    if path is None:
+        return None
     if path in schema.names:
         return schema.field(path)
     first, *rest = path.split(".")

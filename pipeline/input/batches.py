@@ -147,12 +147,22 @@ def make_documents(
         offsets = offsets - starts[files]
     positions = pa.array(offsets, pa.int64())
     if ids is None or ids.null_count:
-        own = pc.binary_join_element_wise(names, pc.cast(positions, pa.string()), ":")
+        own = _placed(names, positions)
         ids = own if ids is None else pc.coalesce(ids, own)
     columns = [ids, texts, pa.array(pieces.astype(np.int32)), positions, pa.array(n_bytes, pa.int64())]
     if fields is None:
         return pa.RecordBatch.from_arrays(columns, schema=schemas.DOCUMENTS)
     return pa.RecordBatch.from_arrays([*columns, fields], schema=schemas.with_fields(schemas.DOCUMENTS, fields.type))
+
+
+def n_named(documents: pa.RecordBatch, names: Sequence[str]) -> int:
+    """Returns how many documents have an id from a field, not from the name of their piece and their place in it."""
+    own = _placed(pa.array(names).take(documents.column("piece")), documents.column("offset"))
+    return int(pc.sum(pc.not_equal(documents.column("doc_id"), own)).as_py() or 0)
+
+
+def _placed(names: pa.StringArray, offsets: pa.Array) -> pa.StringArray:
+    return pc.binary_join_element_wise(names, pc.cast(offsets, pa.string()), ":")
 
 
 def join_texts(columns: Sequence[pa.Array], join: str) -> pa.Array:

@@ -49,9 +49,9 @@ class RowsReader:
 
     def choose_columns(self, schema: pa.Schema) -> list[str]:
         """Returns the columns and fields of a file that are needed."""
-        own = (*own_columns(schema, self._config), self._config.id_field)
-        kept = [field.name for field in self._fields if find_field(schema, field.name) is not None]
-        return list(dict.fromkeys([*(field for field in own if field is not None and field in schema.names), *kept]))
+        own = [name for name in own_columns(schema, self._config) if name in schema.names]
+        others = [self._config.id_field, *self._fields.names]
+        return list(dict.fromkeys([*own, *(name for name in others if name and find_field(schema, name) is not None)]))
 
     def reject_rows(self, what: str, first_row: int, stop_row: int) -> Iterator[Part]:
         """Yields rejects of zero bytes for all rows that cannot be read; `what` is damaged."""
@@ -75,7 +75,7 @@ class RowsReader:
         if not pa.types.is_dictionary(texts.type):
             texts = _to_text(texts)  # a slice at a time, because this decodes dictionaries
         kept = self._keep(batch) if len(self._fields) else None
-        ids = batch.column(self._config.id_field) if self._config.id_field in batch.schema.names else None
+        ids = _column_of(batch, self._config.id_field)
         sizes = _measure(texts)
         for start, stop in stretches(sizes, self._batch_bytes):
             part_ids = None if ids is None else _to_text(ids[start:stop])
@@ -157,14 +157,18 @@ def _object(row: dict[str, Any]) -> bytes:
 
 def _take_field(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     """Returns a field of a batch in the type that the job has settled on; nulls where the file has none."""
-    if find_field(batch.schema, field.name) is None:
-        return pa.nulls(batch.num_rows, field.type)
-    if field.name in batch.schema.names:
-        column = batch.column(field.name)
-    else:
-        first, *rest = field.name.split(".")
-        column = pc.struct_field(batch.column(first), rest)
-    return _plain(column, field.type)
+    column = _column_of(batch, field.name)
+    return pa.nulls(batch.num_rows, field.type) if column is None else _plain(column, field.type)
+
+
+def _column_of(batch: pa.RecordBatch, path: str | None) -> pa.Array | None:
+    """Returns the column that `find_field` finds; None if there is none."""
+    if path is None or find_field(batch.schema, path) is None:
+        return None
+    if path in batch.schema.names:
+        return batch.column(path)
+    first, *rest = path.split(".")
+    return pc.struct_field(batch.column(first), rest)
 
 
 def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -243,9 +247,10 @@ def check_columns(schema: pa.Schema, config: InputConfig) -> None:
             )
         if not _is_text(text_type):
             raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
-    if config.id_field is None or config.id_field not in schema.names:
+    id_field = find_field(schema, config.id_field)
+    if id_field is None:
         return
-    id_type = schema.field(config.id_field).type
+    id_type = id_field.type
     if not (_is_text(id_type) or pa.types.is_integer(id_type)):
         raise ValueError(
             f"column {config.id_field!r} is {id_type}; an id column is a string, binary or an integer; "

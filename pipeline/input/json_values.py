@@ -215,15 +215,15 @@ class FieldColumns:
         columns = []
         for field, values in zip(self._fields, found, strict=False):
             if "." in field.name:
-                values = _first_of(values, next(nested))
+                values = first_of(values, next(nested))
             columns.append(_column(field, values, misfits))
         return pa.StructArray.from_arrays(columns, fields=without_marks(self._fields)), misfits
 
 
-def _first_of(values: Values, others: Values) -> Values:
+def first_of(values: Values, others: Values) -> Values:
+    """Returns the values of one field, and where it is absent those of another, of one call of `find_all`."""
     is_other = values.kinds == ABSENT
     pairs = zip(values[1:], others[1:], strict=True)
-    # All fields of a call share one array `data`.
     return Values(values.data, *(np.where(is_other, theirs, ours) for ours, theirs in pairs))
 
 

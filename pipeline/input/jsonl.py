@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
@@ -32,8 +33,8 @@ from tokenmill.pipeline.input.json_kernels import (
     is_deeper,
     parse_lines,
 )
-from tokenmill.pipeline.input.json_value_kernels import ABSENT, NULL, STRING
-from tokenmill.pipeline.input.json_values import KIND_NAMES, FieldColumns, Names, find_all, texts_of
+from tokenmill.pipeline.input.json_value_kernels import ABSENT, INTEGER, NULL, NUMBER, STRING
+from tokenmill.pipeline.input.json_values import KIND_NAMES, FieldColumns, Names, find_all, first_of, texts_of
 from tokenmill.pipeline.input.lines import (
     Block,
     LongLine,
@@ -44,7 +45,7 @@ from tokenmill.pipeline.input.lines import (
     skip_marks,
     take_samples,
 )
-from tokenmill.pipeline.input.nested import is_nested, values_at
+from tokenmill.pipeline.input.nested import inside, is_nested, values_at
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large, too_large_all
 from tokenmill.pipeline.input.streams import BLANK as BLANK_BYTES
 from tokenmill.pipeline.input.streams import Stream
@@ -120,10 +121,14 @@ class LineParser:
         self._source = source
         self._config = config
         id_name = config.id_field or ""
+        self._id_paths = [[id_name], id_name.split(".")] if is_nested(id_name) else []
+        self._id_names = Names.of(self._id_paths)
         # The kernel accepts only lines with this field; of several text fields it looks for the last, as that one is
         # rarely missing.
         text_name = config.text_fields[-1] if config.text_fields else config.text_field
-        self._names = tuple(np.frombuffer(name.encode(), np.uint8) for name in (text_name, id_name))
+        self._names = tuple(
+            np.frombuffer(name.encode(), np.uint8) for name in (text_name, "" if self._id_paths else id_name)
+        )
         self._text_fields = config.text_fields or [config.text_field]
         # Only `_parse_line` follows a path; the kernel takes such a field where a line has it under its whole name.
         self._is_nested = config.messages_field is not None or any(map(is_nested, self._text_fields))
@@ -163,6 +168,8 @@ class LineParser:
         texts, ids, rows, verdicts, places = self._parse_columns(data, heads, ends, wanted)
         if self._config.text_fields:
             texts, ids, rows = self._join(data, heads, ends, ids, rows)
+        if self._id_paths:
+            texts, ids, rows = self._nested_ids(data, heads, ends, texts, rows)
 
         slow_texts: list[str] = []
         slow_ids: list[str | None] = []
@@ -359,6 +366,18 @@ class LineParser:
         sure = pa.array(is_sure)
         return joined.filter(sure), ids.filter(sure), rows[is_sure]
 
+    def _nested_ids(
+        self, data: bytes, starts: Positions, ends: Positions, texts: pa.Array, rows: Positions
+    ) -> tuple[pa.Array, pa.Array, Positions]:
+        """Returns texts, ids and line numbers of those `rows` whose nested id is a string, a number, or not there."""
+        found = find_all(np.frombuffer(data, np.uint8), starts[rows], ends[rows], self._id_paths, self._id_names)
+        values = first_of(*found)
+        ids, is_broken = texts_of(values)
+        is_sure = np.isin(values.kinds, [ABSENT, NULL, STRING, NUMBER, INTEGER]) & ~is_broken
+        is_zero = pc.and_(pc.equal(ids, "-0"), pa.array(values.kinds != STRING))
+        sure = pa.array(is_sure)
+        return texts.filter(sure), pc.if_else(pc.fill_null(is_zero, False), "0", ids).filter(sure), rows[is_sure]
+
 
 def _strings(data: np.ndarray, offsets: np.ndarray, valid: Mask | None = None) -> pa.StringArray:
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -408,7 +427,7 @@ def _parse_line(
     if not isinstance(record, dict):
         raise _UnusableError("not_object", f"the line is {_KINDS.get(type(record), 'null')}")
     text = line.decode() if text_fields is None else join.join(_texts_in(record, text_fields))
-    document_id = None if id_field is None else record.get(id_field)
+    document_id = None if id_field is None else inside(record, id_field)
     if document_id is None:
         return text, None
     if not isinstance(document_id, str):

@@ -47,6 +47,15 @@ def values_at(record: dict[str, Any], field: str) -> list[Any]:
     return _walk(record, field.split("."))
 
 
+def inside(record: Any, field: str) -> Any:
+    """Returns the value of a field of a record, which a path through objects may lead to; None where it is absent."""
+    if field in record:
+        return record[field]
+    for name in field.split("."):
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
 def _walk(value: Any, names: Sequence[str]) -> list[Any]:
     if isinstance(value, list):
         return list(itertools.chain.from_iterable(_walk(each, names) for each in value))

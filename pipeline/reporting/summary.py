@@ -15,7 +15,7 @@ from tokenmill.pipeline.books import json_files, manifest, parts
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.config.formats import format_of, formats_with
-from tokenmill.pipeline.config.input import SourceConfig
+from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.counting import counts
@@ -206,7 +206,7 @@ def warnings(output: str, config: Config) -> list[str]:
         *_nothing_left(output, found),
         *_too_much_cut(output, found, config),
         *_small_vocabularies(output, found),
-        *_absent_fields(found),
+        *_absent_fields(found, config.input),
         *_documents_of_lines(found, config),
     ]
 
@@ -227,11 +227,19 @@ def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
     return LossyFiles(config.input, inputs).warnings()
 
 
-def _absent_fields(found: Mapping[str, Any]) -> list[str]:
-    names = [name for name, n in found["totals"].get("has_field", {}).items() if not n]
-    if not names or not found["totals"]["n_documents"]:
-        return []
-    return [f"input.keep_fields: no document has {', '.join(map(repr, names))}"]
+def _absent_fields(found: Mapping[str, Any], config: InputConfig) -> list[str]:
+    n_documents, has_field = found["totals"]["n_documents"], found["totals"].get("has_field", {})
+    names = [name for name, n in has_field.items() if not n and name in config.keep_fields]
+    lines = [f"input.keep_fields: no document has {', '.join(map(repr, names))}"] if names and n_documents else []
+    for section in config.by_source.values():
+        name = section.own_id_field
+        n_without = n_documents - has_field.get(name, n_documents)
+        if n_without and (not config.sources or n_without == n_documents):
+            lines.append(
+                f"{section.where}.id_field: {n_without:,} of {n_documents:,} documents have no {name!r}; their ids are "
+                "made of the name of the file and the place in it"
+            )
+    return lines
 
 
 def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:

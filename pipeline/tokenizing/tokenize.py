@@ -24,7 +24,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input import given_up, languages
-from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.batches import ReadBatch, n_named
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.output import rejects_file
 from tokenmill.pipeline.output.packing import marks
@@ -228,6 +228,8 @@ class Attempt:
             self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, windows, self._schema)
         self._rejects = rejects_file.RejectsFile(staging, filenames.rejects_name(split.index, n_splits), split.pieces)
         self._has_field: Counter[str] = Counter({each.name: 0 for each in decode_fields(split.fields)})
+        id_field = config.input.own_id_field
+        self._id_field = None if id_field is None or id_field in self._has_field else id_field
         self._accounts = Accounts(len(split.pieces))
         self.n_records = 0
 
@@ -433,6 +435,8 @@ class Attempt:
             kept = documents.column(schemas.FIELDS)
             columns.append(kept)
             self._has_field.update({f.name: len(kept) - kept.field(i).null_count for i, f in enumerate(kept.type)})
+        if self._id_field is not None:
+            self._has_field[self._id_field] += n_named(documents, self._names)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema), documents
 
     def _add_sample(self) -> None:

@@ -5,6 +5,7 @@ import datetime
 import decimal
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,6 +151,17 @@ def test_a_field_that_no_document_has_is_warned_of(make_keeping, capsys):
     assert job.run("verify", "--deep") == 0
     assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", "input.keep_fields=[url]") == 0
     assert "no document has" not in capsys.readouterr().err
+
+
+def test_documents_without_the_field_of_ids_are_counted(make_keeping, capsys):
+    for name, n_without in (("meta.lang", 15), ("ulr", 60)):
+        job = make_keeping(name, {}, id_field=name)
+        assert job.run("tokenize", "--workers", "1") == 0
+        said = f"warning: input.id_field: {n_without} of 60 documents have no {name!r}; their ids are made of the name"
+        assert said in capsys.readouterr().err
+        ids = [row["doc_id"] for row in tables(job)]
+        assert sum(re.search(r"\.\w+:\d+$", each) is not None for each in ids) == n_without
+        assert job.run("verify", "--deep") == 0
 
 
 def test_trace_shows_the_fields(make_keeping, capsys):

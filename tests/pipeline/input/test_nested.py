@@ -4,6 +4,7 @@
 import json
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -126,3 +127,40 @@ def test_a_job_takes_nested_texts_and_tells_them_apart(tmp_path, tiny_vocab):
     assert tokenmill.verify(config, deep=True, share=1).is_proven
     (shard,) = (tmp_path / "out").glob("tokens-*.parquet")
     assert sorted(pq.ParquetFile(shard).read().column("doc_id").to_pylist()) == ["j", "p"]
+
+
+IDS = [{"id": "a"}, {"id": 7}, {"id": -0.0}, {"id": None}, {}, None, [{"id": "x"}], "a", {"id": "é"}]
+OWN = ["a", "7", "-0.0", *[None] * 5, "é"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "parquet", "arrow"])
+def test_ids_inside_records(tmp_path, suffix):
+    path, name = tmp_path / f"a.{suffix}", f"a.{suffix}:"
+    records = [{"text": str(n), "meta": meta} for n, meta in enumerate(IDS)]
+    wrong = [{"text": "w", "meta": {"id": value}} for value in (True, [], {}, "\ud800")]
+    if suffix in ("parquet", "arrow"):
+        records = [each for each in records if isinstance(each["meta"] or {}, dict)]
+        for each in records:
+            each["meta"] = each["meta"] and {"id": str(each["meta"]["id"]) if each["meta"]["id"] is not None else None}
+        table, wrong = pa.Table.from_pylist(records), []
+        pq.write_table(table, path) if suffix == "parquet" else pa.feather.write_feather(table, path)
+    elif suffix == "json":
+        path.write_text(json.dumps(records + wrong))
+    else:
+        path.write_text("".join(json.dumps(record) + "\n" for record in [*records, *wrong * 100]))
+    documents, reasons = read(path, id_field="meta.id")
+    by_text = {text: None if own.startswith(name) else own for own, text in documents.items()}
+    assert by_text == {record["text"]: OWN[int(record["text"])] for record in records}
+    assert reasons[:4] == ["bad_id", "bad_id", "bad_id", "lone_surrogate"][: len(wrong)]
+    assert len(reasons) == len(wrong) * (100 if suffix == "jsonl" else 1)
+
+
+def test_a_field_that_is_called_as_a_path_is_the_id(tmp_path):
+    lines = [
+        '{"text": "a", "m.i": "x", "m": {"i": "y"}}',
+        '{"m": {"i": -0}, "text": "b", "n": 1}',
+        '{"text": "c", "m.\\u0069": 3}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "a.jsonl", id_field="m.i")[0] == {"x": "a", "0": "b", "3": "c"}
+    assert read(tmp_path / "a.jsonl", id_field="m.i", text_fields=["n", "text"])[0].keys() == {"x", "3"}
