@@ -119,6 +119,12 @@ def _match_local(pattern: str, problems: list[OSError] | None) -> Iterator[FileS
         problems += wrong.values()
 
 
+def matches_folders(pattern: str) -> bool:
+    """Returns whether a local pattern matches a folder."""
+    paths = () if is_remote(pattern) else _expand_pattern(pattern.rstrip("/"), lambda error: None)
+    return any(map(os.path.isdir, paths))
+
+
 def _examine(path: str) -> os.stat_result:
     """Returns the status of what a path leads to.
 
@@ -468,6 +474,7 @@ def _is_there(path: str) -> bool:
 def _match_remote(pattern: str) -> Iterator[FileStat]:
     from apache_beam.io.filesystem import BeamIOError, FileSystem
 
+    _check_scheme(pattern)
     file_systems = _file_systems()
     found: Iterable[Any] = ()
     with _plain_errors():
@@ -566,6 +573,16 @@ def _sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _check_scheme(path: str) -> None:
+    """Raises ValueError for a path of a scheme that no filesystem of Beam's has, where something else is to be done."""
+    scheme, _, rest = path.partition("://")
+    if scheme.lower() == "file":
+        raise ValueError(f"{path!r}: a local path has no scheme; write {rest.removeprefix('localhost')!r}")
+    if scheme.lower() in ("http", "https", "ftp", "hf"):
+        tool = "`hf download`" if scheme == "hf" else "curl or wget"
+        raise ValueError(f"{path!r}: nothing is read from {scheme}://; download it first, as with {tool}")
 
 
 def _file_systems() -> Any:

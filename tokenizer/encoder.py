@@ -461,7 +461,15 @@ def _pairs(input: Iterable[Any], is_pretokenized: bool) -> list[Any]:
     items = list(input)
     if not is_pretokenized and set(map(type, items)) == {str}:
         return items
-    return [_text_and_pair(item, is_pretokenized) for item in items]
+    pairs = []
+    for i, item in enumerate(items):
+        pairs.append(_text_and_pair(item, is_pretokenized))
+        try:
+            for text in (each for number, each in enumerate(pairs[-1]) if number == 0 or each is not None):
+                _words(text, is_pretokenized)
+        except TypeError as error:
+            raise TypeError(f"input[{i}]: {error}") from error
+    return pairs
 
 
 def _text_and_pair(item: Any, is_pretokenized: bool) -> tuple[Any, Any]:

@@ -142,6 +142,19 @@ OTHERS = (
 """What is refused, with what to do; the first that fits."""
 
 
+_POINTERS = re.compile(
+    rb"(?P<lfs>version https://git-lfs\.github\.com/spec/v1)\r?\n(?:ext-[^\n]*\n)*oid sha256:[0-9a-f]{64}\r?\nsize \d+"
+    rb"\s*\Z|/annex/objects/[^\n]*\s*\Z"
+)
+
+
+def check_pointer(head: bytes) -> None:
+    """Raises ValueError, the message follows the name of the file, where git keeps the file itself somewhere else."""
+    if found := _POINTERS.match(head):
+        tool, get = ("git-lfs", "git lfs pull") if found["lfs"] else ("git-annex", "git annex get")
+        raise ValueError(f"is a pointer of {tool}, not the file itself; get that with `{get}`")
+
+
 _BEGINNINGS = re.compile(b"|".join(b"(?:%s)" % each.begins.pattern for each in OTHERS if each.begins is not None))
 
 

@@ -181,7 +181,8 @@ class InputConfig(SourceConfig):
 
     keep_fields: KeptFields = []
     """Fields to store with each document; `meta.url` names a nested one. Either a list of names, or a mapping of names
-    to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`."""
+    to types, as in `{url: string, score: double, tags: [string], meta: {lang: string}}`. Folders called `lang=en` give
+    the field `lang`."""
     split_bytes: Positive = 32 * MIB
     """Large uncompressed files are cut into splits at multiples of this; small files are grouped up to it."""
     sample_seed: Natural = 0

@@ -10,6 +10,7 @@ import base64
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -20,6 +21,9 @@ _UNKEPT = (
     *(pa.types.is_union, pa.types.is_interval, pa.types.is_run_end_encoded),
     *(pa.types.is_list_view, pa.types.is_large_list_view),
 )
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""How Hive writes null as the name of a folder."""
 
 TEXT = b"text"
 """Metadata key of a field of JSON lines without a declared type: any value becomes text."""
@@ -88,8 +92,38 @@ def find_field(schema: pa.Schema, path: str | None) -> pa.Field | None:
     return found
 
 
+def folder_values(path: str) -> dict[str, str | None]:
+    """Returns the columns that names of folders on a path give, as Hive and Spark write them: `lang=en/`, `year=2026/`.
+
+    >>> folder_values("corpus/lang=en/year=2026/a.parquet")
+    {'lang': 'en', 'year': '2026'}
+    """
+    pairs = (folder.split("=", 1) for folder in path.replace("\\", "/").split("/")[:-1] if "=" in folder)
+    return {name: None if value == _NO_VALUE else unquote(value) for name, value in pairs}
+
+
+def folder_fields(path: str, config: InputConfig, stored: pa.Schema | None) -> pa.Schema:
+    """Returns the fields to keep that are in the names of folders, not in the file, in their declared types.
+
+    Raises:
+      ValueError: when a name is not of the type.
+    """
+    values = folder_values(path) if config.keep_fields and "=" in path else {}
+    names = () if stored is None else stored.names
+    fields = [field for field in declared_fields(config) if field.name in values and field.name not in names]
+    for field in fields:
+        try:
+            pa.scalar(values[field.name], pa.string()).cast(field.type)
+        except pa.ArrowException as error:
+            raise ValueError(f"has the folder {field.name}={values[field.name]}, not {field.type}: {error}") from error
+    return pa.schema(fields)
+
+
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Returns a type without dictionaries, views and extensions, which only say how values are stored."""
+    """Returns a type without dictionaries, views and extensions, which only say how values are stored.
+
+    Null, as columns without a value have it, stays: it may become any other type.
+    """
     if isinstance(type_, pa.BaseExtensionType):
         return plain_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -103,10 +137,36 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_map(type_):
         entry = [pa.field("key", plain_type(type_.key_type)), pa.field("value", plain_type(type_.item_type))]
         return pa.list_(pa.struct(entry))
-    if pa.types.is_null(type_):
-        return pa.string()
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         return pa.list_(plain_type(type_.value_type))
+    return type_
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Returns the type of values of both plain types, of which null is any other; None if there is none."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    pairs = [(one.field(i), other.field(i)) for i in range(min(one.num_fields, other.num_fields))]
+    inner = [_common(ours.type, theirs.type) for ours, theirs in pairs]
+    is_alike = one.id == other.id and one.num_fields == other.num_fields > 0 and None not in inner
+    if pa.types.is_list(one):
+        return pa.list_(inner[0]) if is_alike else None
+    names = [ours.name for ours, theirs in pairs if ours.name == theirs.name]
+    if not (is_alike and pa.types.is_struct(one) and len(names) == len(inner)):
+        return None
+    return pa.struct([pa.field(name, kind) for name, kind in zip(names, inner, strict=True)])
+
+
+def _without_nulls(type_: pa.DataType) -> pa.DataType:
+    """Returns a plain type with strings in place of null."""
+    if pa.types.is_null(type_):
+        return pa.string()
+    if pa.types.is_list(type_):
+        return pa.list_(_without_nulls(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(each.name, _without_nulls(each.type)) for each in type_])
     return type_
 
 
@@ -132,17 +192,24 @@ def settle_fields(config: InputConfig, files: Iterable[tuple[str, pa.Schema | No
         is_all_known &= stored is not None
         for field in declared if stored is None else stored:
             first, where = settled.setdefault(field.name, (field, path))
+            common = _common(first.type, field.type)
             if (unkept := _unkept(field.type)) is not None:
                 problems.append(f"{path!r} has {field.name!r} as {unkept}, whose values cannot be kept; cast it")
-            elif first.type != field.type:
+            elif common is None:
                 problems.append(f"{path!r} has {field.name!r} as {field.type}, but {where!r} has it as {first.type}")
-            elif field.metadata:
-                settled[field.name] = field, where
+            else:
+                both = (field if field.metadata else first).with_type(common)
+                settled[field.name] = both, where if common == first.type else path
     for field in declared:
         if field.name not in settled and is_all_known:
             problems.append(f"{field.name!r} of input.keep_fields is in none of the files")
-        elif not field.metadata and field.name in settled and settled[field.name][0].type != field.type:
+        elif field.name in settled:
             found, where = settled[field.name]
-            problems.append(f"{where!r} has {field.name!r} as {found.type}, but input.keep_fields says {field.type}")
+            common = found.type if field.metadata else _common(field.type, found.type)
+            settled[field.name] = found.with_type(_without_nulls(found.type if common is None else common)), where
+            if not field.metadata and common != field.type:
+                problems.append(
+                    f"{where!r} has {field.name!r} as {found.type}, but input.keep_fields says {field.type}"
+                )
     own = [pa.field(SOURCE, pa.string())] if config.sources else []
     return pa.schema([*(settled.get(field.name, (field, ""))[0] for field in declared), *own]), problems

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.formats import ARCHIVES, format_of
+from tokenmill.pipeline.config.formats import ARCHIVES, check_pointer, format_of
 from tokenmill.pipeline.input.decompressing import (
     FREE_BYTES,
     MAX_EXPANSION,
@@ -83,6 +83,17 @@ def open_piece(piece: Piece) -> BinaryIO:
     except FileNotFoundError as error:
         path = piece.path
         raise OSError(f"{path!r} has gone since the job was planned; put it back") from error
+
+
+def is_file(path: str) -> bool:
+    """Returns whether a path, taken literally, is that of a file, or of a member of an archive."""
+    try:
+        if not split_path(path)[1]:
+            return storage.find(path) is not None
+        open_file(path, "").close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def check_unchanged(piece: Piece) -> None:
@@ -166,12 +177,16 @@ def look(
     except Exception as error:  # what Python raises for damaged archives is no closed list
         if handle.error is not None:
             raise OSError(f"cannot be read: {handle.error}") from error
+        with contextlib.closing(storage.open_read(file.path)) as again:
+            check_pointer(read_exactly(again, SAMPLE_BYTES))
         wrong = f"it is damaged, or no such archive: {error}"
     n_bytes = sum(members.values())
     if not wrong and n_bytes > max(FREE_BYTES, MAX_EXPANSION * file.n_bytes):
         wrong = f"its {file.n_bytes:,} bytes claim to give {n_bytes:,}"
     if not wrong and not members and not n_excluded:
         wrong = "it has no file with the name of a known format"
+        if left_out:
+            wrong += ", but input.format reads all (source code and Markdown: text, with input.document: file)"
     if wrong:
         raise ValueError(f"cannot be read: {wrong}; {_UNPACK}")
     return [storage.FileStat(f"{file.path}{MARK}{name}", n, file.version) for name, n in members.items()], left_out

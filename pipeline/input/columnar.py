@@ -263,6 +263,7 @@ def _is_text(column_type: pa.DataType) -> bool:
         column_type = column_type.value_type
     types = pa.types
     tests = (
+        types.is_null,  # a column without a value
         types.is_string,
         types.is_large_string,
         types.is_string_view,

@@ -70,9 +70,12 @@ def check_memory(head: bytes, compression: str) -> None:
     if compression != "zstd":
         return
     try:
-        window = zstandard.get_frame_parameters(head).window_size
+        frame = zstandard.get_frame_parameters(head)
     except zstandard.ZstdError:
         return  # a skippable frame or a damaged one: the reader will report damage
+    if frame.dict_id:
+        raise ValueError(f"needs the zstd dictionary {frame.dict_id}, which is not in it; compress it again without -D")
+    window = frame.window_size
     if window > _ZSTD_WINDOW_BYTES:
         raise ValueError(
             f"needs a zstd window of {window} bytes, at most {_ZSTD_WINDOW_BYTES} are allowed; "

@@ -13,13 +13,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.input_counts import PieceCounts, count_part
 from tokenmill.pipeline.books.rules import SAMPLE
-from tokenmill.pipeline.config.formats import FORMATS
+from tokenmill.pipeline.config.formats import FORMATS, check_pointer
 from tokenmill.pipeline.config.input import SOURCE, InputConfig
-from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
+from tokenmill.pipeline.config.kept_fields import decode_fields, folder_values, without_marks
 from tokenmill.pipeline.hashing import SAMPLING, document_keys
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, concatenate, count_records, rejected
@@ -105,7 +106,7 @@ def _read_pieces(
     fields = decode_fields(split.fields)
     batcher = Batcher(batch_bytes, schemas.with_fields(schemas.DOCUMENTS, fields))
     most_bytes = min(_JOINED_BYTES, batch_bytes) if wanted is None and not limits else -1
-    left, kept = [*_runs(split.pieces, most_bytes)][::-1], dict[int, bytes]()
+    left, kept = [*_runs(split.pieces, most_bytes, by_folder=bool(split.fields))][::-1], dict[int, bytes]()
     while left:
         run = left.pop()
         if len(run) > 1:
@@ -132,12 +133,16 @@ def _read_pieces(
     yield from batcher.flush()
 
 
-def _runs(pieces: Sequence[Piece], most_bytes: int) -> Iterator[range]:
-    """Yields the indices of pieces, in order: of neighbouring small files of lines together, or of one."""
+def _runs(pieces: Sequence[Piece], most_bytes: int, *, by_folder: bool) -> Iterator[range]:
+    """Yields the indices of pieces, in order: of neighbouring small files of lines together, or of one.
+
+    by_folder: whether files in different folders are read one by one, whose names may give them different fields.
+    """
     start = n_bytes = 0
     for index, piece in enumerate(pieces):
         size, first = piece.n_bytes, pieces[start]
         is_small = size <= most_bytes and piece.is_read_as_stored and piece.stop - piece.start == size
+        is_small &= not by_folder or folder_values(piece.path) == folder_values(first.path)
         if index > start and not (is_small and n_bytes + size <= most_bytes and piece.format == first.format):
             yield range(start, index)
             start, n_bytes = index, 0
@@ -193,7 +198,7 @@ def _read_joined(
     for index, data, n, used in zip(run, files, n_documents.tolist(), n_used.tolist(), strict=True):
         checksum = hashlib.sha256(data).hexdigest()
         counts[index] = PieceCounts(n, n, None, None, len(data), used, 0, 0, len(data) - used, sha256=checksum)
-    return _complete(Part(documents, None, int(sizes.sum()), n_skipped), fields, first.source), counts
+    return _complete(Part(documents, None, int(sizes.sum()), n_skipped), fields, first.source, first.path), counts
 
 
 def _read_piece(
@@ -212,7 +217,7 @@ def _read_piece(
             yield _unreadable(source, piece, problem)
             return
         for part in _read_open(handle, source, piece, config, batch_bytes, fields, digest):
-            yield _complete(part, fields, piece.source)
+            yield _complete(part, fields, piece.source, piece.path)
     yield Part(None, None, 0, 0, sha256=digest.hexdigest())
 
 
@@ -220,8 +225,8 @@ def _unreadable(source: Source, piece: Piece, problem: str) -> Part:
     return rejected(source, 0, piece.stop - piece.start, "unreadable_file", problem, b"")
 
 
-def _complete(part: Part, fields: pa.Schema, source: str) -> Part:
-    """Returns a part with all kept fields: the source, and nulls for those that files of its format do not have."""
+def _complete(part: Part, fields: pa.Schema, source: str, path: str) -> Part:
+    """Returns a part with all kept fields: the source, those in the names of its folders, and nulls for others."""
     if part.documents is None or not len(fields):
         return part
     n, columns = part.documents.num_rows, part.documents.columns[: len(schemas.DOCUMENTS)]
@@ -229,8 +234,12 @@ def _complete(part: Part, fields: pa.Schema, source: str) -> Part:
     if schemas.FIELDS in part.documents.schema.names:
         kept = part.documents.column(schemas.FIELDS)
         found = {field.name: kept.field(i) for i, field in enumerate(kept.type)}
-    if len(found) == len(fields):
+    in_folders = {name: value for name, value in folder_values(path).items() if value and name in fields.names}
+    if len(found) == len(fields) and not in_folders:
         return part
+    for name, value in in_folders.items():
+        folder = pa.scalar(value, pa.string()).cast(fields.field(name).type)
+        found[name] = pc.fill_null(found[name], folder) if name in found else pa.repeat(folder, n)
     if source:
         found.setdefault(SOURCE, pa.repeat(source, n))
     values = [found[field.name] if field.name in found else pa.nulls(n, field.type) for field in fields]
@@ -274,6 +283,8 @@ def _other_kind(handle: BinaryIO, piece: Piece, config: InputConfig) -> str:
             "job is planned. Rename it, or set input.compression if all are; then go on with --resume"
         )
     try:
+        if not piece.start:
+            check_pointer(head)
         settle_encoding(head, piece.encoding)
     except ValueError as error:
         return str(error)

@@ -8,6 +8,7 @@ number of workers or the order in which a store lists its files.
 import codecs
 import functools
 import gc
+import glob
 import io
 import itertools
 import os
@@ -30,13 +31,14 @@ from tokenmill.pipeline.config.formats import (
     SUFFIXES,
     USUAL,
     InputFormat,
+    check_pointer,
     format_of,
     formats_named,
     formats_with,
     other_format,
 )
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
-from tokenmill.pipeline.config.kept_fields import encode_fields, settle_fields
+from tokenmill.pipeline.config.kept_fields import encode_fields, folder_fields, settle_fields
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
@@ -153,14 +155,16 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
                 problems.extend(ValueError(str(each)) for each in rejects)  # the config is wrong, or the paths are
             unusable.extend(rejects)
 
+    given, input = input, _with_literals(input)
     with _without_collector():
         _show("listing files", 0, lambda: seen.n_listed)
         sections = _match_sources(input, problems, said, seen)
         _show("opening files", sum(len(files) for _, files in sections), lambda: max(seen.n_opened, number))
         splits = Splits(_group(usable(), input.split_bytes), salt)
     said += [*_without_effect(input, formats), *_lines_by_default(input, of_lines)]
-    for section in input.by_source.values():
-        unused = (f"{each!r} leaves out no file" for each in section.exclude if each not in seen.excluding)
+    for section, read in zip(given.by_source.values(), input.by_source.values(), strict=True):
+        pairs = zip(section.exclude, read.exclude, strict=True)
+        unused = (f"{each!r} leaves out no file" for each, pattern in pairs if pattern not in seen.excluding)
         said += [f"{section.where}.exclude: {line}" for line in _lines(unused)]
     said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
     if warnings is not None:
@@ -181,6 +185,17 @@ def _show(stage: str, n_files: int, n_done: Callable[[], int]) -> None:
     if (watched := progress.current()) is not None:
         watched.measure(stage, "files", n_files, n_done)
         watched.enter(stage)
+
+
+def _with_literals(config: InputConfig) -> InputConfig:
+    """Returns the section with entries of `exclude` that are the path of a file as patterns of this path alone."""
+
+    def pattern(path: str) -> str:
+        return glob.escape(path) if storage.has_glob(path) and archives.is_file(path) else path
+
+    excluded = {name: [*map(pattern, each.exclude)] for name, each in config.by_source.items()}
+    sources = {name: each.model_copy(update={"exclude": excluded[name]}) for name, each in config.sources.items()}
+    return config.model_copy(update={"exclude": excluded.get("", config.exclude), "sources": sources})
 
 
 def _without_effect(input: InputConfig, formats: Collection[str]) -> Iterator[str]:
@@ -241,7 +256,9 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
             if not found:
                 if not wrong:
                     or_excluded = f", or none that {config.where}.exclude does not leave out" if config.exclude else ""
-                    problems.append(ValueError(f"{given!r} matches no file{or_excluded}"))
+                    folders_only = not config.exclude and storage.has_glob(given) and storage.matches_folders(given)
+                    but = f", but folders; the files in them are {given.rstrip('/')}/**" if folders_only else ""
+                    problems.append(ValueError(f"{given!r} matches no file{or_excluded}{but}"))
                 continue
             path = storage.join(given, "*") if (is_folder := pattern != given) else given
             listings.append((found, _literal_directory(path, is_folder or next(iter(found)).path == given)))
@@ -483,6 +500,9 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
         with closing(archives.open_file(file.path, file.version)) as handle:
             is_stream = getattr(handle, "is_stream", False)
             head = _head_of(handle) if is_stream else read_exactly(handle, SAMPLE_BYTES)
+            check_pointer(head)
+            if head and not file.n_bytes:
+                raise ValueError("has text, but no size, as files of /proc have; copy it to a disk first")
             named = _choose_format(name, head, config)
             compression = _choose_compression(head, named, config, is_member=bool(archives.split_path(file.path)[1]))
             if is_stream and compression == "none":
@@ -496,6 +516,7 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
                 if is_stream:
                     raise ValueError(f"is {named.name} in an archive that must be read from its beginning; unpack it")
                 sizes, stored = reader.measure(handle, config)
+                stored = pa.schema([*stored, *folder_fields(file.path, config, stored)])
                 runs = _runs(sizes, config.split_bytes)
                 return [
                     make(format=named.name, start=start, stop=stop, n_text_bytes=sum(sizes[start:stop]))
@@ -522,6 +543,8 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
             reader, stored = READERS[found.name], None
             if isinstance(reader, StreamReader) and reader.check is not None:
                 stored = reader.check(Stream(handle, whole), config)
+            in_folders = folder_fields(file.path, config, stored)
+            stored = stored if stored is None else pa.schema([*stored, *in_folders])
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:

@@ -3,6 +3,8 @@
 
 import contextlib
 import itertools
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,6 +21,7 @@ from tokenmill.pipeline.splits import Piece, Split
 _OF_A_FIELD = {"missing_field", "null_text", "not_string"}
 """Reject reasons that another `input.text_field` may avoid."""
 
+_NAME, _OBJECTS = re.compile(r'[\s,]*"([^"\\]{1,60})"\s*:\s*'), re.compile(r"\[\s*\{")
 _MAX_EXAMPLES = 3
 _MAX_LOOKED_AT = 1000
 
@@ -61,10 +64,15 @@ def check_usable(
     mine = (piece for split in splits for piece in split.pieces if piece.source == config.source)
     pieces = sorted(mine, key=lambda piece: (piece.path, piece.start))
     # If a file has changed or disappeared meanwhile, the job must still fail for this reason, not for that one.
+    records = ""
     with contextlib.suppress(OSError, ValueError):
         lines += _examples(pieces, config, kept)
+        records = _records_in(pieces[0]) if pieces else ""
     advice = "correct the config or the input"
-    if _OF_A_FIELD & rejected.keys():
+    if records:
+        advice = f"{pieces[0].path!r} is one object, whose field {records!r} holds the records: `jq -c '.{records}[]'` "
+        advice += "writes each on a line"
+    elif _OF_A_FIELD & rejected.keys():
         several = config.text_fields
         setting = f"text_fields {several!r}" if several else f"text_field {config.text_field!r}"
         setting = f"{config.where}.{setting}"
@@ -97,6 +105,37 @@ def _examples(pieces: Sequence[Piece], config: InputConfig, kept: Iterable[Mappi
             kind = "columns" if FORMATS[piece.format].has_rows else "fields of the first records"
             yield f"{kind}: {listed_names(names)}"
         return
+
+
+def _records_in(piece: Piece) -> str:
+    """Returns the path of the first list of objects in a file that is one JSON object; "" if there is none."""
+    named = FORMATS[piece.format]
+    if not named.has_fields or named.separator("line") is None:
+        return ""
+    with contextlib.closing(archives.open_piece(piece)) as handle:
+        head = next(Stream(handle, piece).chunks(), b"").decode("utf-8", "ignore")
+    head = head.strip()
+    with contextlib.suppress(ValueError, RecursionError):  # a longer object does not end in the first chunk
+        if json.JSONDecoder().raw_decode(head)[1] < len(head):
+            return ""
+    return _list_of_objects(head, 0)
+
+
+def _list_of_objects(text: str, at: int) -> str:
+    if not text.startswith("{", at):
+        return ""
+    at += 1
+    while name := _NAME.match(text, at):
+        at = name.end()
+        if _OBJECTS.match(text, at):
+            return name[1]
+        if inner := _list_of_objects(text, at):
+            return f"{name[1]}.{inner}"
+        try:
+            at = json.JSONDecoder().raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            break
+    return ""
 
 
 def _first_fields(piece: Piece, config: InputConfig) -> list[str]:

@@ -25,6 +25,7 @@ from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import InvalidText
 
 _HEAD = re.compile(rb"WARC/\d\.\d\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
+_BARE_HEAD = re.compile(rb"WARC/\d\.\d\n")
 _MOST_HEAD_BYTES = 1 << 16
 _END = b"\r\n\r\n"
 _HEADERS = (
@@ -170,6 +171,8 @@ def _record_at(data: bytearray, start: int) -> _Record | str | None:
     stop = data.find(_END, start, start + _MOST_HEAD_BYTES)
     head = _HEAD.fullmatch(data, start, stop + len(_END)) if stop >= 0 else None
     if head is None:
+        if _BARE_HEAD.match(data, start):
+            return "the lines of its headers end with bare line feeds, where WARC has CR LF; get the file again"
         is_open = stop < 0 and len(data) - start < _MOST_HEAD_BYTES
         return None if is_open and b"WARC/"[: len(data) - start] == data[start : start + 5] else "no record begins here"
     headers: dict[str, str] = {}
@@ -177,9 +180,11 @@ def _record_at(data: bytearray, start: int) -> _Record | str | None:
         name, _, value = line.partition(":")
         name, value = _SPELLED.get(name.lower(), name), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    length = headers.get("Content-Length", "")
-    if not re.fullmatch(r"[0-9]{1,15}", length):
+    length = headers.get("Content-Length")
+    if length is None:
         return "the record has no Content-Length"
+    if not re.fullmatch(r"[0-9]{1,15}", length):
+        return f"the Content-Length of the record is {length[:40]!r}, not a number of 1 to 15 digits"
     end = head.end() + int(length)
     return _Record(start, head.end(), end, end + len(_END), headers)
 

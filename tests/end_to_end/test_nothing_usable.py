@@ -3,12 +3,15 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input.reading import read_split
+from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.input.unusable import check_usable
 
 RECORDS = [{"id": str(i), "body": "the mill", "url": "u"} for i in range(3)]
@@ -142,3 +145,21 @@ def test_conversations_that_are_none_have_an_example_too(make_job, tiny_vocab_fi
     said = capsys.readouterr().err
     assert "not_a_conversation: 'a.jsonl' at 0: no field 'messages'; the record has dialogue" in said
     assert "input.messages_field 'messages' must name the field that holds the messages" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "indent", "wrap"), [("data", None, {"n": 3}), ("a.rows", 1, {}), ("data", 1, {"x": {"y": []}})]
+)
+def test_records_in_a_field_of_one_object_are_named(tmp_path, name, indent, wrap):
+    records: object = [{"text": f"document {n}"} for n in range(3)]
+    for field in reversed(name.split(".")):
+        records = {field: records}
+    (tmp_path / "a.json").write_text(json.dumps(wrap | records, indent=indent))
+    config = InputConfig(paths=[str(tmp_path / "a.json")])
+    splits = [*plan_splits(config, "")]
+    batches = [batch for split in splits for batch in read_split(split, config)]
+    rejected = Counter(reason for each in batches for reason in each.rejects.column("reason").to_pylist())
+    with pytest.raises(
+        ValueError, match=rf"one object, whose field '{name}' holds the records: `jq -c '\.{name}\[\]'`"
+    ):
+        check_usable(sum(each.n_records for each in batches), rejected, splits, config, "")

@@ -52,6 +52,10 @@ def test_what_is_in_a_list_must_be_a_string(tokenizer):
         BPETrainer(vocab_size=50, special_tokens=["a", 1])
     with pytest.raises(TypeError, match="text must be a str, got bytes"):
         tokenizer.encode_batch([b"abc"])
+    for texts, options in ((["a", None], {}), (["a", ("b", 3)], {}), ([["a"], ["b", None]], {"is_pretokenized": True})):
+        for encode in (tokenizer.encode_batch, tokenizer.encode_batch_fast):
+            with pytest.raises(TypeError, match=r"input\[1\]: (text must be a str, got|pre-tokenized text must be)"):
+                encode(texts, **options)
 
 
 def test_a_path_is_no_vocabulary():

@@ -153,7 +153,14 @@ def _describe_start(head: bytes) -> str | None:
         return "zeros; a download that broke off, perhaps: get it again"
     lines = head.decode("utf-8", "replace").splitlines()[:-1][:N_LINES]
     if len(lines) > 1 and all(map(_SENTENCEPIECE_VOCAB.fullmatch, lines)):
-        return "the list of pieces that sentencepiece writes for people; use the .model beside it"
+        numbers = [float(line.rpartition("\t")[2]) for line in lines]
+        if min(numbers) < 0 or not any(numbers):
+            return "the list of pieces that sentencepiece writes for people; use the .model beside it"
+        what = "ids" if numbers == [*range(int(numbers[0]), len(numbers) + int(numbers[0]))] else "numbers"
+        return (
+            f"a list of tokens and {what}, which does not say how they are made of text; use the tokenizer that it was "
+            "written from, or, if it is BERT's and the ids are 0, 1, 2 and so on, `cut -f1` makes a vocab.txt of it"
+        )
     return None
 
 

@@ -69,7 +69,8 @@ def _read_merges(node: Node) -> Sequence[Any]:
     values: list[Any] = node.as_(list, "a list")
     if set(map(type, values)) <= {list}:
         return values
-    return [merge.split(" ") if isinstance(merge, str) else merge for merge in values]
+    merges = (merge for merge in values if not (isinstance(merge, str) and merge.startswith("#version")))  # as HF does
+    return [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
 
 
 def _read_pieces(node: Node) -> ScoredTokens:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder as `transformers` saves it: `tokenizer.json`, or a slow tokenizer's files as its class reads them."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,25 @@ def load_json(folder: Path) -> Parts:
     """
     settings = read_settings(folder)
     path = folder / "tokenizer.json"
-    return _with_added(tokenizer_json.read(files.read_bytes(path), str(path)), settings, settings.roles)
+    parts = _with_added(tokenizer_json.read(files.read_bytes(path), str(path)), settings, settings.roles)
+    return dataclasses.replace(parts, assumptions=(*parts.assumptions, *_other_vocabulary(folder, parts)))
+
+
+def _other_vocabulary(folder: Path, parts: Parts) -> Iterator[str]:
+    """Yields a line that says where a vocabulary beside a `tokenizer.json` is another one; one of them may be stale."""
+    own = parts.get_vocab()
+    for path, read in ((folder / "vocab.txt", vocab_txt.read), (folder / "vocab.json", bpe_files.read_vocab_json)):
+        if not path.is_file():
+            continue
+        with contextlib.suppress(ValueError):  # a file that nothing reads
+            other = read(files.read_text(path), str(path))
+            others = [token for token, token_id in other.items() if own.get(token) != token_id]
+            n = sum(own.get(token.strip()) != other[token] for token in others)  # HF cuts white space off
+            if n:
+                yield (
+                    f"{folder}: tokenizer.json is read, which has {len(own):,} tokens; {path.name} beside it has "
+                    f"{len(other):,}, {n:,} of them not there or with another id; remove the file that is stale"
+                )
 
 
 def load_slow(folder: Path, as_class: str | None) -> Parts:

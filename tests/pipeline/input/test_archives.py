@@ -169,7 +169,7 @@ def test_what_is_left_out_is_told(tmp_path):
         (["b/a.txt", ".//b/./a.txt"], "its member './/b/./a.txt' is there twice"),
         (["a.txt", "b.tar.gz"], "its member 'b.tar.gz' is an archive, too"),
         (["b.ZIP"], "its member 'b.ZIP' is an archive, too"),
-        (["readme"], "it has no file with the name of a known format"),
+        (["readme"], "it has no file with the name of a known format, but input.format reads all (source"),
         ([], "it has no file with the name of a known format"),
     ],
 )

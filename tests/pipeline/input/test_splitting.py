@@ -8,13 +8,16 @@ import pickle
 import re
 import time
 import zipfile
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import MAX_PIECES, plan_splits
 from tokenmill.pipeline.running.progress import Progress, reporting_to
@@ -541,3 +544,137 @@ def test_parquet_compressed_as_a_whole_is_refused(tmp_path):
     (tmp_path / "a.parquet").write_bytes(gzip.compress(b"PAR1"))
     with pytest.raises(ValueError, match="is parquet compressed with gzip as a whole"):
         plan(tmp_path / "a.parquet")
+
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 123456\n"
+ANNEX = b"/annex/objects/SHA256E-s123--0.jsonl\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.txt", "a.json", "a.wet", "a.parquet", "a.arrow", "a.zip", "a.tar.gz"]
+)
+def test_a_pointer_of_git_is_told_in_any_format(tmp_path, name):
+    for data, tool in ((LFS, "git-lfs, not the file itself; get that with `git lfs pull`"), (ANNEX, "git-annex, not")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ValueError, match=f"{name}' is a pointer of {tool}"):
+            plan(tmp_path / name)
+    text = LFS + b"is the beginning of a pointer\n"
+    (tmp_path / "b.txt").write_bytes(text)
+    assert describe(plan(tmp_path / "b.txt")) == [[("b.txt", 0, len(text))]]
+
+
+def test_a_worker_refuses_a_pointer_that_was_planned_by_its_name(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a"}\n')
+    (split,) = plan(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_bytes(LFS)
+    (piece,) = split.pieces
+    piece = replace(piece, n_bytes=len(LFS), stop=len(LFS), version="")
+    with pytest.raises(ValueError, match="is a pointer of git-lfs"):
+        list(read_split(replace(split, pieces=(piece,)), InputConfig(paths=["a"])))
+
+
+@pytest.mark.parametrize(("literal", "other"), [("a[1].txt", "a1.txt"), ("a*.txt", "ab.txt"), ("a?.txt", "ab.txt")])
+def test_the_path_of_a_file_in_exclude_is_no_pattern(tmp_path, literal, other):
+    for name in (literal, other, "c.txt"):
+        write(tmp_path / "in" / name)
+    assert describe(plan(tmp_path / "in", exclude=[str(tmp_path / "in" / literal)])) == [
+        [(other, 0, 10), ("c.txt", 0, 10)]
+    ]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in (literal, other):
+            archive.writestr(name, "x")
+    (found,) = describe(plan(tmp_path / "a.zip", exclude=[f"{tmp_path}/a.zip!/{literal}"]))
+    assert [name for name, _, _ in found] == [f"a.zip!/{other}"]
+    (tmp_path / "in" / literal).unlink()
+    assert describe(plan(tmp_path / "in", exclude=[str(tmp_path / "in" / literal)])) == [[("c.txt", 0, 10)]]
+    sources = {"x": {"paths": [str(tmp_path / "in")], "exclude": [str(tmp_path / "in" / other)]}}
+    assert describe(plan_splits(InputConfig(sources=sources), "")) == [[("x/c.txt", 0, 10)]]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("file:///data/a.jsonl", "a local path has no scheme; write '/data/a.jsonl'"),
+        ("https://example.com/a.jsonl", "nothing is read from https://; download it first, as with curl or wget"),
+        ("hf://datasets/a/b.jsonl", "nothing is read from hf://; download it first, as with `hf download`"),
+    ],
+)
+def test_paths_of_a_scheme_that_nothing_is_read_from(path, problem):
+    with pytest.raises(ValueError, match=re.escape(f"{path!r}: {problem}")):
+        plan(path)
+
+
+def test_a_pattern_that_matches_folders_says_how_their_files_are_named(tmp_path):
+    write(tmp_path / "in" / "a" / "x.txt")
+    with pytest.raises(ValueError, match=r"in/\*' matches no file, but folders; the files in them are .*/in/\*/\*\*$"):
+        plan(tmp_path / "in" / "*")
+    assert describe(plan(tmp_path / "in" / "*" / "**")) == [[("a/x.txt", 0, 10)]]
+
+
+def test_an_archive_of_code_says_how_it_is_read(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.py", "print()\n")
+    with pytest.raises(ValueError, match=r"input\.format reads all \(source code .*text, with input\.document: file\)"):
+        plan(tmp_path / "a.zip")
+    assert describe(plan(tmp_path / "a.zip", format="text", document="file")) == [[("a.zip!/a.py", 0, 8)]]
+
+
+def test_a_zstd_dictionary_that_is_needed_is_told(tmp_path):
+    texts = [b'{"text": "a document of some words, number %d"}\n' % i for i in range(2000)]
+    words = zstandard.train_dictionary(1000, texts)
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.ZstdCompressor(dict_data=words).compress(b"".join(texts)))
+    with pytest.raises(
+        ValueError, match=rf"needs the zstd dictionary {words.dict_id()}, .*compress it again without -D"
+    ):
+        plan(tmp_path / "a.jsonl.zst")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="no /proc")
+def test_a_file_that_has_text_but_no_size_is_told():
+    with pytest.raises(ValueError, match="has text, but no size, as files of /proc have"):
+        plan("/proc/version", format="text")
+
+
+def test_columns_without_a_value_have_the_type_of_other_files(tmp_path):
+    values = {"n": [1], "tags": [["x"]], "meta": [{"a": "y"}], "never": [None]}
+    nothing = {"n": [None], "tags": [[None]], "meta": [{"a": None}], "never": [None]}
+    keep = [*values]
+    for name, columns in (("a", nothing), ("b", values), ("c", nothing)):
+        pq.write_table(pa.table({"text": ["t"], "id": [None], **columns}), tmp_path / f"{name}.parquet")
+    (split,) = plan(tmp_path / "*.parquet", keep_fields=keep)
+    (batch,) = read_split(split, InputConfig(paths=["a"], keep_fields=keep))
+    assert batch.documents.column("fields").to_pylist() == [
+        {name: each[0] for name, each in columns.items()} for columns in (nothing, values, nothing)
+    ]
+    types = [*map(str, decode_fields(split.fields).types)]
+    assert types == ["int64", "list<item: string>", "struct<a: string>", "string"]
+    plan(tmp_path / "a.parquet", keep_fields={"n": "int8", "never": "double"})
+    with pytest.raises(ValueError, match=r"b\.parquet' has 'n' as int64, but input.keep_fields says int8"):
+        plan(tmp_path / "*.parquet", keep_fields={"n": "int8"})
+    pq.write_table(pa.table({"text": pa.nulls(2)}), tmp_path / "d.parquet")
+    (batch,) = read_split(plan(tmp_path / "d.parquet")[0], InputConfig(paths=["a"]))
+    assert batch.rejects.column("reason").to_pylist() == ["null_text"] * 2
+
+
+def test_names_of_folders_are_fields(tmp_path):
+    keep = {"lang": None, "year": "int16"}
+    for lang, year in (("en", "2025"), ("a%20b", "2026"), ("__HIVE_DEFAULT_PARTITION__", "7")):
+        folder = tmp_path / f"lang={lang}" / f"year={year}"
+        folder.mkdir(parents=True)
+        (folder / "a.jsonl").write_text(f'{{"text": "{year}"}}\n{{"text": "own {year}", "lang": "de"}}\n')
+        pq.write_table(pa.table({"text": [f"p {year}"]}), folder / "b.parquet")
+        (folder / "c.csv").write_text(f"text\nc {year}\n")
+    config = InputConfig(paths=[str(tmp_path)], keep_fields=keep)
+    rows = [
+        (row["text"], *row["fields"].values())
+        for split in plan_splits(config, "")
+        for batch in read_split(split, config)
+        for row in batch.documents.to_pylist()
+    ]
+    expected = []
+    for lang, year in (("en", 2025), ("a b", 2026), (None, 7)):
+        own = [(f"own {year}", "de", year)]
+        expected += [*own, *((f"{kind}{year}", lang, year) for kind in ("", "p ", "c "))]
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+    with pytest.raises(ValueError, match="has the folder lang=en, not double"):
+        plan(tmp_path, keep_fields={"lang": "double"})

@@ -229,3 +229,33 @@ def test_a_buffer_may_hold_any_single_file(tmp_path: Path) -> None:
         Tokenizer.from_buffer(b"")
     with pytest.raises(TokenizerFileError, match="line 1: expected base64 and a rank"):
         Tokenizer.from_buffer(b"[UNK]\na\n", pattern="gpt2")
+
+
+def test_lists_of_tokens_and_numbers_are_told_apart(tmp_path: Path) -> None:
+    for numbers, what in (
+        ("0 1 2 3", "a list of tokens and ids, which does not say how"),
+        ("9 7 7 1", "a list of tokens and numbers, which does not say how"),
+        ("0 0 0 -1", "the list of pieces that sentencepiece writes"),
+        ("0 0 -1.5 -2e-3", "the list of pieces that sentencepiece writes"),
+    ):
+        lines = zip(["[PAD]", "[UNK]", "a", "b"], numbers.split(), strict=True)
+        (tmp_path / "vocab.txt").write_text("".join(f"{token}\t{number}\n" for token, number in lines))
+        with pytest.raises(TokenizerFileError, match=what):
+            Tokenizer.from_file(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("vocab", [{"a": 0, "b": 1, "ab": 2}, {"a": 0, "b": 1, "ab": 2, "#version:": 3, "0.2": 4}])
+def test_a_version_among_merges_is_no_merge(tmp_path: Path, vocab: dict[str, int]) -> None:
+    model = {"type": "BPE", "vocab": vocab, "merges": ["#version: 0.2", "a b"]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+    assert Tokenizer.from_file(tmp_path).encode("ab").ids == [2]
+
+
+def test_a_vocabulary_beside_a_tokenizer_that_differs_is_told(tmp_path: Path) -> None:
+    Tokenizer.for_bert(VOCAB).save(tmp_path / "tokenizer.json")
+    more = "vocab.txt beside it has 10, 1 of them not there or with another id"
+    for tokens, said in ((VOCAB, ""), (VOCAB[:6], ""), ([*VOCAB, "c"], more)):
+        (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+        found = " ".join(Tokenizer.from_file(tmp_path).assumptions)
+        assert said in found
+        assert bool(said) == bool(found)
