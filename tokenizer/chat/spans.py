@@ -226,7 +226,7 @@ class Marker:
                 calls.setdefault(run.origin.message, []).append(run)
         for i in wanted:
             if i not in of and messages[i]["role"] == "assistant":
-                detail = f"message {i} is to be trained, but the template shows nothing that can be followed to it"
+                detail = f"message {i} is to be trained, but the template shows nothing of it that can be followed"
                 raise ConversationError("turn_not_shown", detail)
             spans += self._shown(i, conversation, rendered.text, segments, of, owned, calls)
         n_turns = sum(i in of for i in wanted)
