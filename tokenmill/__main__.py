@@ -5,7 +5,9 @@ import gc
 import sys
 
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.running.outlets import outlive_readers
+from tokenmill.pipeline.commands.jobs import JOBS
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, say
+from tokenmill.pipeline.running.outlets import lost, outlive_readers
 
 
 def main() -> int:
@@ -14,7 +16,11 @@ def main() -> int:
     # Beam and numba bring a million objects, which are no garbage. Looking for some in them whenever 700 more are there
     # takes a third of what a small job takes beyond importing Beam.
     gc.set_threshold(500_000, 20, 100)
-    return cli.main()
+    code = cli.main()
+    if reason := lost():
+        say(f"warning: what this command prints could not be written to stdout: {reason}")
+        code = code or (DONE if sys.argv[1] in JOBS else FAILED)  # a job has done its work
+    return code
 
 
 if __name__ == "__main__":

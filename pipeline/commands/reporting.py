@@ -26,7 +26,8 @@ def mistakes() -> Iterator[None]:
 
 def say(line: str, stream: TextIO | None = None) -> None:
     """Prints a line to stderr, or to `stream`, after the name of the program."""
-    print(f"tokenmill: {line}", file=stream or sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the disk behind it is full, or nobody reads: no reason to stop
+        print(f"tokenmill: {line}", file=stream or sys.stderr, flush=True)
 
 
 def print_json(found: Any, default: Callable[[Any], Any] | None = None) -> None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas, storage
-from tokenmill.pipeline.books.input_counts import count_reasons
+from tokenmill.pipeline.books.input_counts import PieceCounts, count_reasons
+from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.loading import Candidate
 from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, Sums, constant
@@ -65,6 +66,7 @@ class Corpus:
     """Records that were no documents, by reason."""
     is_whole: bool = True
     """Whether all of it was read."""
+    _read: dict[str, PieceCounts] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         keep = [] if self.lang_field is None else [self.lang_field]
@@ -89,6 +91,9 @@ class Corpus:
             for batch in read_split(split, self._config, _BATCH_BYTES):
                 if self._budget is not None and self._budget.is_spent(files):
                     break
+                for i, counts in batch.pieces:
+                    name = split.pieces[i].name
+                    self._read[name] = self._read.get(name, PieceCounts()) + counts
                 if batch.rejects is not None:
                     self.rejected.update(count_reasons(batch.rejects))
                 table = batch.documents
@@ -99,6 +104,13 @@ class Corpus:
                     yield Documents(table, [p.name for p in split.pieces], self._groups(table, split))
         if self._budget is not None:
             self.is_whole = not self._budget.spent
+
+    def check_losses(self) -> None:
+        """Raises ValueError if files lost what would fail a job."""
+        records = ({"name": name, "read": counts.to_record()} for name, counts in self._read.items())
+        if lost := LossyFiles(self._config, records).warnings():
+            found = "\n  ".join(lost)
+            raise ValueError(f"--on: name the field with --text-field, or leave such files out of --on:\n  {found}")
 
     def _groups(self, table: pa.RecordBatch, split: Split) -> dict[str, pa.DictionaryArray]:
         names = pa.array([piece.name for piece in split.pieces], pa.string())
@@ -166,6 +178,7 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
     if not sums.groups[ALL].names:
         reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
         raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
+    corpus.check_losses()
     report = measure.report(candidates, sums.found(encode, has_documents=True), parallel)
     report["on"] |= {
         "what": "texts",

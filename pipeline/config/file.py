@@ -338,12 +338,22 @@ def _describe_unknown_key(location: list[str]) -> str:
     path, name = ".".join(location), location[-1]
     if path in _INSTEAD:
         return f"{path}: unknown key; write {_INSTEAD[path]} instead"
-    siblings = _keys_of(location[:-1])
-    if near := difflib.get_close_matches(name, siblings, n=1):
-        return f"{path}: unknown key; did you mean {near[0]!r}? allowed: {_listed(siblings)}"
-    if elsewhere := [key for key in _all_paths(Config) if key.rpartition(".")[2] == name]:
-        return f"{path}: unknown key here; did you mean {elsewhere[0]!r}?"
-    return f"{path}: unknown key; allowed: {_listed(siblings)}"
+    *above, _ = location
+    siblings = {".".join([*above, key]): key for key in _keys_of(above)}
+    alike: dict[str, float] = {}
+    for key in dict.fromkeys([*siblings, *_all_paths(Config)]):
+        nearness = _HERE if key in siblings else _SAME_SECTION if [key.split(".")[0]] == above[:1] else 0.0
+        alike[key] = difflib.SequenceMatcher(None, name.lower(), key.rpartition(".")[2]).ratio() + nearness
+    best = max(alike, key=lambda key: alike[key])
+    if alike[best] < _ALIKE:
+        return f"{path}: unknown key; allowed: {_listed([*siblings.values()])}"
+    if best in siblings:
+        return f"{path}: unknown key; did you mean {siblings[best]!r}? allowed: {_listed([*siblings.values()])}"
+    return f"{path}: unknown key here; did you mean {best!r}?"
+
+
+_HERE, _SAME_SECTION, _ALIKE = 0.15, 0.1, 0.75
+"""How much more a key counts that is where the unknown one was written, or in the same main section; and the least."""
 
 
 def _model_of(annotation: Any) -> type[Section] | None:

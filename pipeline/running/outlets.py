@@ -14,15 +14,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_unread: set[int] = set()
-"""File descriptors whose readers have left."""
+_unread: dict[int, OSError] = {}
+"""File descriptors that take nothing more, and why: their reader has left, or the disk is full."""
 
 _opened: list[Any] = []
 """Streams in place of closed ones; what is put around one has only its descriptor, and it must not be collected."""
 
 
 class _Outlet(io.FileIO):
-    """A pipe whose reader may leave, as `| head` does; later output is dropped.
+    """A pipe whose reader may leave, as `| head` does, or a file whose disk may be full; later output is dropped.
 
     An exception would end a job that has work to do, or hide a command's exit code. And it could be raised anywhere:
     here, in argparse, in rich, in a thread that shows progress, or when the interpreter ends.
@@ -31,8 +31,8 @@ class _Outlet(io.FileIO):
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # as FileIO has it, not as typing.IO has
         try:
             return super().write(data)
-        except BrokenPipeError:
-            _unread.add(self.fileno())
+        except OSError as error:
+            _unread[self.fileno()] = error
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), self.fileno())
             return super().write(data)
@@ -57,6 +57,13 @@ def _outlive(stream: Any) -> Any:
 def is_read() -> bool:
     """Returns whether stdout still has a reader, as far as is known; if not, a command that only prints may end."""
     return 1 not in _unread
+
+
+def lost() -> str:
+    """Returns why part of what went to stdout is lost, which is no news where a reader has left; "" if nothing is."""
+    sys.stdout.flush()
+    error = _unread.get(1)
+    return "" if error is None or isinstance(error, BrokenPipeError) else error.strerror or str(error)
 
 
 def _open_closed() -> None:

@@ -102,6 +102,25 @@ def test_a_job_ends_as_ever_without_its_streams(hostile, closed):
     assert not [path for path in output.rglob("*") if path.is_file() and b"tokenmill: " in path.read_bytes()]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux that stands for a full disk")
+def test_work_goes_on_while_nothing_can_be_printed(hostile):
+    config, output, _ = hostile
+    for redirected, words, code in (
+        ("2>/dev/full", ["tokenize", str(config), "--mode", "inline"], 0),
+        (">/dev/full", ["tokenize", str(config), "--mode", "threads", "--overwrite", "--json"], 0),
+        (">/dev/full 2>/dev/full", ["tokenize", str(config), "--mode", "processes", "--overwrite"], 0),
+        ("2>/dev/full", ["tokenize", str(config)], 2),  # there is a result
+        (">/dev/full", ["verify", str(config)], 1),  # nobody learns what it found
+    ):
+        command = f'exec "$0" -m tokenmill "$@" {redirected}'
+        done = subprocess.run(["bash", "-c", command, sys.executable, *words], capture_output=True, check=False)
+        assert done.returncode == code, (words, done.stderr)
+        assert b"Traceback" not in done.stderr
+        lost = b"tokenmill: warning: what this command prints could not be written to stdout: No space left on device"
+        assert (lost in done.stderr) == (redirected == ">/dev/full")
+        assert (output / "manifest.json").exists()
+
+
 ENVIRONMENTS = (
     {"COLUMNS": "0"}, {"COLUMNS": "abc"}, {"COLUMNS": "3"}, {"COLUMNS": "-1", "LINES": "0"}, {"TERM": "dumb"},
     {"TERM": ""}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"},

@@ -9,7 +9,7 @@ FOLDERS = ("", "benchmarks")
 """Folders whose own Markdown files are documents, beside all of docs/."""
 
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<note>not run|needs): (?P<reason>.*?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- (?P<note>not run|needs|prints): (?P<reason>.*?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 _LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
@@ -29,6 +29,8 @@ class Block:
     """Why it is not run, if a comment above it says so: `<!-- not run: needs a cluster -->`."""
     needs: str = ""
     """A Python package that it needs, but TokenMill does not: `<!-- needs: torch -->`."""
+    prints: str = ""
+    """What is part of what it prints: `<!-- prints: did you mean 'vocab_size'? -->`."""
 
     @property
     def name(self) -> str:
@@ -50,7 +52,7 @@ def blocks(path: Path) -> list[Block]:
     for match in _BLOCK.finditer(text):
         reason = match["reason"] or ""
         line = text.count("\n", 0, match.start("text")) + 1
-        kinds = {"not_run": reason} if match["note"] == "not run" else {"needs": reason}
+        kinds = {match["note"].replace(" ", "_"): reason} if match["note"] else {}
         found.append(Block(match["language"], match["text"], line, **kinds))
     return found
 

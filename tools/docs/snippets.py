@@ -79,18 +79,18 @@ class Sandbox:
             (self.root / block.name).write_text(block.text, encoding="utf-8")
             return ""
         if block.language == "bash":
-            return self._ended("bash", "-euo", "pipefail", "-c", block.text)
+            return self._ended("bash", "-euo", "pipefail", "-c", block.text, prints=block.prints)
         if block.language == "python":
             return self._ended(self.python, "-c", block.text)
         return ""
 
-    def _ended(self, *command: str) -> str:
+    def _ended(self, *command: str, prints: str = "") -> str:
         paths = [str(self.root / ".venv" / "bin"), os.environ.get("PATH", os.defpath)]
         variables = os.environ | {"PATH": os.pathsep.join(paths), "PYTHONPATH": str(self.repository)}
         done = subprocess.run(
             command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
-        if done.returncode == 0:
+        if done.returncode == 0 and prints in done.stdout + done.stderr:
             return ""
         return f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 

@@ -155,6 +155,14 @@ def test_a_corpus_without_documents_is_refused(tmp_path):
         from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
 
 
+def test_a_file_that_loses_what_would_fail_a_job_is_refused(tmp_path):
+    write(tmp_path / "a.jsonl", [{"text": "the mill"}] * 40 + [{"other": "x"}] * 2)  # 4.8 % of the records
+    from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+    write(tmp_path / "b.jsonl", [{"content": "x"}] * 9)
+    with pytest.raises(ValueError, match=r"--text-field.*\n.*'b\.jsonl' lost 9 of 9 records .*\(missing_field 9\)$"):
+        from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+
+
 def test_real_tokenizers_on_real_text(shared_data, tmp_path):
     vocab = shared_data / "vocab"
     for name in ("vocab.json", "merges.txt"):

@@ -221,6 +221,26 @@ def test_every_mistake_is_reported_at_once(write):
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("tokenizer.vocabsize", " here; did you mean 'tokenizer.train.vocab_size'?"),
+        ("tokenizer.minfrequency", " here; did you mean 'tokenizer.train.min_frequency'?"),
+        ("input.sources.a.keep_fields", " here; did you mean 'input.keep_fields'?"),
+        ("input.sources.a.keepfields", " here; did you mean 'input.keep_fields'?"),
+        ("input.sources.a.text_feld", "; did you mean 'text_field'?"),
+        ("input.path", "; did you mean 'paths'?"),  # not output.path
+        ("vocab_size", " here; did you mean 'tokenizer.train.vocab_size'?"),
+        ("inptu", "; did you mean 'input'?"),
+        ("output.xyzzy", "; allowed: "),
+    ],
+)
+def test_a_misspelt_key_is_looked_for_at_every_level(written, meant):
+    config = {"input": {"sources": {"a": {"paths": ["a.txt"]}}}, "tokenizer": {"file": "x"}, "output": {"path": "out"}}
+    with pytest.raises(ValueError, match=re.escape(f"{written}: unknown key{meant}")):
+        load_config(config, [f"{written}=[x]"], "run")
+
+
+@pytest.mark.parametrize(
     ("section", "expected"),
     [
         ("input: {paths: []}", "input.paths: []: must have at least 1 element"),
