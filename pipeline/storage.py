@@ -339,6 +339,10 @@ def rename(source: str, destination: str) -> None:
         file_systems.rename([source], [destination])
 
 
+HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
+"""Ends the names of files that a process which was killed had not renamed yet."""
+
+
 def write_atomic(path: str, data: bytes | Iterable[bytes]) -> None:
     """Writes a whole file, at once or piece by piece, so that its name never shows a part of it."""
     # Two attempts at one file may run at once; the last to rename wins, with the same bytes.

@@ -51,8 +51,6 @@ _NO_STOP = (
     "tokenizer with tokenizer.train.special_tokens that the template writes; `tokenmill chat check` shows answers"
 )
 
-_HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
-
 
 @dataclass(frozen=True)
 class JobPlan:
@@ -335,7 +333,7 @@ def _delete_half_written(output: str) -> None:
     for folder in (*folders.FOLDERS, filenames.COUNTING):
         path = storage.join(output, folder) if folder else output
         for name in storage.list_files(path):
-            if _HALF_WRITTEN.search(name):
+            if storage.HALF_WRITTEN.search(name):
                 storage.delete(storage.join(path, name))
 
 

@@ -180,7 +180,7 @@ def result_files(output: str) -> Iterator[str]:
 
 def _refuse_foreign_files(output: str, mode: Mode) -> None:
     names = [name for name in _files(output, FOLDERS) if name[0] != "." or name == filenames.HUB]
-    names = [name for name in names if name not in (OWNER, RUNNER_JOB)]
+    names = [name for name in names if name not in (OWNER, RUNNER_JOB) and not storage.HALF_WRITTEN.search(name)]
     if mode == "overwrite":
         # Files whose names we never write may stay.
         names = [name for name in names if "/" in name or filenames.is_result(name) or filenames.numbered(name)]

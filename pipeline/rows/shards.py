@@ -48,7 +48,6 @@ _WRITTEN = RowTypeConstraint.from_fields(
 _NOT_COUNTED = -1
 _STRINGS = pa.string(), pa.large_string(), pa.string_view()
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
-_HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
 
 
@@ -161,7 +160,7 @@ def _earlier_files(output: OutputConfig, n_shards: int) -> list[str]:
     """
     names = {filenames.shard_name(i, n_shards, formats.suffix(output)) for i in range(n_shards)}
     found = [name for name in storage.list_files(output.path) if _SHARD.match(name)]
-    if others := sorted({_HALF_WRITTEN.sub("", name) for name in found} - names):
+    if others := sorted({storage.HALF_WRITTEN.sub("", name) for name in found} - names):
         raise ValueError(
             f"WriteShards: {output.path!r} has other shards already, such as {others[0]!r}, which this step "
             f"would not replace; remove them, or choose another folder"
