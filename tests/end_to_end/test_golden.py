@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden record: small jobs that cover pairs of all features, and the digest of every final file that they write.
+
+It is the promise that the next version writes the same bytes. A change that breaks it on purpose writes the record
+again, `TOKENMILL_GOLDEN=write pytest tests/end_to_end/test_golden.py`, and has a line marked **bytes** in CHANGELOG.md.
+"""
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests import killing
+from tokenmill.pipeline import cli
+
+RECORD = Path(__file__).with_name("golden.json")
+NOT_BYTES = ("clock.json", "report.html")
+"""They hold times."""
+
+FIM = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+BERT = {"file": "vocab.txt"}
+BYTES = {"file": "bytes.json"}
+BPE = {"train": {"model": "byte_level_bpe", "vocab_size": 420, "special_tokens": ["<|end|>", "<|pad|>", *FIM]}}
+END = "<|end|>"
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+JSONL: dict[str, Any] = {"paths": ["a.jsonl"], "split_bytes": 8000, "on_damage": "warn"}
+CHAT: dict[str, Any] = {"paths": ["chat.jsonl"], "messages_field": "messages", "split_bytes": 3000}
+SHARES = {"train": 0.7, "validation": 0.3}
+
+JOBS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("tokenize", {"input": {**JSONL, "keep_fields": ["meta.url", "score"]}, "tokenizer": BERT}),
+    "csv-tfrecord": (
+        "tokenize",
+        {
+            "input": {"paths": ["a.csv"], "keep_fields": ["score"], "split_bytes": 4000},
+            "tokenizer": {**BERT, "add_special_tokens": True, "truncation": {"max_length": 40}},
+            "output": {"format": ["tfrecord", "memmap"]},
+        },
+    ),
+    "parquet-windows": (
+        "tokenize",
+        {
+            "input": {"paths": ["a.parquet"]},
+            "tokenizer": {**BERT, "truncation": {"max_length": 32, "overflow": "rows", "stride": 8}},
+            "output": {"format": ["parquet", "arrow"]},
+        },
+    ),
+    "wet-concatenated": (
+        "run",
+        {"input": {"paths": ["*.wet.gz"]}, "tokenizer": BPE, "output": {"packing": {"length": 128, "separator": END}}},
+    ),
+    "zip-whole-documents": (
+        "run",
+        {
+            "input": {"paths": ["a.zip"], "document": "file"},
+            "tokenizer": BPE,
+            "output": {"packing": {"length": 200, "strategy": "no_split", "separator": END}, "format": ["mds"]},
+        },
+    ),
+    "best-fit-shuffled": (
+        "run",
+        {
+            "input": JSONL,
+            "tokenizer": BPE,
+            "output": {
+                "packing": {"length": 256, "strategy": "best_fit", "separator": END, "incomplete": "short"},
+                "shuffle": {"seed": 7, "shards": 3, "run_bytes": 4096},
+            },
+        },
+    ),
+    "padded-megatron": (
+        "tokenize",
+        {
+            "input": {"paths": ["a.txt"], "document": "blank_line"},
+            "tokenizer": {**BERT, "truncation": {"max_length": 64, "side": "left"}, "padding": {"length": 64}},
+            "output": {"format": ["parquet", "tfrecord"], "append": "[SEP]", "prepend": "[CLS]"},
+        },
+    ),
+    "megatron": ("run", {"input": JSONL, "tokenizer": BPE, "output": {"format": ["megatron"], "append": END}}),
+    "shares-shuffled": (
+        "run",
+        {
+            "input": JSONL,
+            "tokenizer": BPE,
+            "output": {"parts": {"shares": SHARES}, "shuffle": {"shards": 2}, "format": ["parquet", "megatron"]},
+        },
+    ),
+    "by-language": (
+        "tokenize",
+        {
+            "input": JSONL,
+            "tokenizer": {},
+            "languages": {"rules": {"en": ["nfc"]}},
+            "output": {"parts": {"by": "lang", "tokenizers": {"en": "vocab.txt", "default": "vocab.txt"}}},
+        },
+    ),
+    "languages": ("run", {"input": JSONL, "tokenizer": BPE, "languages": {"threshold": 0.3, "drop": ["de", "zh"]}}),
+    "chat": (
+        "tokenize",
+        {
+            "input": CHAT,
+            "tokenizer": BYTES,
+            "chat": {"template": TEMPLATE},
+            "output": {"format": ["parquet", "tfrecord"]},
+        },
+    ),
+    "chat-packed": (
+        "tokenize",
+        {
+            "input": CHAT,
+            "tokenizer": BYTES,
+            "chat": {"template": TEMPLATE, "train": "last_assistant"},
+            "output": {"labels": True, "shuffle": {"shards": 1}, "packing": {"length": 900, "separator": END}},
+        },
+    ),
+    "fim-packed": (
+        "run",
+        {
+            "input": JSONL,
+            "tokenizer": BPE,
+            "output": {"fim": {"rate": 0.6, "level": "token"}, "packing": {"length": 100, "separator": END}},
+        },
+    ),
+    "spans": (
+        "run",
+        {
+            "input": JSONL,
+            "normalize": ["nfkc", "html_entities", {"whitespace": {"newlines": "space"}}],
+            "spans": [{"token": "[URL]", "find": "url", "keep_source": True}],
+            "tokenizer": {"train": {"vocab_size": 300, "limit_alphabet": 80}, "oov": "contain"},
+        },
+    ),
+    "sources": (
+        "tokenize",
+        {
+            "input": {
+                "sources": {
+                    "web": {"paths": ["a.jsonl"], "on_damage": "warn"},
+                    "table": {"paths": ["a.csv"], "sample": 0.5},
+                },
+                "keep_fields": ["score"],
+            },
+            "tokenizer": BERT,
+        },
+    ),
+    "counts": ("count", {"input": JSONL, "counts": {"by": ["source"], "sources": {"a": "*a.jsonl"}}}),
+    "unigram": (
+        "train",
+        {"input": JSONL, "tokenizer": {"train": {"model": "unigram", "vocab_size": [1500, 1400]}}},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A folder of inputs of which every byte is given: texts in many scripts, in each format."""
+    folder = tmp_path_factory.mktemp("golden")
+    lines = (repository / "configs/data/multilingual.jsonl").read_text(encoding="utf-8").splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
+    texts += [f"{texts[i]} &amp; {texts[-i]} https://example.org/{i}?q=1\n\n{texts[i // 2]}" for i in range(60)] + [""]
+    records = [
+        {"id": f"d{i}", "text": text, "score": i / 4, "meta": {"url": f"https://example.org/{i}"}}
+        for i, text in enumerate(texts)
+    ]
+    plain = "".join(json.dumps(record, ensure_ascii=i % 2 == 0) + "\n" for i, record in enumerate(records))
+    (folder / "a.jsonl").write_text(plain + "not json\n", encoding="utf-8")
+    cells = io.StringIO(newline="")
+    writer = csv.writer(cells, lineterminator="\n")
+    writer.writerows([["id", "text", "score"], *([r["id"], r["text"], r["score"]] for r in records)])
+    (folder / "a.csv").write_text(cells.getvalue(), encoding="utf-8", newline="")
+    pq.write_table(pa.Table.from_pylist(records), folder / "a.parquet", row_group_size=50)
+    (folder / "a.txt").write_text("\n\n".join(text.strip() for text in texts), encoding="utf-8")
+    (folder / "a.wet.gz").write_bytes(gzip.compress(b"".join(map(_wet, texts)), 0, mtime=0))
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        for i, text in enumerate(texts):
+            archive.writestr(zipfile.ZipInfo(f"code/{i:03}.txt", (2026, 1, 1, 0, 0, 0)), text)
+    (folder / "chat.jsonl").write_text("".join(map(_conversation, texts[:80], texts[1:])), encoding="utf-8")
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = sorted({c for text in texts for c in text.lower() if not c.isspace()})[::2]
+    words = sorted({word for text in texts for word in text.lower().split() if word.isalpha()})
+    vocabulary = [*special, *letters, *(f"##{c}" for c in letters), *(word for word in words if len(word) > 1)]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    (folder / "bytes.json").write_text(json.dumps(_byte_level()), encoding="utf-8")
+    for path in folder.iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))  # ledger entries tell which version of a file was read
+    return folder
+
+
+def _byte_level() -> dict[str, Any]:
+    """Returns a tokenizer.json of single bytes, two merges and special tokens."""
+    units = [*"!\"#$%&'()*+,-./", *map(chr, range(48, 127)), *map(chr, range(161, 173)), *map(chr, range(174, 256))]
+    units += map(chr, range(256, 256 + 68))
+    vocab = {unit: i for i, unit in enumerate([*units, "th", "the"])}
+    added = [END, "<|system|>", "<|user|>", "<|assistant|>"]
+    flags = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": vocab, "merges": ["t h", "th e"]}
+    tokens = [{"id": len(vocab) + i, "content": token, **flags} for i, token in enumerate(added)]
+    return {"version": "1.0", "added_tokens": tokens, "pre_tokenizer": level, "decoder": level, "model": model}
+
+
+def _wet(text: str) -> bytes:
+    body = text.encode()
+    head = f"WARC/1.0\r\nWARC-Type: conversion\r\nWARC-Target-URI: https://example.org/{len(body)}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body + b"\r\n\r\n"
+
+
+def _conversation(ask: str, answer: str) -> str:
+    messages = [("system", "Be brief."), ("user", ask), ("assistant", f"{answer}."), ("user", "More?")]
+    turns = [{"role": role, "content": content} for role, content in [*messages, ("assistant", "No.")]]
+    return json.dumps({"messages": turns}) + "\n"
+
+
+def _run(name: str, *arguments: str) -> list[str]:
+    command, sections = JOBS[name]
+    config = {**sections, "output": {"path": name, **sections.get("output", {})}}
+    Path(f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+    return [command, f"{name}.json", "--mode", "inline", *arguments]
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Returns SHA-256 of the final files by name; of the manifest without the versions that it names."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        if path.name == "manifest.json":
+            manifest = json.loads(data)
+            data = json.dumps({k: v for k, v in manifest.items() if k not in ("versions", "digest")}).encode()
+        if path.name not in NOT_BYTES:
+            found[path.relative_to(folder).as_posix()] = hashlib.sha256(data).hexdigest()[:16]
+    return found
+
+
+def _record() -> dict[str, Any]:
+    return (
+        json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"pyarrow": pa.__version__, "jobs": {}}
+    )
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_writes_the_bytes_of_the_record(corpus: Path, name: str) -> None:
+    record = _record()
+    if record["pyarrow"] != pa.__version__:
+        pytest.skip(f"the record is of pyarrow {record['pyarrow']}, whose files have other bytes")
+    with contextlib.chdir(corpus):
+        assert cli.main(_run(name, "--overwrite")) == 0
+        found = _digests(corpus / name)
+    assert len(found) > 3
+    if os.environ.get("TOKENMILL_GOLDEN") == "write":
+        record["jobs"][name] = found
+        RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    assert found == record["jobs"][name]
+
+
+@pytest.mark.parametrize("name", ["best-fit-shuffled", "shares-shuffled", "chat-packed"])
+def test_a_job_that_was_killed_and_resumed_does_too(corpus: Path, name: str) -> None:
+    record = _record()
+    if record["pyarrow"] != pa.__version__:
+        pytest.skip(f"the record is of pyarrow {record['pyarrow']}, whose files have other bytes")
+    with contextlib.chdir(corpus):
+        command = _run(name, "--set", f"output.path={name}-killed")
+        here = [command[0], str(corpus / command[1]), *command[2:]]
+        for n_renames in (2, 9, 15):
+            before = f"import os; os.chdir({str(corpus)!r})\n"
+            resume = ["--resume"] if n_renames > 2 else []
+            killing.run_killed(n_renames, *here, *resume, before=before)
+        assert cli.main([*command, "--resume"]) == 0
+        found = _digests(corpus / f"{name}-killed")
+    assert found == record["jobs"][name]
