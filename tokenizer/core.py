@@ -478,13 +478,14 @@ class Tokenizer(Encoder, Decoder):
 
         Args:
           like: a folder as `save_pretrained` writes it, or a fast tokenizer of transformers: its class, special tokens,
-            lengths and chat template are taken. None makes a `PreTrainedTokenizerFast`.
+            lengths and chat template are taken. A warning says if it gives other ids, as classes that make their steps
+            anew do. None makes a `PreTrainedTokenizerFast`, with BERT's names for BERT's special tokens.
           **options: as for transformers: `pad_token`, `model_max_length`, `padding_side`, ...
 
         Raises:
           ImportError: if transformers is missing. ValueError: if `like` has another vocabulary.
         """
-        from tokenmill.tokenizer.adapters.tokenizers import fast_tokenizer
+        from tokenmill.tokenizer.adapters.transformers import fast_tokenizer
 
         return fast_tokenizer(self, like, options)
 

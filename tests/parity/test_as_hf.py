@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`as_hf()` does what transformers does: calls with any options, on any texts, for every family of tokenizers."""
 
+import contextlib
 import copy
 import functools
+import importlib
 import json
 import pickle
 import random
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,15 @@ from tokenmill.tokenizer.adapters.tokenizers import HFTokenizer  # noqa: E402
 DIFFERENCES = {
     "components of as_hf and as_tokenizers": (
         "copies of HF's, so set what was changed; a SentencePiece model's normalizer, which HF lacks, is not shown"
+    ),
+    "steps of a folder as its class makes them": (
+        "those of the files; as_hf(folder) warns if its class in transformers 5 gives other ids, with a text for which "
+        "it does (Phi-3 as Llama, a space in front). These make steps of their own: "
+        "Albert, Barthez, Bert, BigBird, Blenderbot, CLIP, Camembert, CodeGen, CodeLlama, Cohere, ConvBert, Cpm, "
+        "DPRContextEncoder, DPRQuestionEncoder, DPRReader, Deberta, DebertaV2, DistilBert, Esmc, FNet, Funnel, "
+        "GPT2, GPTNeoX, Gemma, Herbert, Lasr, LayoutLMv2, LayoutLMv3, LayoutXLM, Llama, Luke, MBart50, MBart, "
+        "MLuke, MPNet, MarkupLM, Nllb, Nougat, OpenAIGPT, Pegasus, Qwen2, Qwen3_5, Reformer, RemBert, RoFormer, "
+        "Roberta, SeamlessM4T, Siglip2, Splinter, T5, Tipsv2, Udop, VideoPrism, Whisper, XGLM, XLMRoberta, XLNet"
     ),
 }
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
@@ -113,7 +125,8 @@ def bert() -> str:
 def both(name: str) -> tuple[Any, Any]:
     text = bert() if name == "bert" else family(name)
     options: dict[str, Any] = {"pad_token": "<pad>", "model_max_length": 48}
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=hf.Tokenizer.from_str(text), **options)
+    named = {f"{role}_token": f"[{role.upper()}]" for role in ("unk", "sep", "cls", "mask") if name == "bert"}
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=hf.Tokenizer.from_str(text), **named, **options)
     return Tokenizer.from_str(text).as_hf(**options), theirs
 
 
@@ -285,3 +298,56 @@ def test_clips_class_decodes_as_there(tmp_path: Path) -> None:
     for i in range(len(theirs)):
         assert ours.decode([i]) == theirs.decode([i])
     assert ours.decode(ours.encode("The  mill, a\nmill")) == theirs.decode(theirs.encode("The  mill, a\nmill"))
+
+
+def test_classes_that_make_their_steps_anew_are_listed() -> None:
+    """A class of transformers with a constructor of its own takes a vocabulary from the files, and not the steps."""
+    base = transformers.PreTrainedTokenizerFast
+    found = set()
+    for path in sorted((Path(transformers.__file__).parent / "models").glob("*/tokenization_*.py")):
+        with contextlib.suppress(ImportError, NameError):
+            module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+            for name, kind in vars(module).items():
+                if isinstance(kind, type) and issubclass(kind, base) and kind.__module__ == module.__name__:
+                    own = kind.__mro__[: kind.__mro__.index(base)]
+                    if any("__init__" in each.__dict__ for each in own):
+                        found.add(name.removesuffix("Fast").removesuffix("Tokenizer"))
+    listed = DIFFERENCES["steps of a folder as its class makes them"].partition("of their own: ")[2]
+    assert found == set(listed.split(", "))
+
+
+def _folder(path: Path, json_text: str, kind: str, **options: Any) -> Path:
+    (path / "tokenizer.json").write_text(json_text, encoding="utf-8")
+    (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind} | options), encoding="utf-8")
+    return path
+
+
+def test_a_class_that_gives_other_ids_is_warned_of(tmp_path: Path) -> None:
+    fields = json.loads(family("llama2"))
+    folder = _folder(tmp_path, json.dumps(fields), "LlamaTokenizer", legacy=False, unk_token="<unk>", bos_token="<s>")
+    with pytest.warns(UserWarning, match="LlamaTokenizer of transformers gives other ids than this tokenizer, on "):
+        ours = Tokenizer.from_pretrained(folder).as_hf(folder)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    assert ours(" lead")["input_ids"] != theirs(" lead")["input_ids"]
+    same = Tokenizer.from_str(theirs.backend_tokenizer.to_str())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert same.as_hf(theirs)(" lead")["input_ids"] == theirs(" lead")["input_ids"]
+
+
+def test_a_class_that_gives_the_same_ids_is_not(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, bert(), "PreTrainedTokenizerFast")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        Tokenizer.from_pretrained(folder).as_hf(folder)
+
+
+def test_a_vocab_txt_has_berts_special_tokens(tmp_path: Path) -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "mill", "the"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.from_file(tmp_path / "vocab.txt").as_hf()
+    assert ours.special_tokens_map == theirs.special_tokens_map
+    texts = ["the mill", "the [MASK]", "mill"]
+    assert ours(texts, padding=True)["input_ids"] == theirs(texts, padding=True)["input_ids"]
+    assert Tokenizer.from_file(tmp_path / "vocab.txt").as_hf(pad_token="[SEP]").pad_token == "[SEP]"

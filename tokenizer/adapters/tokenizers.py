@@ -5,11 +5,9 @@ Source: HF tokenizers 0.23, `bindings/python`, same names and meaning, except fo
 that it shows are HF's own, made when they are asked for.
 """
 
-import copy
 import dataclasses
 import json
 import operator
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -355,33 +353,4 @@ def _made_again(tokenizer: Any, options: dict[str, Any]) -> HFTokenizer:
     found = HFTokenizer(tokenizer)
     found._options = options
     found.encode_special_tokens = tokenizer.special == "plain"
-    return found
-
-
-def fast_tokenizer(tokenizer: Any, like: Any, options: dict[str, Any]) -> Any:
-    """Returns a `Tokenizer` as transformers' `PreTrainedTokenizerFast`; see `Tokenizer.as_hf`.
-
-    It is transformers' own class: whatever it does with texts, rows, tensors, chats and files, it does. Only what it
-    gets from HF tokenizers it gets from here.
-    """
-    try:
-        import transformers
-    except ImportError as error:  # It may be there, and lack something else.
-        raise ImportError(f"as_hf needs transformers: {error}; pip install 'transformers>=5'") from error
-    if like is None:
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=HFTokenizer(tokenizer), **options)
-    if isinstance(like, str | os.PathLike):
-        like = transformers.AutoTokenizer.from_pretrained(os.fspath(like), local_files_only=True, **options)
-    elif options:
-        raise TypeError(f"options are for a new tokenizer or a folder; a tokenizer has its own, got {options!r}")
-    if not isinstance(like, transformers.PreTrainedTokenizerFast):
-        raise TypeError(f"like must be a folder or a fast tokenizer of transformers, got {like!r:.200}")
-    mine, its = (each.get_vocab(with_added_tokens=False) for each in (tokenizer, like.backend_tokenizer))
-    if mine != its:
-        differing = sorted(dict(mine.items() ^ its.items()))
-        raise ValueError(f"the vocabulary is not that of {type(like).__name__}: it differs in {differing[:5]!r}")
-    backend = HFTokenizer(with_added_tokens(tokenizer, like.added_tokens_decoder))
-    found = copy.deepcopy(like, {id(like.backend_tokenizer): backend})
-    if hasattr(found, "_wrap_decode_method_backend_tokenizer"):  # CLIP's class changes what its backend decodes
-        found._wrap_decode_method_backend_tokenizer()
     return found
