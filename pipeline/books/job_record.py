@@ -51,7 +51,12 @@ class Job:
         # Limits and further formats for the vocabulary change no byte of the other files.
         places: Any = {
             "input": PLACES,
-            "tokenizer": {"file": True, "train": {"counts": True}, "truncation": {"warn_above": True}},
+            "tokenizer": {
+                "file": True,
+                "max_unknown_fraction": True,
+                "train": {"counts": True},
+                "truncation": {"warn_above": True},
+            },
             "output": {"path": True, "vocabulary": True, "report": True},
         }
         versions = {"pyarrow": pa.__version__, "tokenmill": VERSION}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a job may reject: of all its input before it stops, and of each file before it counts as damaged.
+"""How much a job may lose: rejects of all its input and of each file, and tokens that are unknown.
 
 If most of the input is rejected, the config is probably wrong. If most of one file is, that file is.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 
 ENOUGH_RECORDS = 10_000
 """Before a job has read this many records, the fraction of rejected ones means little."""
@@ -81,6 +82,25 @@ class RejectLimits:
                 f"{n_rejected:,} of {n:,} {unit} read were rejected, more than {self.where}.max_rejected_fraction "
                 f"{self.max_fraction}; {_ADVICE}"
             )
+
+
+def unknown_tokens(n_tokens: int, n_unknown: int, config: TokenizerConfig) -> str:
+    """Returns how many of the tokens of a job are unknown, and what to do about it."""
+    remedy = "take another tokenizer.file, or train one on this text"
+    if config.train is not None:
+        remedy = "raise tokenizer.train.vocab_size, or lower tokenizer.train.min_frequency"
+    share = f"{n_unknown:,} of {n_tokens:,} tokens ({n_unknown / max(1, n_tokens):.1%})"
+    return f"{share} are unknown, because the vocabulary lacks much of the text: {remedy}"
+
+
+def check_unknown(totals: Mapping[str, Any], config: TokenizerConfig) -> None:
+    """Raises ValueError if more of the tokens are unknown than `max_unknown_fraction` allows; `totals`: of the job."""
+    n_tokens, n_unknown = totals["n_tokens"], totals["n_oov_tokens"]
+    if n_unknown > config.max_unknown_fraction * n_tokens:
+        raise ValueError(
+            f"{unknown_tokens(n_tokens, n_unknown, config)}, and start again with --overwrite; or accept it by a "
+            f"larger tokenizer.max_unknown_fraction, which is {config.max_unknown_fraction}, and go on with --resume"
+        )
 
 
 def by_limits(

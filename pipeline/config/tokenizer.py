@@ -72,6 +72,9 @@ class TokenizerConfig(Section):
     byte tokens for unknown characters. null: as the file says; for `train`, `word`."""
     add_special_tokens: bool = False
     """Add the special tokens of the tokenizer's template to every row, for BERT `[CLS] ... [SEP]`."""
+    max_unknown_fraction: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The job fails at its end if more than this share of its tokens is unknown; 1: never. You can raise it and resume
+    the job. From 1 % on, it warns."""
     truncation: TruncationConfig | None = None
     padding: PaddingConfig | None = None
 

@@ -16,7 +16,7 @@ from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits
+from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
@@ -130,6 +130,8 @@ def finish_output(
         added.lossy.check()
     for section, read in limited:
         RejectLimits.of(section).check_all(**read)
+    if config.output.parts is None:
+        check_unknown(totals, config.tokenizer)
     suffix, *companions = formats.suffixes(config.output)
     folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
     return lists.opened(output, built), total
@@ -172,6 +174,7 @@ def finish_job(
     totals = told["totals"]
     for section, read in by_limits(config.input, totals, told.get("by_source", {})):
         RejectLimits.of(section).check_all(**read)
+    check_unknown(totals, config.tokenizer)
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()

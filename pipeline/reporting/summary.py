@@ -13,13 +13,14 @@ from rich.text import Text
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import json_files, manifest, parts
 from tokenmill.pipeline.books.json_files import Count
-from tokenmill.pipeline.books.reject_limits import LossyFiles
+from tokenmill.pipeline.books.reject_limits import LossyFiles, unknown_tokens
 from tokenmill.pipeline.config.formats import format_of, formats_with
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.languages import UNKNOWN
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
+from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.running.display import duration, megabytes
 
 
@@ -206,6 +207,7 @@ def warnings(output: str, config: Config) -> list[str]:
         *_nothing_left(output, found),
         *_too_much_cut(output, found, config),
         *_small_vocabularies(output, found),
+        *_many_unknown(found, config),
         *_absent_fields(found, config.input),
         *_documents_of_lines(found, config),
     ]
@@ -290,11 +292,16 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     ]
 
 
+def _many_unknown(found: Mapping[str, Any], config: Config) -> list[str]:
+    n_tokens, n_unknown = found["totals"]["n_tokens"], found["totals"]["n_oov_tokens"]
+    return [unknown_tokens(n_tokens, n_unknown, config.tokenizer)] if n_unknown > LEAST_SHARE * n_tokens else []
+
+
 def _small_vocabularies(output: str, found: Mapping[str, Any]) -> list[str]:
     return [
         f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has {record['vocab_size']:,} "
-        f"tokens: {record['n_distinct_words']:,} distinct words give no more within the limits of tokenizer.train; "
-        "train on more text or ask for fewer"
+        f"tokens: {record['n_distinct_words']:,} distinct words give no more within the limits of tokenizer.train, "
+        "such as min_frequency; train on more text or ask for fewer"
         for folder, record in _trained(output, found)
         if record["vocab_size"] < record["asked_vocab_size"]
     ]

@@ -127,6 +127,7 @@ EXAMPLES = {
     "tokenizer.strip_accents": "tokenizer: {file: vocab.txt, lowercase: true, strip_accents: false}",
     "tokenizer.oov": "tokenizer: {file: vocab.txt, oov: contain}",
     "tokenizer.add_special_tokens": "tokenizer: {file: vocab.txt, add_special_tokens: true}",
+    "tokenizer.max_unknown_fraction": "tokenizer: {file: vocab.txt, max_unknown_fraction: 0.01}",
     "tokenizer.truncation": "tokenizer: {truncation: {max_length: 512}}",
     "tokenizer.truncation.max_length": "tokenizer: {truncation: {max_length: 512}}",
     "tokenizer.truncation.side": "tokenizer: {truncation: {max_length: 512, side: left}}",

@@ -27,8 +27,11 @@ class TokenizerInfo:
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The narrowest integers that hold every id, added tokens included: uint16, else int32; little-endian."""
-        return np.dtype("<u2") if self.vocab_size <= 1 << 16 else np.dtype("<i4")
+        """The type of ids, little-endian: uint16 for fewer than 65,500 ids, added tokens included, as in Megatron-LM.
+
+        Source: Megatron-LM `core/datasets/indexed_dataset.py`, `DType.optimal_dtype`.
+        """
+        return np.dtype("<u2") if self.vocab_size < 65_500 else np.dtype("<i4")
 
     def to_json(self) -> str:
         """Returns this as JSON, for the metadata of a shard."""

@@ -4,6 +4,7 @@
 import pytest
 
 from tests.plain_job import PlainJob
+from tokenmill import JobError, run
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.reporting.summary import summarize, warnings
@@ -78,3 +79,36 @@ def render():
         return " ".join(captured.get().split())
 
     return text
+
+
+@pytest.mark.parametrize(
+    ("text", "n_warnings", "fails"),
+    [("the mill " * 99 + "щ", 0, False), ("the щ", 1, False), ("the щ щ", 1, True), ("щ", 1, True), ("", 0, False)],
+)
+def test_a_vocabulary_that_does_not_fit_the_text_is_told_or_refused(tmp_path, tiny_vocab_file, text, n_warnings, fails):
+    def make(name, **tokenizer):
+        return PlainJob(tmp_path, [text] * 8, tiny_vocab_file, name, tokenizer=tokenizer)
+
+    if fails:
+        with pytest.raises(ValueError, match=r"tokens \(.*%\) are unknown.* larger tokenizer.max_unknown_fraction"):
+            make("refused").run()
+        assert not (tmp_path / "refused" / "manifest.json").exists()
+    accepted = make("accepted", max_unknown_fraction=1)
+    assert accepted.plan.job.digest == make("other").plan.job.digest  # so a job can be resumed with another limit
+    told = warnings(str(accepted.run().output), accepted.config)
+    assert len([line for line in told if "are unknown, because the vocabulary lacks much" in line]) == n_warnings
+
+
+def test_a_trained_vocabulary_that_knows_nothing_is_refused_with_what_to_change(tmp_path):
+    (tmp_path / "a.txt").write_text("one two three four five\n" * 3)
+    config = {
+        "input": {"paths": [str(tmp_path / "a.txt")]},
+        "tokenizer": {"train": {"model": "wordlevel", "vocab_size": 20, "min_frequency": 4}},
+        "output": {"path": str(tmp_path / "out"), "report": False},
+    }
+    with pytest.raises(
+        JobError, match=r"15 of 15 tokens \(100.0%\) are unknown.*or lower tokenizer.train.min_frequency"
+    ):
+        run(config, mode="inline")
+    config["tokenizer"]["max_unknown_fraction"] = 1.0
+    assert run(config, mode="inline", resume=True).totals["n_oov_tokens"] == 15

@@ -21,9 +21,9 @@ from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
 from tokenmill.pipeline.output.writers.mds import columns_of, make_index
 
-NARROW = TokenizerInfo(digest="d" * 64, vocab_size=1 << 16)
-WIDE = TokenizerInfo(digest="d" * 64, vocab_size=(1 << 16) + 1)
-ROWS = [[5, 1, 65_535], [], [7], list(range(300)), [1, 1]]
+NARROW = TokenizerInfo(digest="d" * 64, vocab_size=65_499)
+WIDE = TokenizerInfo(digest="d" * 64, vocab_size=65_500)
+ROWS = [[5, 1, 65_498], [], [7], list(range(300)), [1, 1]]
 SUFFIX = {"arrow": ".arrow", "mds": ".mds", "megatron": ".bin", "memmap": ".ids.bin"}
 FORMATS = sorted(SUFFIX)
 PACKED = schemas.packed(schemas.BOUNDARIES)
@@ -193,7 +193,7 @@ def test_packed_sequences_come_back(format_):
         assert samples == rows.to_pylist()
 
 
-rows_of_ids = st.lists(st.lists(st.integers(0, 65_535), max_size=8), max_size=20)
+rows_of_ids = st.lists(st.lists(st.integers(0, 65_498), max_size=8), max_size=20)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -215,7 +215,7 @@ def test_reading_may_begin_at_any_row(format_):
         assert found == ROWS[first:]
 
 
-@given(rows=st.lists(st.lists(st.integers(0, 65_535), max_size=300), max_size=6))
+@given(rows=st.lists(st.lists(st.integers(0, 65_498), max_size=300), max_size=6))
 def test_samples_of_mds_are_those_of_the_reference_implementation(rows):
     batch = token_rows(rows)
     (data, _) = shard("mds", [batch])
@@ -234,16 +234,16 @@ def test_samples_of_mds_are_those_of_the_reference_implementation(rows):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("format_", ["megatron", "memmap"])
 def test_formats_with_an_index_keep_no_padding(format_, side):
-    info = TokenizerInfo(digest="d", vocab_size=1 << 16, padding_side=side)
+    info = TokenizerInfo(digest="d", vocab_size=65_499, padding_side=side)
     batch = token_rows(ROWS, pad=3, is_left=side == "left")
     found = [row["input_ids"] for part in back(format_, shard(format_, [batch], info)) for row in part.to_pylist()]
     assert found == ROWS
 
 
 @pytest.mark.parametrize("format_", ["mds", "megatron", "memmap"])
-@pytest.mark.parametrize("wrong", [-1, 1 << 16])
+@pytest.mark.parametrize("wrong", [-1, 65_499])
 def test_an_id_that_is_not_in_the_vocabulary_is_refused(format_, wrong):
-    with pytest.raises(ValueError, match=f"id {wrong} is not in the vocabulary of 65536 tokens"):
+    with pytest.raises(ValueError, match=f"id {wrong} is not in the vocabulary of 65499 tokens"):
         shard(format_, [token_rows([[1, wrong]])])
 
 
