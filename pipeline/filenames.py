@@ -7,6 +7,8 @@ LEDGER = "_ledger"
 TEMPORARY = "_tmp"
 REJECTED = "rejected"
 DOCUMENTS = "documents"
+EMPTY = "_empty"
+"""The folder of shards without a token in formats whose readers cannot map such a file."""
 JOB = f"{LEDGER}/job.json"
 """The record of the job that writes the folder."""
 MANIFEST = "manifest.json"
@@ -64,7 +66,8 @@ def numbered(name: str) -> re.Match[str] | None:
     """Returns the match of `NUMBERED` if a name is that of such a file, in the folder where it belongs; else None."""
     folder, _, base = name.rpartition("/")
     match = NUMBERED.fullmatch(base)
-    return match if match is not None and _FOLDER_OF[match[1]] == folder else None
+    is_there = match is not None and (folder == _FOLDER_OF[match[1]] or (match[1], folder) == ("tokens", EMPTY))
+    return match if is_there else None
 
 
 def is_result(name: str) -> bool:

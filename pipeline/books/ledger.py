@@ -20,7 +20,7 @@ from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
 from tokenmill.pipeline.books.json_files import Count, FileName
 from tokenmill.pipeline.books.shapes import RunsRecord
-from tokenmill.pipeline.filenames import documents_name, entry_name, rejects_name, shard_name
+from tokenmill.pipeline.filenames import EMPTY, documents_name, entry_name, rejects_name, shard_name
 from tokenmill.pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 4
@@ -84,7 +84,8 @@ class Entry:
           names: those of the shard, of its companions and of its table of documents.
           without: a file that may be gone.
         """
-        mine = [file.file for file in (self.shard, *self.companions, self.documents) if file is not None]
+        files = (self.shard, *self.companions, self.documents)
+        mine = [file.file.removeprefix(f"{EMPTY}/") for file in files if file is not None]
         return mine == names and not any(problem(output, file) for file in self.files() if file is not without)
 
     def to_json(self) -> bytes:

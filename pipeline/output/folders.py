@@ -29,7 +29,7 @@ from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB
 
 Mode = Literal["new", "resume", "overwrite"]
 
-_RESULTS = ("", filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
+_RESULTS = ("", filenames.EMPTY, filenames.DOCUMENTS, filenames.REJECTED, filenames.LEDGER)
 FOLDERS = (*_RESULTS, VOCABULARY, COUNTS)
 """The folders, relative to the output folder, whose files are results."""
 
@@ -210,7 +210,8 @@ def _is_shard_or_rejects(name: str, plans: Iterable[PlannedNames]) -> bool:
     match = filenames.numbered(name)
     # Rejects and tables of documents are Parquet, whatever the shards are.
     return match is not None and any(
-        int(match[2]) < plan.n_splits == int(match[3]) and match[4] == (".parquet" if "/" in name else plan.suffix)
+        int(match[2]) < plan.n_splits == int(match[3])
+        and match[4] == (plan.suffix if match[1] == "tokens" else ".parquet")
         for plan in plans
     )
 

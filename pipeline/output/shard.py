@@ -113,7 +113,10 @@ class Shard:
         self._table.place(*self._arranger.take_placed())
 
     def finish(self) -> tuple[FileRecord, ...]:
-        """Finishes the files and returns their records, in the order of `formats.suffixes`."""
+        """Finishes the files and returns their records, in the order of `formats.suffixes`.
+
+        Without a token, the files of `formats.MAPPED` are put where no reader looks for data.
+        """
         if self._arranger is not None:
             for rows in self._arranger.rest():
                 self._write(rows)
@@ -121,6 +124,10 @@ class Shard:
         self.documents = self._table.finish()
         for writer in self._writers:
             writer.close()
+        if not self._writers[0].n_tokens:
+            for file in self._files:
+                if file.name.endswith(formats.MAPPED):
+                    file.name = f"{filenames.EMPTY}/{file.name}"
         return tuple(
             file.finish(rows=writer.n_rows, tokens=writer.n_tokens) if writer is not None else file.finish()
             for file, writer in zip(self._files, self._writer_of, strict=True)

@@ -21,6 +21,8 @@ ROWS = (".parquet", ".tfrecord", ".tfrecord.gz", ".arrow", ".mds", ".bin")
 
 _MEMMAP = (".ids.bin", ".offsets.npy")
 _MEGATRON = (".bin", ".idx")
+MAPPED = (*_MEMMAP, *_MEGATRON)
+"""The endings of formats whose readers map files into memory, which files of no bytes cannot be."""
 
 
 def suffixes(output: OutputConfig, format: Format | None = None) -> tuple[str, ...]:

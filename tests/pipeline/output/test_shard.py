@@ -4,19 +4,23 @@
 import json
 import os
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.plain_job import PlainJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.packing.sequences import packing_tokens
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -202,3 +206,34 @@ def test_a_token_that_is_not_there_is_refused_before_work(work):
     job = work(packing={"length": 8, "separator": "<eos>"})
     with pytest.raises(ValueError, match=r"output\.packing.separator: '<eos>': the tokenizer has no such token"):
         packing_tokens(job.config.output.packing, job.tokenizer)
+
+
+@pytest.mark.parametrize("shuffle", [None, {"shards": 3}])
+@pytest.mark.parametrize("formats_", [["megatron", "memmap"], ["parquet", "megatron"]])
+def test_readers_find_no_mapped_shard_without_a_token(tmp_path, tiny_vocab_file, formats_, shuffle):
+    texts = ["the mill", *[""] * 11]  # of three files, or of shards, most have no token
+
+    def make():
+        return PlainJob(tmp_path, texts, tiny_vocab_file, output={"format": formats_, "shuffle": shuffle})
+
+    job = make().run()
+    data = sorted(job.output.glob("tokens-*.bin"))
+    assert [np.memmap(path, np.uint16).size for path in data] == [2] * (len(formats_) - formats_.count("parquet"))
+    assert len(list(job.output.glob("tokens-*.idx"))) == 1
+    found = job.json("manifest.json")
+    records = [*found["shards"], *found["companions"]]
+    assert {record["file"] for record in records if record["file"].startswith("_empty/")} == {
+        f"_empty/{path.name}" for path in (job.output / "_empty").iterdir()
+    }
+    assert len(list((job.output / "_empty").glob("*.idx"))) == (1 if shuffle is None else 2)
+    assert verify(str(job.output)).problems == []
+    assert verify_deep(str(job.output), 1).problems == []
+    before = {path: path.stat().st_mtime_ns for path in job.output.rglob("tokens-*")}
+    resumed = make()
+    planning.prepare(resumed.plan, "resume")
+    if shuffle is None:
+        for split in resumed.plan.splits:
+            tokenize_split(split, resumed.config, resumed.tokenizer, len(resumed.plan.splits))
+    assert {path: path.stat().st_mtime_ns for path in job.output.rglob("tokens-*")} == before
+    planning.prepare(make().plan, "overwrite")
+    assert not list(job.output.rglob("tokens-*"))
