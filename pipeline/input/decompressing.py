@@ -3,6 +3,8 @@
 
 import abc
 import bz2
+import contextlib
+import io
 import lzma
 import re
 import zlib
@@ -27,6 +29,9 @@ FREE_BYTES = 1 << 28
 _COMPRESSED_BYTES = 1 << 16
 # A zstd block of four bytes may expand to 128 KiB, so 1 KiB of a bomb to 32 MiB. No more than 1 KiB is fed at once.
 _ZSTD_BYTES = 1 << 10
+_TAIL_BYTES, _HEAD_BYTES = 1 << 18, 1 << 14
+_MOST_MEMBERS, _MEMBER_BYTES = 8, 1 << 24
+_BZ2_END = 0x177245385090
 _ZSTD_WINDOW_BYTES = 1 << 27
 _XZ_BYTES = (1 << 27) + (1 << 20)
 """The most memory that a decoder of xz may take: a dictionary of 128 MiB; `xz -9` takes 65."""
@@ -81,6 +86,76 @@ def check_memory(head: bytes, compression: str) -> None:
             f"needs a zstd window of {window} bytes, at most {_ZSTD_WINDOW_BYTES} are allowed; "
             "compress it again with --long=27 or less"
         )
+
+
+def is_cut_short(handle: BinaryIO, compression: str) -> bool:
+    """Returns whether a file ends early, which its last bytes show of most that do; only then all of it is read.
+
+    Args:
+      handle: the file, seekable.
+      compression: gzip, zstd, bz2 or xz.
+    """
+    n_bytes = handle.seek(0, io.SEEK_END)
+    handle.seek(max(0, n_bytes - _TAIL_BYTES))
+    if not n_bytes or _ends_well(handle, compression, n_bytes, read_exactly(handle, _TAIL_BYTES)):
+        return False
+    handle.seek(0)
+    try:
+        for _ in decompress(handle, compression):
+            pass
+    except StreamError as error:
+        return error.damage.reason == "truncated_stream"
+    return False
+
+
+def _ends_well(handle: BinaryIO, compression: str, n_bytes: int, tail: bytes) -> bool:
+    """Returns whether a file seems to be whole: zstd by its chain of blocks, others by `tail`, its last bytes."""
+    if compression == "xz":
+        return tail.rstrip(b"\0").endswith(b"YZ")
+    if compression == "bz2":  # a mark, the checksum, and up to seven bits
+        bits = int.from_bytes(tail[-11:])
+        return any(bits >> 32 + n & (1 << 48) - 1 == _BZ2_END for n in range(8))
+    if compression == "zstd":
+        return _has_all_blocks(handle, n_bytes)
+    starts = [found.start() for found in re.finditer(rb"\x1f\x8b\x08", tail)]
+    for start in starts[: -_MOST_MEMBERS - 1 : -1]:  # of a file with many members, the last is in the tail
+        member = zlib.decompressobj(wbits=31)
+        with contextlib.suppress(zlib.error):
+            if member.decompress(tail[start:], _MEMBER_BYTES) and member.eof and not member.unused_data:
+                return True
+    if n_bytes <= len(tail):
+        return False
+    handle.seek(0)
+    head = read_exactly(handle, _HEAD_BYTES)
+    with contextlib.suppress(zlib.error):
+        # The last four bytes say how much comes of the file: about as much as its beginning gives, or it has no end.
+        expected = len(zlib.decompressobj(wbits=31).decompress(head)) * n_bytes // len(head)
+        return 4 * expected >= 1 << 32 or expected // 4 <= int.from_bytes(tail[-4:], "little") <= 4 * expected
+    return True  # another damage, which the reader will report
+
+
+def _has_all_blocks(handle: BinaryIO, n_bytes: int) -> bool:
+    """Returns whether the headers of frames and blocks of a zstd file lead to its end."""
+    at = 0
+    while at < n_bytes:
+        handle.seek(at)
+        head = read_exactly(handle, 18)
+        if re.match(rb"[\x50-\x5f]\x2a\x4d\x18", head, re.DOTALL):
+            at += 8 + int.from_bytes(head[4:8], "little")
+            continue
+        try:
+            at += zstandard.frame_header_size(head)
+            has_checksum = zstandard.get_frame_parameters(head).has_checksum
+        except zstandard.ZstdError:
+            return False
+        is_last = 0
+        while not is_last and at < n_bytes:
+            handle.seek(at)
+            block = int.from_bytes(read_exactly(handle, 3), "little")
+            is_last = block & 1
+            at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+        at += 4 * has_checksum if is_last else 1
+    return at == n_bytes
 
 
 def read_exactly(handle: BinaryIO, n_bytes: int) -> bytes:

@@ -47,6 +47,7 @@ from tokenmill.pipeline.input.decompressing import (
     check_memory,
     decompress,
     detect_compression,
+    is_cut_short,
     read_exactly,
 )
 from tokenmill.pipeline.input.listing import Listing, Named, NamedFiles, are_distinct
@@ -404,8 +405,8 @@ def _cut_all(files: _Files, first: int, config: InputConfig, seen: _Seen) -> Ite
             yield from problems
             return
         by_name = _cut_files(sample, config, seen, trusts_names=True)
-        pairs = zip(found, by_name, strict=True)
-        if any(looked_at != named for looked_at, named in pairs if not isinstance(looked_at, UserWarning)):
+        files_of = [[each for each in cuts if not isinstance(each, UserWarning)] for cuts in (found, by_name)]
+        if any(looked_at != named for looked_at, named in zip(*files_of, strict=True)):
             step = 1
     while group := list(itertools.islice(numbered, _GROUP_FILES)):
         yield from _cut_files(group, config, seen, trusts_names=step > 1)
@@ -438,7 +439,8 @@ def _look_at(
     seen.n_opened += 1
     number, (name, file) = numbered
     if not archives.is_archive(file.path):
-        return [_cut_file(numbered, config)]
+        cut_short: list[_CutFile | Exception] = []
+        return [_cut_file(numbered, config, cut_short), *cut_short][::-1]
     try:
         members, left_out = archives.look(file, by_name=config.format == "auto", is_excluded=is_excluded)
     except OSError as error:
@@ -492,8 +494,13 @@ def _kind_named(
     return named[0].name, cast(Compression, compression), codec if compression == "none" else encoding
 
 
-def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
-    """Returns the pieces of one file in order and, for Parquet, its fields to keep; or the error that it causes."""
+def _cut_file(
+    numbered: _Numbered, config: InputConfig, said: list[_CutFile | Exception] | None = None
+) -> _CutFile | Exception:
+    """Returns the pieces of one file in order and, for Parquet, its fields to keep; or the error that it causes.
+
+    said: takes a `UserWarning` of a local file that is cut short; None of a member of an archive.
+    """
     number, (name, file) = numbered
     try:
         name.encode("utf-8")
@@ -539,6 +546,12 @@ def _cut_file(numbered: _Numbered, config: InputConfig) -> _CutFile | Exception:
             codec = encoding if compression == "none" else config.encoding
             if config.messages_field is not None and "messages_field" not in found.keys:
                 raise ValueError(f"is of format {found.name}, which has no messages for input.messages_field")
+            is_local = compression != "none" and not storage.is_remote(file.path)
+            if said is not None and is_local and is_cut_short(handle, compression):
+                then = "it fails at its end" if config.on_damage == "fail" else "what comes before its end is read"
+                cut = f"{file.path!r} is cut short; get it again before the job begins, or {then}"
+                said.append(UserWarning(f"{config.where}.paths: {cut}"))
+            handle.seek(0)
             whole = make(format=found.name, start=0, stop=file.n_bytes, encoding=codec)
             reader, stored = READERS[found.name], None
             if isinstance(reader, StreamReader) and reader.check is not None:

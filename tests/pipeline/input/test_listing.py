@@ -128,3 +128,13 @@ def test_a_worker_refuses_a_file_that_was_planned_by_a_wrong_name(tmp_path, open
     reject, *_ = (row for batch in found if batch.rejects for row in batch.rejects.to_pylist())
     assert (reject["reason"], reject["n_bytes"]) == ("unreadable_file", min(100, len(data)))
     assert re.search(message, f"{reject['source']}' {reject['detail']}")
+
+
+def test_files_that_are_cut_short_are_planned_by_their_names_too(tmp_path, opened):
+    corpus(tmp_path)
+    path = tmp_path / "a.b-001.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert {piece.compression for split in plan(tmp_path) for piece in split.pieces} == {"none", "gzip"}
+    for each in tmp_path.glob("*.gz"):
+        each.write_bytes(path.read_bytes())
+    assert {piece.compression for split in plan(tmp_path) for piece in split.pieces} == {"none", "gzip"}

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: which files, in what order, cut where, with which ids; and what is refused."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import pickle
+import random
 import re
 import time
 import zipfile
@@ -16,8 +19,10 @@ import pytest
 import zstandard
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.config.formats import COMPRESSION_SUFFIXES
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.input.decompressing import is_cut_short
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import MAX_PIECES, plan_splits
 from tokenmill.pipeline.running.progress import Progress, reporting_to
@@ -678,3 +683,37 @@ def test_names_of_folders_are_fields(tmp_path):
     assert sorted(rows, key=str) == sorted(expected, key=str)
     with pytest.raises(ValueError, match="has the folder lang=en, not double"):
         plan(tmp_path, keep_fields={"lang": "double"})
+
+
+ZSTD = zstandard.ZstdCompressor(write_checksum=True)
+COMPRESS = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: ZSTD.compress(data) + b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstandard.compress(b"more"),
+}
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize("n_members", [1, 40])
+def test_a_compressed_file_that_ends_early_is_told_by_its_end(compression, n_members):
+    text = random.Random(1).randbytes(400_000).hex().encode()
+    step = -(-len(text) // n_members)
+    data = b"".join(COMPRESS[compression](text[at : at + step]) for at in range(0, len(text), step))
+    assert not is_cut_short(io.BytesIO(data), compression)
+    assert not is_cut_short(io.BytesIO(b""), compression)
+    ends = len(data) - 1, len(data) - 5, len(data) // 2, len(data) // 3, 300_000, 60
+    assert [is_cut_short(io.BytesIO(data[:end]), compression) for end in ends] == [True] * len(ends)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst"])
+def test_files_that_are_cut_short_are_warned_of_before_the_work(tmp_path, name):
+    data = COMPRESS[COMPRESSION_SUFFIXES[f".{name.rpartition('.')[2]}"]](b'{"text": "a"}\n' * 9000)
+    for whole in (True, False):
+        (tmp_path / name).write_bytes(data if whole else data[:-30])
+        splits = plan_splits(InputConfig(paths=[str(tmp_path / name)]), "", warnings := [])
+        assert len(splits) == 1
+        said = (
+            f"input.paths: '{tmp_path / name}' is cut short; get it again before the job begins, or it fails at its end"
+        )
+        assert warnings == ([] if whole else [said])
