@@ -12,7 +12,7 @@ import pyarrow as pa
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
 from tokenmill.tokenizer.chat.masks import mask_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
-from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError
+from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError, TemplateLimitError
 
 MAX_EXAMPLES = 10
 _SYSTEM = {"role": "system", "content": "Answer in one word."}
@@ -89,7 +89,10 @@ def check_chat(
     bare.no_truncation()
     bare.no_padding()
     special = [token.content for token in tokenizer.added_tokens if token.special]
-    marker = Marker(template, special, rule, [token.content for token in tokenizer.added_tokens])
+    try:
+        marker = Marker(template, special, rule, [token.content for token in tokenizer.added_tokens])
+    except TemplateLimitError as error:
+        return ChatCheck((Finding("renders a turn", "bad", f"template_limit: {error}"),), (), 0, {})
     made = {name: _mark(marker, {"messages": messages}, "messages") for name, messages in _SHAPES.items()}
     findings = tuple(_findings(template, marker, made, rule))
     rejected: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenmill.tokenizer.chat.errors import TemplateError, TemplateLimitError
 
-MAX_SECONDS = 10.0
+MAX_SECONDS = 5.0
 """The most processor time that a template may take for one conversation, or for being compiled."""
 MAX_MEMORY = 1 << 30
 """The most bytes of memory of the process, where the system has such a limit: macOS does not keep it."""

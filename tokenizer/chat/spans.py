@@ -105,6 +105,9 @@ class Marker:
         self._probes: dict[str, _Probe] = {}
         self._shapes: dict[Any, shapes.Shape | None] = {}
         self._special = _any_of({*special_tokens} - {""})
+        (tried,) = template.render_all([([_USER, _ANSWER], {})])
+        if isinstance(tried, TemplateLimitError):  # of many conversations, each would take as long
+            raise tried
         turns = [_USER, _ANSWER, _USER, _ANSWER]
         between = "".join(self._between(turns, {}, i) or "" for i in range(len(turns)))
         others = {token for token in added_tokens if token and token in between and not _IN_ANSWERS.match(token)}

@@ -64,7 +64,7 @@ _ADVICE = {
     "empty_turn": "Leave the message out, or the conversation.",
     "two_systems": "Join them.",
     "refused_by_template": "`detail` is what the template says, for example that roles must alternate.",
-    "template_limit": "Mend the template; the limits are 10 seconds of processor time, 1 GiB, 33,554,432 characters.",
+    "template_limit": "Mend the template; the limits are 5 seconds of processor time, 1 GiB, 33,554,432 characters.",
     "template_failed": "`detail` is the error; often a field has another type than the template takes.",
     "special_token_in_content": "Mend the text: the tokenizer would take it for the token itself.",
     "turn_not_shown": "Run `tokenmill chat check`; often a template shows no tool calls, or no parts.",

@@ -16,6 +16,7 @@ import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill.tokenizer.chat import renderer, templates
+from tokenmill.tokenizer.chat.check import check_chat
 from tokenmill.tokenizer.chat.templates import (
     ChatTemplate,
     RefusedError,
@@ -80,6 +81,15 @@ def test_one_conversation_that_takes_too_long_costs_no_other() -> None:
         *("a", TemplateLimitError, "b", "c", TemplateLimitError)
     ]
     assert "0.3 s of processor time" in str(found[1])
+
+
+@pytest.mark.usefixtures("_little_time")
+def test_a_template_that_takes_too_long_for_any_conversation_is_bad_soon() -> None:
+    source = BOMBS["a shared list printed"]
+    assert len(source) < 111
+    found = check_chat(make_tokenizer(), ChatTemplate(source))
+    assert [(each.level, each.detail[:15]) for each in found.findings] == [("bad", "template_limit:")]
+    assert not found.is_good
 
 
 def test_a_process_that_is_gone_is_started_again() -> None:
