@@ -21,7 +21,9 @@ from pydantic_core import ErrorDetails
 
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config, JobName
+from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, Section, did_you_mean
+from tokenmill.pipeline.config.tokenizer import TruncationConfig
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""
@@ -76,7 +78,29 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
         config = config.for_part(parts.only, config.output.path)
     if not config.input.is_chat:
         return config
-    return config.model_copy(update={"chat": with_template(config.chat or ChatConfig(), config.tokenizer.file)})
+    made = config.model_copy(update={"chat": with_template(config.chat or ChatConfig(), config.tokenizer.file)})
+    return made if made.output.packing is None else _packing_whole_conversations(made, made.output.packing)
+
+
+def _packing_whole_conversations(config: Config, packing: PackingConfig) -> Config:
+    """Returns a config whose packing splits no conversation: the rest of one would be trained without its prompt."""
+    truncation, key = config.tokenizer.truncation, "output.packing"
+    room = packing.length - (packing.separator is not None)
+    if "strategy" in packing.model_fields_set and packing.strategy == "concatenate":
+        instead = "would split conversations, and train the rest without its prompt; take best_fit or no_split"
+        raise ConfigError([f"{key}.strategy: 'concatenate': {instead}"])
+    if room < 2:
+        raise ConfigError([f"{key}.length: {packing.length}: too short for a conversation; it has two tokens or more"])
+    if truncation is None:
+        truncation = TruncationConfig(max_length=room)
+    elif truncation.max_length > room:
+        allowed = f"a packed sequence has room for {room} tokens of a conversation, which is never split; lower it"
+        raise ConfigError([f"tokenizer.truncation.max_length: {truncation.max_length}: {allowed}"])
+    if "strategy" not in packing.model_fields_set:
+        packing = packing.model_copy(update={"strategy": "best_fit"})
+    tokenizer = config.tokenizer.model_copy(update={"truncation": truncation})
+    output = config.output.model_copy(update={"packing": packing})
+    return config.model_copy(update={"tokenizer": tokenizer, "output": output})
 
 
 def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:

@@ -168,6 +168,8 @@ class Config(Section):
         if not self.input.is_chat:
             if self.output.labels:
                 raise mistake("output.labels", True, "is for conversations: set input.messages_field")
+            if self.tokenizer.truncation is not None and self.tokenizer.truncation.overflow == "leave_out":
+                raise mistake("tokenizer.truncation.overflow", "leave_out", "is for conversations; take cut or rows")
             if self.chat is not None:
                 raise mistake(
                     "chat", "given", "is for conversations: set input.messages_field, for example to messages"

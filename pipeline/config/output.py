@@ -113,7 +113,9 @@ class PackingConfig(Section):
     """Tokens per sequence."""
     strategy: Literal["concatenate", "best_fit", "no_split"] = "concatenate"
     """`concatenate` cuts wherever a sequence is full; the others cut only documents longer than a sequence. `no_split`
-    keeps the order of documents; `best_fit` puts each into the sequence where it leaves the least room."""
+    keeps the order of documents; `best_fit` puts each into the sequence where it leaves the least room. Conversations
+    are never split, and packed with `best_fit` unless it says `no_split`; `tokenizer.truncation` says what becomes of
+    those longer than a sequence, which are cut without it."""
     boundaries: Annotated[list[Literal["segment_ids", "positions", "cu_seqlens"]], Field(min_length=1)] = ["cu_seqlens"]
     """Columns that say where documents begin in a sequence."""
     separator: NonEmpty | None = None

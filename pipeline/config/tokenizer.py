@@ -13,14 +13,15 @@ BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 class TruncationConfig(Section):
-    """Rows have at most `max_length` tokens; the rest of a document is cut off, or becomes further rows."""
+    """Rows have at most `max_length` tokens; what becomes of longer documents, `overflow` says."""
 
     max_length: Positive
     """At most this many tokens per row, special tokens included."""
     side: Literal["right", "left"] = "right"
     """The end that is cut off."""
-    overflow: Literal["cut", "rows"] = "cut"
-    """`rows` cuts nothing: a longer document becomes several rows, windows of at most `max_length` tokens."""
+    overflow: Literal["cut", "rows", "leave_out"] = "cut"
+    """`cut` drops the rest of a longer document. `rows` makes several rows of it, windows of at most `max_length`
+    tokens. `leave_out`, for conversations, leaves the longer ones out, whole; they are counted under `too_long`."""
     stride: Natural = 0
     """For `rows`: how many tokens neighbouring windows have in common."""
     warn_above: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -28,12 +29,11 @@ class TruncationConfig(Section):
 
     @model_validator(mode="after")
     def _check_overflow(self) -> Self:
-        if self.overflow == "cut":
-            if self.stride:
-                raise mistake("stride", self.stride, "applies to overflow: rows; what is cut off is in no row")
-            return self
-        if self.side == "left":
-            raise mistake("side", self.side, "windows hold all of a document, from its beginning; remove it")
+        if self.overflow != "rows" and self.stride:
+            raise mistake("stride", self.stride, "applies to overflow: rows; what is cut off is in no row")
+        if self.overflow != "cut" and self.side == "left":
+            why = "windows hold all of a document, from its beginning" if self.overflow == "rows" else "nothing is cut"
+            raise mistake("side", self.side, f"{why}; remove it")
         if self.stride >= self.max_length:
             raise mistake("stride", self.stride, f"must be less than max_length, which is {self.max_length}")
         return self

@@ -90,7 +90,8 @@ def _cut(found: Forecast, _: int) -> Advice | None:
     truncation = found.plan.config.tokenizer.truncation
     if truncation is None or (cut := found.share("n_cut_tokens", "n_text_tokens")) <= truncation.warn_above:
         return None
-    reason = f"{cut:.1%} of the tokens would be cut off; overflow: rows keeps them, a larger max_length some of them"
+    instead = "leave_out leaves such conversations out" if found.plan.config.input.is_chat else "rows keeps them"
+    reason = f"{cut:.1%} of the tokens would be cut off; overflow: {instead}, a larger max_length keeps some of them"
     return Advice("tokenizer.truncation", reason)
 
 
@@ -98,9 +99,10 @@ def _padding(found: Forecast, _: int) -> Advice | None:
     if found.padding is None or found.padding <= MUCH_PADDING:
         return None
     if found.plan.config.output.packing is not None:
-        return Advice(
-            "output.packing", f"{found.padding:.1%} of sequences would be padding; strategy: concatenate has none"
-        )
+        less = "strategy: concatenate has none"
+        if found.plan.config.input.is_chat:
+            less = "a larger length has less, and strategy: best_fit"
+        return Advice("output.packing", f"{found.padding:.1%} of sequences would be padding; {less}")
     return Advice(
         "output.packing", f"{found.padding:.1%} of the ids in rows would be padding; packed sequences have little"
     )

@@ -82,6 +82,8 @@ class Tokenize(RowTransform):
         limits = None
         if max_length is not None:
             limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)
+            if limits.overflow == "leave_out":
+                raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
         elif (overflow, stride, truncation_side) != ("cut", 0, "right"):
             raise ValueError(
                 "Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it"
@@ -179,7 +181,10 @@ class _TokenizeChat:
 
         def compute(column: Any) -> Computed:
             made = texts.encode(records_of(column), layout)
-            failed: dict[int, Exception] = {}
+            cut = "none of its trained tokens is left once the row is cut to max_length"
+            failed: dict[int, Exception] = {
+                row: ConversationError("nothing_trained", cut) for row in made.too_long.to_pylist()
+            }
             for reason, rows, details in made.rejects:
                 pairs = zip(rows.to_pylist(), details.to_pylist(), strict=True)
                 failed |= {row: ConversationError(reason, detail) for row, detail in pairs}

@@ -47,6 +47,8 @@ class Encoded(NamedTuple):
     """int64[n]: the rows of the batch that these are."""
     rejects: list[tuple[str, pa.Array, pa.StringArray]]
     """For each reason the rows of the batch that are rejected, and details."""
+    too_long: pa.Array
+    """int64[k]: the rows of the batch that are longer than a row, and so left out, or have no trained token left."""
     counts: Counter[str]
     """`COUNTS`."""
 
@@ -97,13 +99,16 @@ class ChatTexts:
         conversation = read_conversation(record, self._field)
         return conversation._replace(arguments={**self._arguments, **conversation.arguments})
 
-    def encode(self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None) -> Encoded:
+    def encode(
+        self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None, *, whole: bool = False
+    ) -> Encoded:
         """Renders and encodes records, and finds their trained tokens.
 
         Args:
           records: objects, or JSON of them.
-          layout: how tokens become rows; a conversation of whose row no token is trained is rejected.
+          layout: how tokens become rows; a conversation of whose row no token is trained gives none.
           tally: as for `Tokenizer.encode_bare`.
+          whole: whether conversations that the layout would cut are left out.
         """
         rejects: dict[str, list[tuple[int, str]]] = {}
         rows, marked, roles, shared, others = [], [], [], [], []
@@ -135,12 +140,19 @@ class ChatTexts:
         mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
         masks, n_marked, n_kept, n_trained = _lay_out(ids.offsets, mask.trained, layout)
         smuggled = self._smuggled(texts, ids, marked, others)
+        lengths = np.diff(ids.offsets.to_numpy())
+        is_cut = layout.kept(lengths) < lengths
+        n_trained[is_cut & whole] = 0
         n_trained[[*smuggled]] = 0
+        too_long: list[int] = []
         if lost := np.flatnonzero(n_trained == 0).tolist():
-            cut = "none of its trained tokens is left once the row is cut to tokenizer.truncation.max_length"
             for i in lost:
-                reason = "special_token_in_content" if i in smuggled else "nothing_trained"
-                rejects.setdefault(reason, []).append((rows[i], smuggled.get(i, cut)))
+                if i in smuggled:
+                    rejects.setdefault("special_token_in_content", []).append((rows[i], smuggled[i]))
+                elif is_cut[i]:
+                    too_long.append(rows[i])
+                else:
+                    rejects.setdefault("nothing_trained", []).append((rows[i], "only its first token would be trained"))
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
             left = np.flatnonzero(n_trained).tolist()
@@ -162,7 +174,7 @@ class ChatTexts:
             (reason, pa.array([row for row, _ in each], pa.int64()), pa.array([text for _, text in each], pa.string()))
             for reason, each in sorted((reason, sorted(each)) for reason, each in rejects.items())
         ]
-        return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, counts)
+        return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, pa.array(too_long, pa.int64()), counts)
 
     def _smuggled(
         self, texts: pa.StringArray, ids: pa.LargeListArray, marked: Sequence[Marked], others: Sequence[Any]

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books import ledger, quantities
-from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, rejected
+from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.books.rules import TOO_LONG
 from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_digest
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
@@ -343,9 +344,12 @@ class Attempt:
         """Does the same as `_encode`, but raises if the tokenizer gives up on a document, and then counts nothing."""
         text = documents.column("text")
         if self._chat is not None:
-            made = self._chat.encode(text.to_pylist(), self._layout, self._tally)
+            truncation = self._config.tokenizer.truncation
+            is_whole = truncation is not None and truncation.overflow == "leave_out"
+            made = self._chat.encode(text.to_pylist(), self._layout, self._tally, whole=is_whole)
             for reason, rows, details in made.rejects:
                 self._reject(documents.take(rows), reason, details)
+            self._accounts.add(filtered(documents.take(made.too_long), TOO_LONG))
             self._chat_counts.update(made.counts)
             return made.texts, made.ids, made.masks, documents.take(made.rows)
         if self._fim is not None:

@@ -69,7 +69,7 @@ _ADVICE = {
     "special_token_in_content": "Mend the text: the tokenizer would take it for the token itself.",
     "turn_not_shown": "Run `tokenmill chat check`; often a template shows no tool calls, or no parts.",
     "no_stop_token": "Run `tokenmill chat check`; `chat.stop: false` trains the turn without one.",
-    "nothing_trained": "Set `chat.train`, or raise `tokenizer.truncation.max_length`.",
+    "nothing_trained": "Set `chat.train`, or leave the conversation out.",
     "text_timeout": "Make the pattern simpler, or raise its `seconds`.",
     "tokenizer_timeout": "Nothing; the limit is 10 seconds for each started megabyte.",
     "unknown_character": "Use a model with an unknown token or `byte_fallback`.",
@@ -87,6 +87,7 @@ _SETTINGS = {
     rules.OTHER_LANGUAGE: "`languages.keep`, `languages.drop`",
     rules.MIXED_LANGUAGES: "`languages.drop_mixed`",
     rules.OTHER_PART: "`output.parts`",
+    rules.TOO_LONG: "`tokenizer.truncation`, `output.packing`",
     rules.COMMITTED: "`tokenmill replay`",
 }
 """What turns a rule on."""

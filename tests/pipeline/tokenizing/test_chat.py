@@ -188,16 +188,17 @@ def test_the_config_knows_the_roles_and_reserved_arguments_of_the_library() -> N
     assert chat.RESERVED == conversations.RESERVED
 
 
-def test_a_row_that_is_cut_has_a_trained_token_or_is_rejected(folder: Path) -> None:
+def test_a_row_that_is_cut_has_a_trained_token_or_is_left_out(folder: Path) -> None:
     for side in ("right", "left"):
         cut = {"max_length": 30, "side": side, "warn_above": 1.0}
-        run(config_of(folder, side, tokenizer={"truncation": cut}, input={"on_damage": "warn"}))
+        run(config_of(folder, side, tokenizer={"truncation": cut}))  # it is no damage, which would fail the job
         rows = rows_of(folder, side)
         assert rows
         assert check_counts(folder, side)["cut_tokens"] > 0
         assert all(any(row["loss_mask"]) and len(row["loss_mask"]) == len(row["input_ids"]) <= 30 for row in rows)
         totals = json.loads((folder / side / "manifest.json").read_text())["totals"]
-        assert len(rows) + totals["rejected"].get("nothing_trained", 0) == N
+        assert totals["rejected"] == {}
+        assert len(rows) + totals["filtered"].get("too_long", 0) == N
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -265,27 +266,64 @@ def test_every_shape_gives_the_same_rows_from_every_format(folder: Path) -> None
     assert len(found["a.jsonl"]) == len(records)
 
 
-@pytest.mark.parametrize("strategy", ["concatenate", "best_fit", "no_split"])
-def test_packed_rows_train_the_same_tokens_but_none_without_what_is_before_it(folder: Path, strategy: str) -> None:
-    run(config_of(folder, "plain"))
-    packing = {"length": 64, "strategy": strategy, "pad_token": "</s>", "boundaries": ["segment_ids", "positions"]}
-    run(config_of(folder, "packed", output={"packing": packing, "path": str(folder / "packed"), "report": False}))
-    assert verify(str(folder / "packed"), deep=True).problems == []
-    parts: dict[int, list[tuple[int, bool | None]]] = {}
-    for row in rows_of(folder, "packed"):
-        assert len(row["loss_mask"]) == len(row["input_ids"])
+def packed_parts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[int, bool]]]:
+    """Returns the ids, and whether they are trained, of each document, which must be in one sequence."""
+    parts: dict[int, list[tuple[int, bool]]] = {}
+    for row in rows:
         assert not any(row["loss_mask"][row["n_tokens"] :])
-        for i, (token, trained) in enumerate(zip(row["input_ids"], row["loss_mask"], strict=True)):
-            if i < row["n_tokens"]:
-                document, is_first = row["documents"][row["segment_ids"][i] - 1], row["positions"][i] == 0
-                assert not (is_first and trained), "it would be predicted from another conversation, or from nothing"
-                parts.setdefault(document, []).append((token, None if is_first else trained))
-    check_counts(folder, "packed")
-    for i, row in enumerate(rows_of(folder, "plain")):
-        expected = zip(row["input_ids"], row["loss_mask"], strict=True)
-        for (token, trained), (id_, was_trained) in zip(parts[i], expected, strict=True):
-            assert token == id_
-            assert trained in (was_trained, None)
+        starts = row["cu_seqlens"]
+        for number, start, stop in zip(row["documents"], starts[:-1], starts[1:], strict=True):
+            assert number not in parts, "a conversation is split"
+            parts[number] = list(zip(row["input_ids"][start:stop], row["loss_mask"][start:stop], strict=True))
+            assert not parts[number][0][1], "it would be predicted from another conversation"
+    return parts
+
+
+@pytest.mark.parametrize("separator", [None, "</s>"])
+@pytest.mark.parametrize("strategy", [None, "best_fit", "no_split"])
+@pytest.mark.parametrize("shuffle", [None, {"seed": 1, "shards": 1}])
+def test_packing_splits_no_conversation(
+    folder: Path, strategy: str | None, separator: str | None, shuffle: dict[str, int] | None
+) -> None:
+    packing = {"length": 64, "pad_token": "</s>", "separator": separator}
+    packing |= {} if strategy is None else {"strategy": strategy}
+    output = {"packing": packing, "path": str(folder / "packed"), "report": False, "shuffle": shuffle}
+    room = 64 - (separator is not None)
+    run(config_of(folder, "plain", tokenizer={"truncation": {"max_length": room, "warn_above": 1.0}}))
+    run(config_of(folder, "packed", output=output))
+    assert verify(str(folder / "packed"), deep=True).problems == []
+    rows = rows_of(folder, "packed")
+    assert len({row["n_tokens"] for row in rows}) > 1
+    end = [] if separator is None else [(make_tokenizer().token_to_id(separator), False)]
+    expected = [[*zip(row["input_ids"], row["loss_mask"], strict=True), *end] for row in rows_of(folder, "plain")]
+    assert sorted(packed_parts(rows).values()) == sorted(expected)
+    stats, plain = (json.loads((folder / name / "stats.json").read_text()) for name in ("packed", "plain"))
+    assert stats["chat"] == plain["chat"]
+    assert stats["chat"]["cut_tokens"] > 0
+    assert stats["packing"]["split_documents"] == 0
+    assert stats["tokens_made"]["documents_cut"] == plain["tokens_made"]["documents_cut"] > 0
+
+
+@pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
+def test_conversations_longer_than_a_row_are_left_out_where_that_is_said(folder: Path, packing: Any) -> None:
+    run(config_of(folder, "plain"))
+    output = {"packing": packing, "path": str(folder / "out"), "report": False}
+    run(config_of(folder, output=output, tokenizer={"truncation": {"max_length": 64, "overflow": "leave_out"}}))
+    assert verify(str(folder / "out"), deep=True).problems == []
+    rows, plain = rows_of(folder), rows_of(folder, "plain")
+    expected = [[*zip(row["input_ids"], row["loss_mask"], strict=True)] for row in plain if row["n_tokens"] <= 64]
+    found = (
+        [*packed_parts(rows).values()]
+        if packing
+        else [[*zip(r["input_ids"], r["loss_mask"], strict=True)] for r in rows]
+    )
+    assert sorted(found) == sorted(expected)
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert totals["filtered"] == {"too_long": N - len(expected)}
+    assert totals["rejected"] == {}
+    counts = check_counts(folder, "out")
+    assert counts["cut_tokens"] == 0
+    assert counts["trained_tokens"] == sum(trained for each in expected for _, trained in each)
 
 
 def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
@@ -336,7 +374,9 @@ def test_a_trained_token_leads_to_its_message(folder: Path, packing: Any, trunca
     assert seen >= {("user", False), ("assistant", True)}
 
 
-@pytest.mark.parametrize("output", [{}, {"labels": True}, {"packing": {"length": 64, "pad_token": "</s>"}}])
+@pytest.mark.parametrize(
+    "output", [{}, {"labels": True}, {"packing": {"length": 64, "pad_token": "</s>", "strategy": "no_split"}}]
+)
 def test_the_report_shows_what_is_trained(folder: Path, output: dict[str, Any]) -> None:
     evil = [{"role": "user", "content": "<b>why"}, {"role": "assistant", "content": "<script>so"}]
     with open(folder / "chat.jsonl", "r+", encoding="utf-8") as file:
@@ -399,7 +439,7 @@ def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
         for name in ("one", "many")
     )
     assert one == many
-    assert check_counts(folder, "one")["first_tokens"] > 0
+    assert check_counts(folder, "one")["trained_tokens"] > 0
     assert check_counts(folder, "many") == check_counts(folder, "one")
 
 
@@ -472,6 +512,23 @@ def test_a_job_keeps_its_template(folder: Path) -> None:
         ),
         ({"output": {"format": "tfrecord", "labels": True}}, "output.format: 'tfrecord': has no place for"),
         ({"output": {"append": "</s>"}}, "output.append"),
+        ({"output": {"packing": {"length": 8, "strategy": "concatenate"}}}, "take best_fit or no_split"),
+        ({"output": {"packing": {"length": 2, "separator": "</s>"}}}, "output.packing.length: 2: too short"),
+        (
+            {"output": {"packing": {"length": 8}}, "tokenizer": {"truncation": {"max_length": 9}}},
+            "tokenizer.truncation.max_length: 9: a packed sequence has room for 8 tokens",
+        ),
+        (
+            {
+                "input": {"messages_field": None},
+                "tokenizer": {"truncation": {"max_length": 9, "overflow": "leave_out"}},
+            },
+            "tokenizer.truncation.overflow: 'leave_out': is for conversations",
+        ),
+        (
+            {"tokenizer": {"truncation": {"max_length": 9, "overflow": "leave_out", "side": "left"}}},
+            "tokenizer.truncation.side: 'left': nothing is cut",
+        ),
         ({"input": {"text_field": "content"}}, "input.messages_field"),
         ({"input": {"format": "text"}}, "input.messages_field"),
         ({"tokenizer": {"truncation": {"max_length": 8, "overflow": "rows"}}}, "tokenizer.truncation.overflow"),
