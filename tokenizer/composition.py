@@ -32,8 +32,16 @@ _ROWS = frozenset({"post_processor", "truncation", "padding"})
 """The other attributes that a `tokenizer.json` holds."""
 
 
+_PAD_NAMES = ("[PAD]", "<pad>", "<PAD>", "<|pad|>", "<|padding|>", "<|PAD_TOKEN|>")
+"""Names of the special tokens that are for padding only, as vocabularies in use have them."""
+
+
 class Composition:
     """The parts of a tokenizer, without encoding and decoding; `Tokenizer` adds these."""
+
+    pad_token: str | None = None
+    """The padding token that its files name: `pad_token` of `tokenizer_config.json`, or `padding` of `tokenizer.json`.
+    Not saved in a `tokenizer.json` without padding."""
 
     _is_made = False
     """Whether the constructor has set all parts."""
@@ -212,9 +220,17 @@ class Composition:
         return None if unk_token is None else vocab_of(self.model).get(unk_token)
 
     @property
-    def pad_token_id(self) -> int:
-        """Id that padding uses: the one padding was enabled with, else that of `[PAD]`, else 0."""
-        return self.padding.pad_id if self.padding else self.token_to_id("[PAD]") or 0
+    def pad_token_id(self) -> int | None:
+        """Id that padding uses: the one padding was enabled with, else that of `pad_token`, or of `[PAD]` or the like.
+
+        None if there is none.
+        """
+        if self.padding is not None:
+            return self.padding.pad_id
+        special = {token.content: token.id for token in self.added_tokens if token.special}
+        named = (special[name] for name in _PAD_NAMES if name in special)
+        found = None if self.pad_token is None else self.token_to_id(self.pad_token)
+        return found if found is not None else next(named, self.token_to_id("[PAD]"))
 
     def num_special_tokens_to_add(self, is_pair: bool = False) -> int:
         """Returns how many tokens the post-processor adds to a text, or to a pair."""

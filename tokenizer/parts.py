@@ -14,7 +14,7 @@ from tokenmill.tokenizer.normalizers import Normalizer
 from tokenmill.tokenizer.post_processors import Padding, PostProcessor, Truncation
 from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
 
-OF_FILE = ("ignored_fields", "assumptions")
+OF_FILE = ("ignored_fields", "assumptions", "pad_token")
 """Fields of `Parts` that tell of the file, and are not part of a tokenizer."""
 
 
@@ -38,6 +38,8 @@ class Parts:
     """Fields of the file that have no meaning; they are not written back."""
     assumptions: tuple[str, ...] = ()
     """What the file does not say, and what was concluded from the vocabulary instead: a line each."""
+    pad_token: str | None = None
+    """The padding token that `padding` of the file, or the files of `transformers` beside it, name."""
 
     def __post_init__(self) -> None:
         check_added_tokens(self.model, self.added_tokens)

@@ -20,7 +20,7 @@ from tokenmill.pipeline.books import json_files, quantities, shapes
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.rules import OTHER_PART
+from tokenmill.pipeline.books.rules import OTHER_PART, TOO_LONG
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import PARTS
 
@@ -119,20 +119,23 @@ def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     for name in _ADDED:
         for totals in folders.values():
             sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
-    # A folder filters what every folder filters, and what the others have. Subtracting the latter leaves the former.
+    # A folder filters what every folder filters, what the others have, and of its own what is too long. Subtracting
+    # what the others wrote or rejected leaves the rest, with what is too long for any of them.
     elsewhere = sum(
         totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in folders.items() if name != first
     )
     n_filtered_bytes = folders[first]["n_filtered_bytes"] - elsewhere
-    if n_filtered_bytes < 0 or (n_filtered_bytes and not expected["filtered"]):
+    too_long = sum(totals["filtered"].get(TOO_LONG, 0) for totals in folders.values())
+    filtered = expected["filtered"] | ({TOO_LONG: too_long} if too_long else {})
+    if n_filtered_bytes < 0 or (n_filtered_bytes and not filtered):
         found = folders[first]["n_filtered_bytes"]
         raise BooksError(f"{first}: {found} bytes are filtered, of which other parts have {elsewhere}")
-    return expected | sums | {"n_filtered_bytes": n_filtered_bytes}
+    return expected | sums | {"filtered": filtered, "n_filtered_bytes": n_filtered_bytes}
 
 
 def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the counts that are the same in every part."""
-    filtered = {rule: n for rule, n in totals["filtered"].items() if rule != OTHER_PART}
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule not in (OTHER_PART, TOO_LONG)}
     return {name: totals[name] for name in _EACH_HAS_ALL} | {"filtered": filtered}
 
 

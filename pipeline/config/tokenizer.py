@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tokenmill.pipeline.config.sections import Natural, PathText, Positive, Section, mistake
+from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
 from tokenmill.pipeline.config.training import TrainConfig
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -46,6 +46,8 @@ class PaddingConfig(Section):
     """Rows shorter than this are padded up to it; longer rows are an error unless truncation is on."""
     side: Literal["right", "left"] = "right"
     """The end that is filled."""
+    pad_token: NonEmpty | None = None
+    """The token that fills rows up; null: the tokenizer's padding token."""
 
 
 class TokenizerConfig(Section):
@@ -101,7 +103,7 @@ class TokenizerConfig(Section):
         for name in ("oov", "add_special_tokens"):
             if getattr(self, name) and model != "wordpiece":
                 raise mistake(name, getattr(self, name), f"is for wordpiece, but train.model is {model!r}; remove it")
-        needed = {"padding": ["[PAD]"] if self.padding else []}
+        needed = {"padding": [self.padding.pad_token or "[PAD]"] if self.padding else []}
         needed["add_special_tokens"] = ["[CLS]", "[SEP]"] if self.add_special_tokens else []
         needed["oov: byte"] = list(BYTE_TOKENS) if self.oov == "byte" else []
         for why, names in needed.items():

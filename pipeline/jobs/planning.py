@@ -13,6 +13,7 @@ from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts
@@ -186,8 +187,22 @@ def _plan_parts(name: JobName, config: Config, configs: Mapping[str, Config]) ->
 
 def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
     """Plans a job that differs from another only in its folder and in whose documents it is for."""
+    output = config.output.model_copy(update={"packing": plan.config.output.packing})
+    config = config.model_copy(update={"output": output})
     job = Job.of(plan.name, config, plan.job.parts["tokenizer"], plan.job.parts.get("counts"))
     return dataclasses.replace(plan, config=config, job=job, splits=plan.splits.renamed(job.digest))
+
+
+def _padded(config: Config, packing: PackingConfig, tokenizer: Tokenizer) -> Config:
+    """Returns a config that names the token that fills sequences up: a saved tokenizer does not say what its files did.
+
+    Raises:
+      ValueError: as `packing_tokens`.
+    """
+    pad_id = packing_tokens(packing, tokenizer).pad_id
+    name = None if pad_id is None else tokenizer.id_to_token(pad_id)
+    output = config.output.model_copy(update={"packing": packing.model_copy(update={"pad_token": name})})
+    return config.model_copy(update={"output": output})
 
 
 def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: Splits | None = None) -> JobPlan:
@@ -218,7 +233,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             digest = tokenizer.digest
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
-                packing_tokens(config.output.packing, tokenizer)
+                config = _padded(config, config.output.packing, tokenizer)
         fim = config.output.fim if tokenizes else None
         if made := tokenizer or (stand_in(config) if trains and (fim or config.output.vocabulary) else None):
             check_formats(made, config.output)

@@ -54,7 +54,7 @@ class Row:
     segments: Sequence[tuple[str, int]] = ()
     """For a packed sequence, name and first token of each document's part; none where the shard does not say."""
 
-    def split(self, pad_id: int) -> tuple[list[int], int, bool]:
+    def split(self, pad_id: int | None) -> tuple[list[int], int, bool]:
         """Returns the tokens without padding, how much padding there is, and whether it is on the left."""
         n_padding = len(self.ids) - self.n_tokens
         # Padding is on the left only if a token is on the right of it: a row of nothing but padding looks the same.

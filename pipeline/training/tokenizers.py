@@ -157,12 +157,23 @@ def counting_tokenizer(config: TokenizerConfig, span_tokens: Sequence[str] = ())
 
 
 def shape_rows(tokenizer: Tokenizer, config: TokenizerConfig) -> Tokenizer:
-    """Makes `tokenizer` truncate and pad as `config` says, whatever its file says; returns it."""
+    """Makes `tokenizer` truncate and pad as `config` says, whatever its file says; returns it.
+
+    Raises:
+      ValueError: if rows are to be padded, and the tokenizer has no such token, or names none.
+    """
     tokenizer.no_truncation()
     tokenizer.no_padding()
     if config.truncation is not None:
         truncation = config.truncation
         tokenizer.enable_truncation(truncation.max_length, stride=truncation.stride, direction=truncation.side)
     if config.padding is not None:
-        tokenizer.enable_padding(length=config.padding.length, direction=config.padding.side)
+        length, side, token = config.padding.length, config.padding.side, config.padding.pad_token
+        pad_id = tokenizer.pad_token_id if token is None else tokenizer.token_to_id(token)
+        if pad_id is None:
+            said = f"{token!r}: the tokenizer has no such token" if token else "the tokenizer names no padding token"
+            raise ValueError(f"padding.pad_token: {said}; name one that it has, for example '<|endoftext|>'")
+        token = tokenizer.id_to_token(pad_id)
+        assert token is not None
+        tokenizer.enable_padding(length=length, direction=side, pad_id=pad_id, pad_token=token)
     return tokenizer

@@ -2,6 +2,7 @@
 """Recognizes the kind of a tokenizer file by its content, and reads it."""
 
 import codecs
+import contextlib
 import dataclasses
 import re
 from pathlib import Path
@@ -68,7 +69,22 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
     """
     options = _Options(pattern, as_class)
     with files.without_collecting():
-        return _load_directory(path, options) if path.is_dir() else _load_file(path, options)
+        parts = _load_directory(path, options) if path.is_dir() else _load_file(path, options)
+        name = _named_padding(parts, path)
+        return parts if name is None else dataclasses.replace(parts, pad_token=name)
+
+
+def _named_padding(parts: Parts, path: Path) -> str | None:
+    """Returns the padding token that the settings beside a file name, else its own padding, if it is a token."""
+    folder, names = path if path.is_dir() else path.parent, []
+    if any((folder / name).is_file() for name in ("tokenizer_config.json", "special_tokens_map.json")):
+        from tokenmill.tokenizer.formats import transformers_settings
+
+        with contextlib.suppress(TokenizerFileError):  # what is wrong beside a file does not matter for its ids
+            roles = transformers_settings.read_settings(folder).roles
+            names += [roles["pad"].content] if "pad" in roles else []
+    names += [] if parts.padding is None else [parts.padding.pad_token]
+    return next((name for name in names if parts.token_to_id(name) is not None), None)
 
 
 def load_buffer(data: bytes, pattern: str | None = None) -> Parts:

@@ -171,6 +171,7 @@ EXAMPLES = {
     "output.packing.boundaries": "output: {packing: {length: 2048, boundaries: [segment_ids, positions]}}",
     "output.packing.separator": 'output: {packing: {length: 2048, separator: "<|endoftext|>"}}',
     "output.packing.incomplete": "output: {packing: {length: 2048, incomplete: short}}",
+    "tokenizer.padding.pad_token": 'tokenizer: {padding: {length: 512, pad_token: "<|endoftext|>"}}',
     "output.packing.pad_token": 'output: {packing: {length: 2048, pad_token: "<|pad|>"}}',
     "output.shuffle": "output: {shuffle: {seed: 1}}",
     "output.shuffle.seed": "output: {shuffle: {seed: 1}}",

@@ -49,7 +49,7 @@ class PackingTokens:
 
 
 def packing_tokens(config: PackingConfig, tokenizer: Tokenizer) -> PackingTokens:
-    """Returns the ids of the tokens that a config names.
+    """Returns the ids of the tokens that a config names, and of the padding token if it names none.
 
     Raises:
       ValueError: if the tokenizer lacks one of them, or there is no token to pad with.
@@ -67,8 +67,8 @@ def packing_tokens(config: PackingConfig, tokenizer: Tokenizer) -> PackingTokens
         pad_id = candidate if pad_id is None else pad_id
     if pad_id is None:
         raise ValueError(
-            "output.packing.pad_token: the tokenizer has no padding token; name a token, or set "
-            "output.packing.incomplete to short"
+            "output.packing.pad_token: the tokenizer names no padding token, and there is no separator; name a token, "
+            "or set output.packing.incomplete to short"
         )
     return PackingTokens(separator_id, pad_id)
 

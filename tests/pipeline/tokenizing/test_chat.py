@@ -304,6 +304,28 @@ def test_packing_splits_no_conversation(
     assert stats["tokens_made"]["documents_cut"] == plain["tokens_made"]["documents_cut"] > 0
 
 
+def test_packed_rows_are_filled_with_the_padding_token_of_tokenizer_config(folder: Path) -> None:
+    path = folder / "tokenizer" / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pad_token": "<|im_start|>"}))
+    shares = {"shares": {"train": 0.5, "test": 0.5}}
+    for name, parts in (("out", None), ("parts", shares)):
+        run(config_of(folder, name, output={"path": str(folder / name), "packing": {"length": 64}, "parts": parts}))
+        assert verify(str(folder / name), deep=True).problems == []
+    rows = [row for name in ("out", "parts/train", "parts/test") for row in rows_of(folder, name)]
+    padding = [i for row in rows for i in row["input_ids"][row["n_tokens"] :]]
+    assert {*padding} == {make_tokenizer().token_to_id("<|im_start|>")}
+    path.unlink()  # without it, there is neither a padding token nor a separator
+    with pytest.raises(JobError, match=r"output.packing.pad_token: the tokenizer names no padding token"):
+        run(
+            config_of(
+                folder,
+                "none",
+                output={"path": str(folder / "none"), "packing": {"length": 64}},
+                chat={"template": TEMPLATES["chatml"], "special_tokens": NAMED},
+            )
+        )
+
+
 @pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
 def test_conversations_longer_than_a_row_are_left_out_where_that_is_said(folder: Path, packing: Any) -> None:
     run(config_of(folder, "plain"))

@@ -8,10 +8,13 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from tests.chats import make_tokenizer
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.output.packing.sequences import packing_tokens
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
 
@@ -182,3 +185,52 @@ def test_combinations_that_make_no_sense_are_refused_by_the_config(train, more, 
 def test_what_a_trainer_refuses_is_refused_before_words_are_counted(train, span_tokens, problem):
     with pytest.raises(ValueError, match=f"train: .*{problem}"):
         counting_tokenizer(TokenizerConfig(train=train), span_tokens)
+
+
+PADDING = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 262, "pad_type_id": 0, "pad_token": "<|im_start|>"}
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+@pytest.mark.parametrize(
+    ("config", "changes", "name"),
+    [
+        ({"pad_token": "<|im_end|>"}, {}, "<|im_end|>"),
+        ({"pad_token": {"content": "<|im_end|>", "lstrip": False}}, {"padding": PADDING}, "<|im_end|>"),
+        ({"pad_token": None}, {"padding": PADDING}, "<|im_start|>"),
+        (None, {"padding": {**PADDING, "pad_id": 0, "pad_token": "[PAD]"}}, None),
+        (None, {"special": ["<pad>"]}, "<pad>"),
+        (None, {"special": ["[PAD]"]}, "[PAD]"),
+        (None, {}, None),
+    ],
+)
+def test_rows_are_filled_with_the_token_that_the_files_name(tmp_path, is_folder, config, changes, name):
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens(changes.get("special", []))
+    made = json.loads(tokenizer.to_str())
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**made, "padding": changes.get("padding")}))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    path = str(tmp_path if is_folder else tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(TokenizerConfig(file=path))
+    eos = tokenizer.token_to_id("</s>")
+    padded = TokenizerConfig(file=path, padding=PaddingConfig(length=4))
+    if name is None:
+        assert loaded.pad_token_id is None
+        with pytest.raises(ValueError, match=r"padding.pad_token: the tokenizer names no padding token; name one"):
+            load_tokenizer(padded)
+        with pytest.raises(ValueError, match="names no padding token, and there is no separator; name a token"):
+            packing_tokens(PackingConfig(length=4), loaded)
+        assert packing_tokens(PackingConfig(length=4, separator="</s>"), loaded).pad_id == eos
+    else:
+        expected = tokenizer.token_to_id(name)
+        assert ids(load_tokenizer(padded), pa.array(["a"]))[1:] == [expected] * 3
+        assert packing_tokens(PackingConfig(length=4, separator="</s>"), loaded).pad_id == expected
+    said = TokenizerConfig(file=path, padding=PaddingConfig(length=4, pad_token="</s>"))
+    assert ids(load_tokenizer(said), pa.array(["a"]))[1:] == [eos] * 3
+    assert packing_tokens(PackingConfig(length=4, pad_token="</s>"), loaded).pad_id == eos
+
+
+def test_a_padding_token_that_is_none_says_which_key_names_it(tiny_vocab_file):
+    unknown = TokenizerConfig(file=str(tiny_vocab_file), padding=PaddingConfig(length=4, pad_token="<|x|>"))
+    with pytest.raises(ValueError, match=r"padding.pad_token: '<\|x\|>': the tokenizer has no such token"):
+        load_tokenizer(unknown)
