@@ -135,6 +135,29 @@ def masked(rows: pa.RecordBatch) -> pa.RecordBatch:
     return found
 
 
+_INTEGERS = pa.large_list(pa.field("element", pa.int32(), nullable=False))
+NEXT_MASK = pa.field("loss_mask", _INTEGERS, nullable=False)
+"""What shards for Megatron have in place of `LOSS_MASK`: for each id 1 if the one behind it is trained, else 0."""
+FOR_TRAINERS = pa.schema(
+    [
+        # 1 for a token, 0 for padding.
+        pa.field("attention_mask", _INTEGERS, nullable=False),
+        # From 0 in each conversation of a packed sequence, and in its padding.
+        pa.field("position_ids", _INTEGERS, nullable=False),
+        # The tokens of each conversation of a packed sequence, and where each begins.
+        pa.field("seq_lengths", _INTEGERS, nullable=False),
+        pa.field("seq_start_id", _INTEGERS, nullable=False),
+    ]
+)
+"""Columns that `output.for` adds to the rows of a shard, behind those that say what is trained."""
+
+
+def _trained(names: Sequence[str]) -> list[pa.Field]:
+    """Returns the fields among `names` that say what is trained, and those of `FOR_TRAINERS`."""
+    mask = NEXT_MASK if "seq_start_id" in names else LOSS_MASK
+    return [field for field in (mask, LABELS, *FOR_TRAINERS) if field.name in names]
+
+
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
 """Columns that say where documents begin in a packed sequence, in the order in which they are stored."""
 
@@ -145,7 +168,8 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
     A segment is the part of a document that a sequence holds, its separator included.
 
     Args:
-      boundaries: names from `BOUNDARIES`, and that of `LOSS_MASK` or `LABELS`, each at most once; in any order.
+      boundaries: names from `BOUNDARIES` and `FOR_TRAINERS`, and that of `LOSS_MASK` or `LABELS`, each at most once; in
+        any order.
     """
     fields = [
         pa.field("input_ids", pa.large_list(pa.field("element", pa.int32(), nullable=False)), nullable=False),
@@ -160,7 +184,7 @@ def packed(boundaries: Sequence[str]) -> pa.Schema:
             for name in BOUNDARIES
             if name in boundaries
         ),
-        *(field for field in (LOSS_MASK, LABELS) if field.name in boundaries),
+        *_trained(boundaries),
     ]
     return pa.schema(fields)
 
@@ -193,7 +217,7 @@ def rows(names: Iterable[str], fields: Iterable[pa.Field] = ()) -> pa.Schema:
         return packed(names)
     if "window" in names:
         return windowed(rows(name for name in names if name not in WINDOWS.names))
-    added = [field for field in (LOSS_MASK, LABELS, SPAN_SOURCES) if field.name in names]
+    added = [*_trained(names), *([SPAN_SOURCES] if SPAN_SOURCES.name in names else [])]
     languages = LANGUAGES if LANGUAGES.names[0] in names else []
     return pa.schema([*TOKENS, *added, *languages, *fields])
 

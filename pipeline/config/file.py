@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tokenmill.pipeline.config.chat import ChatConfig
@@ -96,6 +97,13 @@ def _packing_whole_conversations(config: Config, packing: PackingConfig) -> Conf
     elif truncation.max_length > room:
         allowed = f"a packed sequence has room for {room} tokens of a conversation, which is never split; lower it"
         raise ConfigError([f"tokenizer.truncation.max_length: {truncation.max_length}: {allowed}"])
+    if config.output.for_ not in (None, "transformers"):
+        if "incomplete" in packing.model_fields_set and packing.incomplete == "pad":
+            instead = f"`for: {config.output.for_}` would take padding for a conversation; remove it"
+            raise ConfigError([f"{key}.incomplete: 'pad': {instead}"])
+        if packing.pad_token is not None:
+            raise ConfigError([f"{key}.pad_token: {packing.pad_token!r}: nothing is padded with `for`; remove it"])
+        packing = packing.model_copy(update={"incomplete": "short"})
     if "strategy" not in packing.model_fields_set:
         packing = packing.model_copy(update={"strategy": "best_fit"})
     tokenizer = config.tokenizer.model_copy(update={"truncation": truncation})
@@ -395,15 +403,20 @@ def _keys_of(location: Sequence[str]) -> list[str]:
     model: type[Section] | None = Config
     names = iter(location)
     for name in names:
-        field = model.model_fields.get(name) if model else None
+        field = next((each for key, each in _fields(model) if key == name), None) if model else None
         model = _model_of(field.annotation) if field else None
         if field and _is_mapping(field.annotation):
             next(names, None)  # the name of one section of several
-    return list(model.model_fields) if model else []
+    return [key for key, _ in _fields(model)] if model else []
+
+
+def _fields(model: type[Section]) -> list[tuple[str, FieldInfo]]:
+    """Returns the keys of a section with what is known of them; `for` is no name in Python."""
+    return [(field.alias or name, field) for name, field in model.model_fields.items()]
 
 
 def _all_paths(model: type[Section], prefix: str = "") -> Iterator[str]:
-    for name, field in model.model_fields.items():
+    for name, field in _fields(model):
         yield prefix + name
         if (section := _model_of(field.annotation)) and not _is_mapping(field.annotation):
             yield from _all_paths(section, f"{prefix}{name}.")

@@ -166,8 +166,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_chat(self) -> Self:
         if not self.input.is_chat:
-            if self.output.labels:
-                raise mistake("output.labels", True, "is for conversations: set input.messages_field")
+            for key, value in (("labels", self.output.labels), ("for", self.output.for_)):
+                if value:
+                    raise mistake(f"output.{key}", value, "is for conversations: set input.messages_field")
             if self.tokenizer.truncation is not None and self.tokenizer.truncation.overflow == "leave_out":
                 raise mistake("tokenizer.truncation.overflow", "leave_out", "is for conversations; take cut or rows")
             if self.chat is not None:
@@ -186,6 +187,8 @@ class Config(Section):
                 raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
         if self.tokenizer.has_windows:
             raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
+        if self.output.for_ in ("trl", "megatron") and self.tokenizer.padding is not None:
+            raise mistake("tokenizer.padding", "given", f"`for: {self.output.for_}`: it pads batches itself; remove it")
         what, keeps = ("labels", KEEPS_LABELS) if self.output.labels else ("conversations", KEEPS_MASK)
         if other := [name for name in self.output.formats if name not in keeps]:
             problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"

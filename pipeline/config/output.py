@@ -43,7 +43,7 @@ KEEPS_FIELDS: tuple[Format, ...] = ("parquet", "arrow", "mds")
 OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
     *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts", "span_sources"),
-    *("loss_mask", "labels"),
+    *("loss_mask", "labels", "attention_mask", "position_ids", "seq_lengths", "seq_start_id"),
 )
 """Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
 schemas, which a config does not import."""
@@ -204,8 +204,13 @@ class OutputConfig(Section):
     """Rows are sequences of one length; null: rows are documents."""
     fim: FimConfig | None = None
     """Put the middle of some documents last, between tokens that say so; null: documents stay as they are."""
-    labels: bool = False
-    """Rows of conversations have `labels`, the ids with -100 where they are not trained, in place of `loss_mask`."""
+    labels: bool | None = None
+    """Rows of conversations have `labels`, the ids with -100 where they are not trained; false: `loss_mask`, which
+    trainers ignore unless they are told of it; null: `labels`, except in TFRecord, which has no negative numbers."""
+    for_: Annotated[Literal["trl", "axolotl", "transformers", "megatron"] | None, Field(alias="for")] = None
+    """Rows of conversations have the columns that this trainer reads: `labels` and, where it needs them,
+    `attention_mask`, `position_ids` or `seq_lengths`; for Megatron Bridge `loss_mask`, one place to the left, and
+    `seq_start_id`. Packed sequences are kept short, except for `transformers`."""
     shuffle: ShuffleConfig | None = None
     """Shuffle the documents of the whole input, or of each part; null: shards are in the order of the input, one per
     split."""
@@ -230,6 +235,23 @@ class OutputConfig(Section):
         if self.packing is not None and "tfrecord" in self.formats:
             known = ", ".join(name for name in _COMPRESSIONS if name != "tfrecord")
             raise mistake("format", self.format, f"TFRecord holds documents only; packing allows {known}")
+        return self
+
+    def has_labels(self, format: Format) -> bool:
+        """Whether rows of conversations have `labels` in a format, not a mask."""
+        return self.for_ != "megatron" and (format in KEEPS_LABELS if self.labels is None else self.labels)
+
+    @model_validator(mode="after")
+    def _check_for(self) -> Self:
+        if self.for_ is None:
+            return self
+        keeps = ("parquet",) if self.for_ == "megatron" else KEEPS_COLUMNS
+        if other := [name for name in self.formats if name not in keeps]:
+            raise mistake("format", other[0], f"`for: {self.for_}` needs {' or '.join(keeps)}")
+        if self.labels is not None and self.labels == (self.for_ == "megatron"):
+            raise mistake("labels", self.labels, f"`for: {self.for_}` decides it; remove one")
+        if self.packing is not None and "cu_seqlens" not in self.packing.boundaries:
+            raise mistake("packing.boundaries", self.packing.boundaries, f"`for: {self.for_}` needs cu_seqlens; add it")
         return self
 
     @model_validator(mode="after")

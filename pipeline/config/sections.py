@@ -45,7 +45,7 @@ class Section(BaseModel):
     """A section: unknown keys are mistakes."""
 
     # Strict: `vocab_size: "8000"` or `lowercase: 1` is a mistake to report, not a value to guess.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
     if "mds" not in config.output.formats:
         return []
-    trained = schemas.LABELS.name if config.output.labels else schemas.LOSS_MASK.name
+    trained = schemas.LABELS.name if config.output.has_labels("mds") else schemas.LOSS_MASK.name
     mask = [trained] if schemas.LOSS_MASK.name in config.columns else []
     if config.output.packing is not None:
         schema = schemas.packed([*config.output.packing.boundaries, *mask])

@@ -15,6 +15,7 @@ from tokenmill.pipeline.output.packing.windows import Windower, WindowLayout
 from tokenmill.pipeline.output.staging import StagedFile, Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
+from tokenmill.pipeline.output.writers.for_trainers import stored, stored_schema
 
 
 class Shard:
@@ -65,10 +66,7 @@ class Shard:
         self._taken = documents.names
         if self._arranger is not None:
             schema = self._arranger.schema
-        self._has_labels = output.labels
-        if output.labels:
-            schema = schema.set(schema.get_field_index(schemas.LOSS_MASK.name), schemas.LABELS)
-        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name, schemas.LABELS.name)
+        own = (*schemas.TOKENS.names, *schemas.WINDOWS.names, schemas.LOSS_MASK.name)
         narrow = schemas.rows(name for name in schema.names if name in own)
         self._table = DocumentTable(
             staging.create(filenames.documents_name(index, n_shards)),
@@ -79,7 +77,7 @@ class Shard:
         """The record of the table of documents; None until the shard is finished."""
         self._files: list[StagedFile] = []
         self._writers: list[ShardWriter] = []
-        self._columns: list[list[str]] = []
+        self._schemas: list[pa.Schema] = []
         self._writer_of: list[ShardWriter | None] = []
         for format_ in output.formats:
             names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
@@ -87,11 +85,12 @@ class Shard:
             index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
             handle = cast(BinaryIO, handles[0])
             kept = schema if format_ in KEEPS_COLUMNS or isinstance(self._arranger, Packer) else narrow
+            kept = stored_schema(kept, output, format_)
             if has_fields(format_, are_documents=self._arranger is None):
                 kept = pa.schema([*kept, *fields])
             writer = formats.open_writer(handle, output, tokenizer, format=format_, index=index_handle, schema=kept)
             self._writers.append(writer)
-            self._columns.append(kept.names)
+            self._schemas.append(kept)
             self._files += handles
             self._writer_of += [writer, *([None] * (len(handles) - 1))]
 
@@ -147,7 +146,5 @@ class Shard:
         return self._arranger.counts if isinstance(self._arranger, Windower) else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        if self._has_labels:
-            rows = schemas.labelled(rows)
-        for writer, columns in zip(self._writers, self._columns, strict=True):
-            writer.write(rows.select(columns))
+        for writer, schema in zip(self._writers, self._schemas, strict=True):
+            writer.write(stored(rows, schema))

@@ -165,6 +165,7 @@ EXAMPLES = {
     ),
     "output.parts.shares": "output: {parts: {shares: {train: 0.98, validation: 0.01, test: 0.01}}}",
     "output.parts.only": "output: {parts: {shares: {train: 0.98, validation: 0.01, test: 0.01}, only: test}}",
+    "output.for": _of_chat("}, output: {for: trl"),
     "output.packing": "output: {packing: {length: 2048}}",
     "output.packing.length": "output: {packing: {length: 2048}}",
     "output.packing.strategy": "output: {packing: {length: 2048, strategy: best_fit}}",

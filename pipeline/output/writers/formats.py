@@ -12,6 +12,7 @@ from tokenmill.pipeline.config.output import KEEPS_FIELDS, Format, OutputConfig
 from tokenmill.pipeline.output.writers.arrow import ArrowWriter, read_arrow
 from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo, skip_rows
 from tokenmill.pipeline.output.writers.flat import MegatronWriter, MemmapWriter, read_megatron, read_memmap
+from tokenmill.pipeline.output.writers.for_trainers import loaded
 from tokenmill.pipeline.output.writers.mds import MDSWriter, read_mds
 from tokenmill.pipeline.output.writers.parquet import ParquetWriter, read_parquet
 from tokenmill.pipeline.output.writers.tfrecord import TFRecordWriter, read_tfrecord
@@ -104,14 +105,13 @@ def open_writer(
 
 
 def _checked(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Yields rows whose masks, if there are any, have a value for each id; labels become masks again."""
+    """Yields rows whose masks, if there are any, have a value for each id, as they were before they were stored."""
     row = 0
     for batch in batches:
-        if schemas.LABELS.name in batch.schema.names:
-            try:
-                batch = schemas.masked(batch)
-            except ValueError as error:
-                raise ValueError(f"{name}, row {row} and on: {error}") from None
+        try:
+            batch = loaded(batch)
+        except ValueError as error:
+            raise ValueError(f"{name}, row {row} and on: {error}") from None
         if schemas.LOSS_MASK.name in batch.schema.names:
             ids, mask = (np.diff(batch.column(each).offsets.to_numpy()) for each in ("input_ids", "loss_mask"))
             if (wrong := np.flatnonzero(ids != mask)).size:

@@ -211,7 +211,7 @@ def test_every_mistake_is_reported_at_once(write):
             "tokenizer.train.vocab_size: 10000001: must be at most 10000000",
             "tokenizer.lowercase: 1: must be true or false",
             "tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
-            "tokenizer.padding: 3: must be a section with the keys length, side",
+            "tokenizer.padding: 3: must be a section with the keys length, side, pad_token",
             "tokenizer.vocab_size: unknown key here; did you mean 'tokenizer.train.vocab_size'?",
             "output.compression: 'zstd': tfrecord allows auto, none, gzip",
             "extra: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages, chat",

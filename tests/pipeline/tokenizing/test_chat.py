@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations from files to shards: masks, rejects, packing, and the same bytes whatever the splits."""
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -57,8 +58,14 @@ def config_of(folder: Path, name: str = "out", *, data: str = "chat.jsonl", **se
 def rows_of(folder: Path, name: str = "out") -> list[dict[str, Any]]:
     found = []
     for path in sorted((folder / name).glob("tokens-*.parquet")):
-        found += pq.read_table(path).to_pylist()
+        with open(path, "rb") as handle:
+            found += pa.Table.from_batches(formats.read_rows(handle, path.name)).to_pylist()
     return found
+
+
+def stored_rows(folder: Path, name: str = "out") -> list[dict[str, Any]]:
+    """Returns rows with the columns that trainers read."""
+    return [row for path in sorted((folder / name).glob("tokens-*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 def trained_text(row: dict[str, Any]) -> str:
@@ -315,7 +322,7 @@ def test_packed_rows_are_filled_with_the_padding_token_of_tokenizer_config(folde
     padding = [i for row in rows for i in row["input_ids"][row["n_tokens"] :]]
     assert {*padding} == {make_tokenizer().token_to_id("<|im_start|>")}
     path.unlink()  # without it, there is neither a padding token nor a separator
-    with pytest.raises(JobError, match=r"output.packing.pad_token: the tokenizer names no padding token"):
+    with pytest.raises(ValueError, match=r"output.packing.pad_token: the tokenizer names no padding token"):
         run(
             config_of(
                 folder,
@@ -465,12 +472,12 @@ def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
     assert check_counts(folder, "many") == check_counts(folder, "one")
 
 
-@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("labels", [None, False, True])
 @pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
-def test_every_format_that_holds_a_mask_reads_it_back(folder: Path, packing: Any, labels: bool) -> None:
+def test_every_format_that_holds_a_mask_reads_it_back(folder: Path, packing: Any, labels: bool | None) -> None:
     formats_ = ["parquet", "arrow", "mds", *(["tfrecord"] if packing is None and not labels else [])]
     output = {"format": formats_, "path": str(folder / "out"), "report": False, "packing": packing}
-    run(config_of(folder, "masks", output={**output, "path": str(folder / "masks")}))
+    run(config_of(folder, "masks", output={**output, "path": str(folder / "masks"), "labels": False}))
     run(config_of(folder, output={**output, "labels": labels}))
     assert verify(str(folder / "out"), deep=True).problems == []
     paths = sorted((folder / "out").glob("tokens-*"))
@@ -481,14 +488,70 @@ def test_every_format_that_holds_a_mask_reads_it_back(folder: Path, packing: Any
         assert pa.Table.from_batches(batches).select(["input_ids", "loss_mask"]).to_pylist() == [
             {name: row[name] for name in ("input_ids", "loss_mask")} for row in rows_of(folder, "masks")
         ]
-    if labels:
-        for row, masked in zip(rows_of(folder), rows_of(folder, "masks"), strict=True):
+    for row, masked in zip(stored_rows(folder), stored_rows(folder, "masks"), strict=True):
+        if labels is False:
+            assert row == masked
+        else:  # a column with another name than `labels` would be dropped by TRL, which then trains every token
             expected = np.where(masked.pop("loss_mask"), masked["input_ids"], -100).tolist()
             assert {**masked, "labels": expected} == row
 
 
+def for_trainer(row: dict[str, Any], trainer: str, *, packed: bool) -> dict[str, Any]:
+    """Returns the columns of a row that a trainer reads, made of `loss_mask` and `cu_seqlens` one value at a time."""
+    n, mask = len(row["input_ids"]), row["loss_mask"]
+    bounds = row["cu_seqlens"] if packed else [0, n]
+    labels = [token if trained else -100 for token, trained in zip(row["input_ids"], mask, strict=True)]
+    starts = [*bounds[:-1], *([bounds[-1]] if bounds[-1] < n else [])]  # the padding is not a part of a conversation
+    made = {
+        "labels": labels,
+        "attention_mask": [int(i < row["n_tokens"]) for i in range(n)],
+        "position_ids": [i - max(start for start in starts if start <= i) for i in range(n)],
+        "seq_lengths": [stop - start for start, stop in itertools.pairwise(bounds)],
+        "seq_start_id": bounds[:-1],
+        "loss_mask": [int(i + 1 < n and mask[i + 1]) for i in range(n)],
+    }
+    names = {
+        "trl": ["labels", *(["seq_lengths"] if packed else [])],
+        "axolotl": ["labels", "attention_mask", *(["position_ids"] if packed else [])],
+        "transformers": ["labels", "position_ids" if packed else "attention_mask"],
+        "megatron": ["loss_mask", "seq_start_id"],
+    }
+    return {name: made[name] for name in names[trainer]}
+
+
+@pytest.mark.parametrize("packing", [None, {"length": 64, "separator": "</s>"}])
+@pytest.mark.parametrize("trainer", ["trl", "axolotl", "transformers", "megatron"])
+def test_rows_have_the_columns_that_a_trainer_reads(folder: Path, trainer: str, packing: Any) -> None:
+    formats_ = ["parquet", *(["arrow"] if trainer != "megatron" else [])]
+    output = {"format": formats_, "path": str(folder / "out"), "report": False, "packing": packing, "for": trainer}
+    run(config_of(folder, output=output))
+    check_counts(folder, "out")
+    assert verify(str(folder / "out"), deep=True).problems == []
+    rows = rows_of(folder)
+    known = {"doc_id", "input_ids", "n_tokens", "n_oov", "documents", "cu_seqlens"}
+    for row, stored in zip(rows, stored_rows(folder), strict=True):
+        assert {name: value for name, value in stored.items() if name not in known} == for_trainer(
+            row, trainer, packed=packing is not None
+        )
+    padded = {len(row["input_ids"]) - row["n_tokens"] for row in rows}
+    assert (padded != {0}) == (trainer == "transformers" and packing is not None)
+    (path,) = (folder / "out").glob("tokens-*.parquet")
+    table = pq.read_table(path)
+    for name in for_trainer(rows[0], trainer, packed=packing is not None):
+        values = table.column(name).to_pylist()
+        values[2][-1] += 1
+        field = table.schema.field(name)
+        changed = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
+        pq.write_table(changed, folder / path.name, version="1.0")
+        with (
+            open(folder / path.name, "rb") as handle,
+            pytest.raises(ValueError, match=r"row 0 and on: .* (is|a label)"),
+        ):
+            list(formats.read_rows(handle, path.name))
+
+
 def test_a_label_of_another_token_is_found(folder: Path) -> None:
-    run(config_of(folder, output={"path": str(folder / "out"), "report": False, "labels": True}))
+    run(config_of(folder))
     (path,) = (folder / "out").glob("tokens-*.parquet")
     table = pq.read_table(path)
     labels = table.column("labels").to_pylist()
@@ -501,7 +564,7 @@ def test_a_label_of_another_token_is_found(folder: Path) -> None:
 
 
 def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> None:
-    run(config_of(folder))
+    run(config_of(folder, output={"path": str(folder / "out"), "report": False, "labels": False}))
     (path,) = (folder / "out").glob("tokens-*.parquet")
     table = pq.read_table(path)
     masks = table.column("loss_mask").to_pylist()
@@ -534,6 +597,16 @@ def test_a_job_keeps_its_template(folder: Path) -> None:
         ),
         ({"output": {"format": "tfrecord", "labels": True}}, "output.format: 'tfrecord': has no place for"),
         ({"output": {"append": "</s>"}}, "output.append"),
+        ({"output": {"for": "trl", "format": "mds"}}, "output.format: 'mds': `for: trl` needs parquet or arrow"),
+        ({"output": {"for": "megatron", "format": "arrow"}}, "`for: megatron` needs parquet"),
+        ({"output": {"for": "trl", "labels": False}}, "output.labels: False: `for: trl` decides it"),
+        ({"output": {"for": "trl"}, "tokenizer": {"padding": {"length": 9}}}, "tokenizer.padding: 'given': `for: trl`"),
+        ({"output": {"for": "trl", "packing": {"length": 9, "boundaries": ["positions"]}}}, "needs cu_seqlens; add it"),
+        ({"output": {"for": "trl", "packing": {"length": 9, "incomplete": "pad"}}}, "output.packing.incomplete: 'pad'"),
+        ({"output": {"for": "trl", "packing": {"length": 9, "pad_token": "</s>"}}}, "nothing is padded with `for`"),
+        ({"output": {"fro": "trl"}}, "output.fro: unknown key; did you mean 'for'"),
+        ({"output": {"for": "TRL"}}, "output.for: 'TRL'"),
+        ({"input": {"messages_field": None}, "output": {"for": "trl"}}, "output.for: 'trl': is for conversations"),
         ({"output": {"packing": {"length": 8, "strategy": "concatenate"}}}, "take best_fit or no_split"),
         ({"output": {"packing": {"length": 2, "separator": "</s>"}}}, "output.packing.length: 2: too short"),
         (
