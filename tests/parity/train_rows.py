@@ -12,6 +12,7 @@ import tempfile
 import types
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import torch
 
@@ -102,9 +103,9 @@ def by_megatron(shards: list[str], eos_id: int) -> dict[str, Any]:
         package = types.ModuleType(f"megatron.{name}")
         package.__path__ = [str(Path(root, *name.split(".")))]
         sys.modules[f"megatron.{name}"] = package
-    for name in ("bridge.training", "bridge.training.tokenizers", "bridge.training.tokenizers.tokenizer"):
-        sys.modules[f"megatron.{name}"] = types.ModuleType(name)
-    sys.modules["megatron.bridge.training.tokenizers.tokenizer"].MegatronTokenizer = object  # type: ignore[attr-defined]
+    for name in ("common_utils", "safe_pickle"):
+        sys.modules[f"megatron.bridge.utils.{name}"] = MagicMock()
+    sys.modules["megatron.bridge.training.tokenizers.tokenizer"] = MagicMock()
     from megatron.bridge.data.packing.parquet import GPTSFTPackedParquetDataset
 
     tokenizer = types.SimpleNamespace(eos_id=eos_id, pad_id=eos_id, bos_id=eos_id)
