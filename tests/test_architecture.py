@@ -46,7 +46,8 @@ TOKENIZER_NEEDS |= {"cloudpickle", "cython_runtime", "yaml"}
 # What pipeline may import of tokenizer. The last one is no tokenizer: it is how either package compiles a kernel.
 PUBLIC_MODULES = {
     "tokenmill.tokenizer",
-    *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "masks", "spans", "templates")),
+    *(f"tokenmill.tokenizer.chat.{name}" for name in ("check", "conversations", "made_up", "masks")),
+    *(f"tokenmill.tokenizer.chat.{name}" for name in ("spans", "templates")),
     "tokenmill.tokenizer.languages",
     "tokenmill.tokenizer.reference_encoding",
     "tokenmill.tokenizer.text",

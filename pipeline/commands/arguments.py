@@ -78,13 +78,13 @@ def add_config(
 ) -> None:
     """Adds the config of a job, or a target that may be one, and the option that overrides its keys."""
     parser.add_argument(name, type=file_path, metavar=metavar, nargs=nargs, help=help_)
+    add_overrides(parser, "override a key of the config, as in --set tokenizer.oov=contain")
+
+
+def add_overrides(parser: argparse.ArgumentParser, help_: str) -> None:
+    """Adds the option that sets keys of a config."""
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="override a key of the config, as in --set tokenizer.oov=contain; may be repeated",
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=f"{help_}; may be repeated"
     )
 
 

@@ -8,10 +8,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import file_path, positive, set_command
+from tokenmill.pipeline.commands.arguments import add_overrides, file_path, positive, set_command
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json
+
+if TYPE_CHECKING:
+    from tokenmill.pipeline.config.job import Config
+    from tokenmill.tokenizer.chat.conversations import ConversationError
+
+_BATCH_BYTES = 1 << 20
 
 
 def add_parsers(commands: Any) -> None:
@@ -21,33 +27,42 @@ def add_parsers(commands: Any) -> None:
         "check",
         help="what a chat template makes of conversations, and which tokens are trained",
         description="Renders conversations with the chat template of a tokenizer and shows which tokens are trained. "
-        "Fails if the answer or the stop token of a turn is not trained, or if no record of DATA can be used.",
+        "Fails if what is trained of made-up turns is wrong, or if no record of DATA can be used.",
     )
     check.add_argument("tokenizer", type=file_path, metavar="TOKENIZER", help="a folder as transformers saves it")
-    check.add_argument("data", type=file_path, nargs="?", metavar="DATA", help="a file of JSON lines")
+    check.add_argument("data", type=file_path, nargs="?", metavar="DATA", help="a file that a job would read")
     check.add_argument("--template", type=file_path, metavar="FILE", help="a file of Jinja, or a folder with one")
     check.add_argument("--messages-field", default="messages", metavar="FIELD", help="the field of messages (messages)")
     trained = ["assistant", "last_assistant", "all"]
-    check.add_argument("--train", default=trained[0], choices=trained, help="what is trained (assistant)")
+    check.add_argument("--train", choices=trained, help="what is trained (assistant)")
     check.add_argument("--date", type=datetime.date.fromisoformat, metavar="DATE", help="today, for the template")
     check.add_argument("--records", type=positive, default=1000, metavar="N", help="at most this many of DATA (1000)")
+    add_overrides(check, "a key of the config of a job, as in --set chat.thinking=false")
     set_command(check, _check, "what was found")
 
 
 def _check(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.tokenizing.chat import open_template, rule_of
     from tokenmill.tokenizer import Tokenizer
     from tokenmill.tokenizer.chat.check import check_chat
-    from tokenmill.tokenizer.chat.spans import TrainingRule
-    from tokenmill.tokenizer.chat.templates import load_template
 
     with mistakes():
+        given = {"template": options.template, "train": options.train, "date": options.date and str(options.date)}
+        tree = {
+            "input": {"paths": [options.data or os.devnull], "messages_field": options.messages_field},
+            "tokenizer": {"file": options.tokenizer},
+            "chat": {name: value for name, value in given.items() if value is not None},
+            "output": {"path": "."},  # nothing is written
+        }
+        config = load_config(tree, options.overrides)
+        chat, field = config.chat, config.input.messages_field
+        assert chat is not None, "load_config puts it there"
+        assert field is not None
+        records = itertools.islice(_records(config), options.records) if options.data else ()
+        ends = chat.end_tokens or ()
         tokenizer = Tokenizer.from_file(options.tokenizer)
-        source = options.template or options.tokenizer
-        if options.template is None and os.path.isfile(source):
-            source = os.path.dirname(source) or "."
-        template = load_template(source, date=options.date)
-        records = itertools.islice(_records(options.data), options.records) if options.data else ()
-        found = check_chat(tokenizer, template, TrainingRule(options.train), records, options.messages_field)
+        found = check_chat(tokenizer, open_template(chat), rule_of(chat), records, field, chat.arguments, ends)
     if options.json:
         said = {
             "good": found.is_good,
@@ -62,18 +77,18 @@ def _check(options: argparse.Namespace) -> int:
     return DONE if found.is_good else FAILED
 
 
-def _records(path: str) -> Iterator[Mapping[str, Any]]:
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
-            if not isinstance(record, dict):
-                raise ValueError(f"{path}, line {number}: not an object")
-            yield record
+def _records(config: "Config") -> "Iterator[Mapping[str, Any] | ConversationError]":
+    """Yields the records of the input as jobs read them, and why others are rejected."""
+    from tokenmill.pipeline.input.reading import read_split
+    from tokenmill.pipeline.input.splitting import plan_splits
+    from tokenmill.tokenizer.chat.conversations import ConversationError
+
+    for split in plan_splits(config.input, ""):
+        for batch in read_split(split, config.input, _BATCH_BYTES):
+            yield from map(json.loads, batch.documents.column("text").to_pylist())
+            if batch.rejects is not None:
+                rejects = batch.rejects.select(["reason", "detail"]).to_pylist()
+                yield from (ConversationError(each["reason"], each["detail"]) for each in rejects)
 
 
 def _show(found: Any) -> None:

@@ -51,3 +51,9 @@ class ChatConfig(Section):
     """Whether the tool calls of a trained turn are trained."""
     stop: bool = True
     """Whether the stop token of a trained turn is trained; a conversation with a turn without one is then rejected."""
+    end_tokens: list[NonEmpty] | None = None
+    """Tokens with which the model ends its turns though they begin the header that follows, as `<|user|>` of GLM; null:
+    `eos_token_id` of the `generation_config.json` beside the tokenizer."""
+    on_bad_mask: Literal["fail", "warn"] = "fail"
+    """If what is trained of made-up conversations is wrong, as `tokenmill chat check` says: `fail`, before any work, or
+    `warn`."""

@@ -121,7 +121,7 @@ def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
     Raises:
       ConfigError: if there is none, or it is not one.
     """
-    from tokenmill.tokenizer.chat.templates import ChatTemplate, load_template
+    from tokenmill.tokenizer.chat.templates import ChatTemplate, load_template, read_end_tokens
 
     source = chat.template or tokenizer
     try:
@@ -134,12 +134,15 @@ def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
                 raise ValueError("template_name is for a folder with several templates; remove it")
             is_file = chat.template is None and not os.path.isdir(source)
             template = load_template(os.path.dirname(source) or "." if is_file else source, chat.template_name)
+        beside = tokenizer or ("" if "{" in source else source)
+        ends = read_end_tokens(beside) if chat.end_tokens is None and beside else chat.end_tokens
     except (OSError, ValueError) as error:
         raise ConfigError([f"chat.template: {error}"]) from None
     if "strftime_now" in template.source and chat.date is None:
         raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
-    found = {"template": template.source, "special_tokens": {**template.tokens, **chat.special_tokens}}
-    return chat.model_copy(update={**found, "template_name": None})
+    tokens = {**template.tokens, **chat.special_tokens}
+    found = {"template": template.source, "template_name": None, "special_tokens": tokens, "end_tokens": ends}
+    return chat.model_copy(update=found)
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:

@@ -47,11 +47,6 @@ _NO_END = (
     "output.packing.separator, for example to '<|endoftext|>', or output.append"
 )
 
-_NO_STOP = (
-    "chat.template: no special token of the tokenizer ends an answer, so a model will not learn to stop; train the "
-    "tokenizer with tokenizer.train.special_tokens that the template writes; `tokenmill chat check` shows answers"
-)
-
 
 @dataclass(frozen=True)
 class JobPlan:
@@ -218,6 +213,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
     train = config.tokenizer.train if name in ("run", "train") else None
     trains = train is not None
     problems: list[Exception] = []
+    said: list[str] = []
     tokenizer: Tokenizer | None = None
     counting_json = digest = counts_digest = None
     has_end = config.tokenizer.add_special_tokens or config.output.append is not None
@@ -234,6 +230,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 config = _padded(config, config.output.packing, tokenizer)
+            if config.chat is not None:
+                said += ChatTexts.of_section(config.chat, "messages", tokenizer).check(config.chat)
         fim = config.output.fim if tokenizes else None
         if made := tokenizer or (stand_in(config) if trains and (fim or config.output.vocabulary) else None):
             check_formats(made, config.output)
@@ -245,7 +243,6 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
     name = "tokenize" if name == "run" and not trains else name
     job = Job.of(name, config, digest, counts_digest)
     splits = Splits((), "")
-    said: list[str] = []
     try:
         if planned:
             splits = planned.renamed(job.digest)
@@ -268,8 +265,6 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         said.append(_NO_END)
     if tokenizer is not None:
         said += tokenizer.assumptions
-        if config.chat is not None and not ChatTexts.of_section(config.chat, "messages", tokenizer).teaches_to_stop:
-            said.append(_NO_STOP)
     return JobPlan(name, config, job, splits, tokenizer, counting_json, tuple(said))
 
 

@@ -19,6 +19,7 @@ from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.chat.conversations import ROLES, Conversation, ConversationError, read_conversation
+from tokenmill.tokenizer.chat.made_up import check_masks
 from tokenmill.tokenizer.chat.masks import mask_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
@@ -32,6 +33,10 @@ COUNTS = (
 trained, `cut_tokens` of them truncation removes, `first_tokens` begin a row, and `trained_tokens` are the others."""
 
 _Counts = npt.NDArray[np.int64]
+_BAD_MASK = (
+    "chat.on_bad_mask: what is trained of made-up conversations is wrong; `tokenmill chat check` shows it; mend the "
+    "template or the section chat, or set chat.on_bad_mask: warn to train on it all the same"
+)
 
 
 class Encoded(NamedTuple):
@@ -74,16 +79,23 @@ class ChatTexts:
     def of_section(cls, chat: ChatConfig, field: str, tokenizer: Tokenizer) -> Self:
         """Makes one for a section with the template itself, and records with messages in `field`."""
         assert chat.template is not None
-        train = tuple(chat.train) if isinstance(chat.train, list) else chat.train
-        rule = TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
         tokens = tuple(sorted(chat.special_tokens.items()))
-        return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule), field, dict(chat.arguments))
+        return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule_of(chat)), field, dict(chat.arguments))
 
-    @property
-    def teaches_to_stop(self) -> bool:
-        """Whether a special token ends a turn of the assistant in this template, or nobody asks for one."""
-        stops = self._marker.probe(self._arguments).before.values()
-        return not self._marker.rule.stop or self._marker.template.has_generation or any(stops)
+    def check(self, chat: ChatConfig) -> list[str]:
+        """Returns warnings of what is trained of made-up conversations.
+
+        Args:
+          chat: the section.
+
+        Raises:
+          ValueError: if it is wrong, and `chat.on_bad_mask` is `fail`.
+        """
+        found = check_masks(self._marker, self._arguments, chat.end_tokens or ())
+        wrong = [f"chat.template: {each.name}: {each.detail}" for each in found if each.level == "bad"]
+        if wrong and chat.on_bad_mask == "fail":
+            raise ValueError("\n".join([*wrong, _BAD_MASK]))
+        return wrong
 
     def mark(self, record: str | Mapping[str, Any]) -> tuple[Conversation, Marked]:
         """Returns the conversation of a record, which may be in JSON, and its text with what of it is trained.
@@ -247,6 +259,12 @@ def _opened(
     bare.no_truncation()
     bare.no_padding()
     return bare, Marker(_template(template, tokens, date), special, rule, added)
+
+
+def rule_of(chat: ChatConfig) -> TrainingRule:
+    """Returns what a section trains."""
+    train = tuple(chat.train) if isinstance(chat.train, list) else chat.train
+    return TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
 
 
 def open_template(chat: ChatConfig) -> ChatTemplate:

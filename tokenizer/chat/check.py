@@ -4,44 +4,39 @@
 import codecs
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tokenmill.tokenizer.chat import probes
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
+from tokenmill.tokenizer.chat.made_up import (
+    AGAIN,
+    ANSWER,
+    ASK,
+    CALL,
+    LAST,
+    RESULT,
+    SYSTEM,
+    THOUGHT,
+    Finding,
+    check_masks,
+    trains_assistant,
+)
 from tokenmill.tokenizer.chat.masks import mask_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError, TemplateLimitError
 
 MAX_EXAMPLES = 10
-_SYSTEM = {"role": "system", "content": "Answer in one word."}
-_ASK, _ANSWER = {"role": "user", "content": "What is red?"}, {"role": "assistant", "content": "Blood."}
-_AGAIN, _LAST = {"role": "user", "content": "And green?"}, {"role": "assistant", "content": "Grass."}
-_THOUGHT = {**_ANSWER, "reasoning_content": "Something red."}
-_CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": {"of": "sky"}}}],
-}
-_RESULT = {"role": "tool", "name": "colour", "tool_call_id": "abcdefghi", "content": "blue"}
 _SHAPES: Mapping[str, list[dict[str, Any]]] = {
-    "one turn": [_ASK, _ANSWER],
-    "two turns": [_ASK, _ANSWER, _AGAIN, _LAST],
-    "system": [_SYSTEM, _ASK, _ANSWER],
-    "reasoning": [_ASK, _THOUGHT],
-    "reasoning in history": [_ASK, _THOUGHT, _AGAIN, _LAST],
-    "tool call": [_ASK, _CALL, _RESULT, _LAST],
+    "one turn": [ASK, ANSWER],
+    "two turns": [ASK, ANSWER, AGAIN, LAST],
+    "system": [SYSTEM, ASK, ANSWER],
+    "reasoning": [ASK, THOUGHT],
+    "reasoning in history": [ASK, THOUGHT, AGAIN, LAST],
+    "tool call": [ASK, CALL, RESULT, LAST],
 }
-
-
-class Finding(NamedTuple):
-    """One thing that was checked."""
-
-    name: str
-    level: str
-    """"good"; "note", worth knowing; "bad", training goes wrong."""
-    detail: str
 
 
 class Example(NamedTuple):
@@ -73,8 +68,10 @@ def check_chat(
     tokenizer: Any,
     template: ChatTemplate,
     rule: TrainingRule = TrainingRule(),  # noqa: B008 - frozen
-    records: Iterable[Mapping[str, Any]] = (),
+    records: Iterable[Mapping[str, Any] | ConversationError] = (),
     field: str = "messages",
+    arguments: Mapping[str, Any] | None = None,
+    end_tokens: Iterable[str] = (),
 ) -> ChatCheck:
     """Renders conversations and checks what of them is trained.
 
@@ -82,8 +79,11 @@ def check_chat(
       tokenizer: a `Tokenizer`.
       template: its template.
       rule: what is to be trained.
-      records: data as JSON has it; the first ones become examples. None: conversations made up for this.
+      records: data as JSON has it, or why a record is rejected; the first ones become examples. None: conversations
+        made up for this.
       field: as for `read_conversation`.
+      arguments: those of the template; those of a record come first.
+      end_tokens: the tokens with which the model ends its turns.
     """
     bare = tokenizer.replace(special="split")
     bare.no_truncation()
@@ -91,15 +91,22 @@ def check_chat(
     special = [token.content for token in tokenizer.added_tokens if token.special]
     try:
         marker = Marker(template, special, rule, [token.content for token in tokenizer.added_tokens])
+        as_parts, given = probes.taken(template, arguments or {})
     except TemplateLimitError as error:
         return ChatCheck((Finding("renders a turn", "bad", f"template_limit: {error}"),), (), 0, {})
-    made = {name: _mark(marker, {"messages": messages}, "messages") for name, messages in _SHAPES.items()}
-    findings = tuple(_findings(template, marker, made, rule))
+    shapes = {name: probes.shaped(messages, as_parts) for name, messages in _SHAPES.items()}
+    made = {name: _mark(marker, {"messages": each}, "messages", given) for name, each in shapes.items()}
+
+    def render(messages: list[dict[str, Any]], **more: Any) -> str:
+        return template.render(probes.shaped(messages, as_parts), **given, **more)
+
+    wrong = "bad" if trains_assistant(rule) else "note"
+    findings = (*_findings(template, render, made, wrong), *check_masks(marker, arguments, end_tokens))
     rejected: Counter[str] = Counter()
     n_records = 0
     shown: list[tuple[str, Marked]] = []
     for n_records, record in enumerate(records, 1):
-        found = _mark(marker, record, field)
+        found = _mark(marker, record, field, arguments or {})
         if isinstance(found, ConversationError):
             rejected[found.reason] += 1
         elif len(shown) < MAX_EXAMPLES:
@@ -110,9 +117,14 @@ def check_chat(
     return ChatCheck(findings, examples, n_records, dict(sorted(rejected.items())))
 
 
-def _mark(marker: Marker, record: Mapping[str, Any], field: str) -> Marked | ConversationError:
+def _mark(
+    marker: Marker, record: Mapping[str, Any] | ConversationError, field: str, arguments: Mapping[str, Any]
+) -> Marked | ConversationError:
+    if isinstance(record, ConversationError):
+        return record
     try:
-        found = marker.mark(read_conversation(record, field))
+        conversation = read_conversation(record, field)
+        found = marker.mark(conversation._replace(arguments={**arguments, **conversation.arguments}))
         found.text.encode()
     except ConversationError as error:
         return error
@@ -122,19 +134,19 @@ def _mark(marker: Marker, record: Mapping[str, Any], field: str) -> Marked | Con
 
 
 def _findings(
-    template: ChatTemplate, marker: Marker, made: Mapping[str, Marked | ConversationError], rule: TrainingRule
+    template: ChatTemplate, render: Callable[..., str], made: Mapping[str, Marked | ConversationError], wrong: str
 ) -> Iterable[Finding]:
     first = made["one turn"]
     if isinstance(first, ConversationError):
-        yield Finding("renders a turn", "bad", f"{first.reason}: {first.detail}")
+        yield Finding("renders a turn", wrong, f"{first.reason}: {first.detail}")
         return
     yield Finding("renders a turn", "good", repr(first.text))
     trained = [first.text[start:stop] for start, stop in first.spans]
-    has_content = any(str(_ANSWER["content"]) in text for text in trained)
-    yield Finding("trains the answer", "good" if has_content else "bad", " ".join(map(repr, trained)))
+    has_content = any(str(ANSWER["content"]) in text for text in trained)
+    yield Finding("trains the answer", "good" if has_content else wrong, " ".join(map(repr, trained)))
     try:
-        with_prompt = template.render([_ASK], add_generation_prompt=True)
-        without = template.render([_ASK])
+        with_prompt = render([ASK], add_generation_prompt=True)
+        without = render([ASK])
     except TemplateError as error:
         yield Finding("generation prompt", "note", f"the template does not render a question alone: {error}")
     else:
@@ -142,10 +154,9 @@ def _findings(
         has_prompt = with_prompt != without
         detail = repr(prompt) if has_prompt else "it writes none; what is in front of a text is taken for its header"
         yield Finding("generation prompt", "good" if has_prompt else "note", detail)
-    yield from _stops(marker, made, rule)
-    yield from _stability(template)
+    yield from _stability(render)
     earlier = made["reasoning in history"]
-    thought = str(_THOUGHT["reasoning_content"])
+    thought = str(THOUGHT["reasoning_content"])
     if isinstance(made["reasoning"], Marked) and thought in made["reasoning"].text and isinstance(earlier, Marked):
         kept = thought in earlier.text
         detail = "stays in earlier turns" if kept else "is left out of earlier turns, which are then trained without it"
@@ -158,41 +169,18 @@ def _findings(
             yield Finding(name, "note", f"not taken: {found.detail}")
         elif found.n_unrendered:
             yield Finding(name, "note", "the template leaves it out")
-    yield from _arguments(template)
+    yield from _arguments(render)
     if template.has_generation:
         yield Finding("marks", "note", "the template marks what is trained itself, by {% generation %}")
 
 
-def _stops(marker: Marker, made: Mapping[str, Marked | ConversationError], rule: TrainingRule) -> Iterable[Finding]:
-    probe = marker.probe({})
-    if not rule.stop:
-        yield Finding("stop token", "note", "is not trained, as asked: the model will not learn to stop")
-        return
-    for name, role, where in (("one turn", "", "the last turn"), ("two turns", "user", "an earlier turn")):
-        found = made[name]
-        if isinstance(found, ConversationError):
-            yield Finding("stop token", "bad", f"{where}: {found.detail}")
-            continue
-        start, stop = found.spans[-1 if not role else 0]
-        ends = probe.stop.search(found.text[start:stop])
-        if ends is not None:
-            yield Finding("stop token", "good", f"{where} is trained to end with {ends.group()!r}")
-        else:
-            level = "note" if any(probe.before.values()) else "bad"
-            detail = (
-                "ends without a special token of the tokenizer: the model will not learn to stop; train the tokenizer "
-                "with tokenizer.train.special_tokens that the template writes"
-            )
-            yield Finding("stop token", level, f"{where} {detail}")
-
-
-def _arguments(template: ChatTemplate) -> Iterable[Finding]:
+def _arguments(render: Callable[..., str]) -> Iterable[Finding]:
     """Compares calls whose arguments are an object with those that have them as JSON in a text, as OpenAI's."""
     shown: list[str | None] = []
     for arguments in ({"of": "sky"}, '{"of": "sky"}'):
         call = {"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": arguments}}
         try:
-            shown.append(template.render([_ASK, {**_CALL, "tool_calls": [call]}, _RESULT, _LAST]))
+            shown.append(render([ASK, {**CALL, "tool_calls": [call]}, RESULT, LAST]))
         except TemplateError:
             shown.append(None)
     of_object, of_text = shown
@@ -204,12 +192,12 @@ def _arguments(template: ChatTemplate) -> Iterable[Finding]:
         yield Finding("arguments of calls", "note", f"give objects: JSON in a text {piece}")
 
 
-def _stability(template: ChatTemplate) -> Iterable[Finding]:
-    thoughts = [_ASK, _THOUGHT], [_ASK, _THOUGHT, _AGAIN]
-    plain = [_ASK, _ANSWER], [_ASK, _ANSWER, _AGAIN]
+def _stability(render: Callable[..., str]) -> Iterable[Finding]:
+    thoughts = [ASK, THOUGHT], [ASK, THOUGHT, AGAIN]
+    plain = [ASK, ANSWER], [ASK, ANSWER, AGAIN]
     for name, (short, long) in (("prefix-stable", plain), ("prefix-stable with reasoning", thoughts)):
         try:
-            is_stable = template.render(long).startswith(template.render(short))
+            is_stable = render(long).startswith(render(short))
         except TemplateError:
             continue
         detail = "earlier turns are rendered the same when more follow"

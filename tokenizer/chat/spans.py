@@ -15,27 +15,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from tokenmill.tokenizer.chat import shapes
+from tokenmill.tokenizer.chat import probes, shapes
 from tokenmill.tokenizer.chat.conversations import Conversation, ConversationError
+from tokenmill.tokenizer.chat.probes import HEADER_FIELDS, Probe, Segment
 from tokenmill.tokenizer.chat.templates import ChatTemplate, RefusedError, Rendered, TemplateError, TemplateLimitError
 from tokenmill.tokenizer.chat.traced import Run
 
 Span = tuple[int, int]
 
-_HEADER_FIELDS = ("role", "name", "tool_call_id", "id")
-"""Fields that a template writes into the header of a message."""
-_THINKING = re.compile(r"<think>.*?</think>\s*|\[THINK\].*?\[/THINK\]\s*", re.DOTALL)
+_NAME = r"(?:\w+:)?(?:think|thinking|thought|reasoning)(?::\w+)?"
+_OPENED = re.compile(rf"<{_NAME}>|\[{_NAME}\]|◁{_NAME}▷", re.IGNORECASE)
+"""What opens reasoning inside of a content, or at the end of a prompt."""
+_CLOSING = re.compile(r"\s*(?:<[^<>\s]*>|\[/[^\[\]\s]*\])\s*")
+"""What closes reasoning that a template writes."""
 _IN_ANSWERS = re.compile(r"</?think|\[/?THINK|</?tool|<｜tool|<\|tool|\[/?TOOL")
 """Added tokens that answers may hold as text."""
-_PIECES = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|\w+|\s|.", re.DOTALL)
 _MAX_PROBES = 64
-_USER, _ANSWER = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
-_CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"type": "function", "id": "abcdefghi", "function": {"name": "f", "arguments": {"x": "y"}}}],
-}
-_RESULT = {"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "t"}
+_MOST_PROMPT = 1000
+"""Characters of a turn in which the end of a prompt is looked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,21 +63,6 @@ class Marked(NamedTuple):
     """Messages of which the template shows no content, as those that drop earlier reasoning."""
 
 
-class _Probe(NamedTuple):
-    """What a template writes between the messages of short conversations."""
-
-    prompts: Mapping[str, tuple[str, ...]]
-    """For the role before a turn of the assistant: what may be between the two, longest first."""
-    stop: re.Pattern[str]
-    """Special tokens that end a turn, one or several in a row."""
-    before: Mapping[str, bool]
-    """Whether a turn ends with one, by the role of the next message; "" is the role behind the last."""
-
-    def needs_stop(self, messages: Sequence[Mapping[str, Any]], i: int) -> bool:
-        """Returns whether message `i`, a turn of the assistant, ends with a stop token."""
-        return self.before.get(messages[i + 1]["role"] if i + 1 < len(messages) else "", False)
-
-
 class Marker:
     """Renders conversations and finds what of them is trained."""
 
@@ -102,17 +84,15 @@ class Marker:
         """
         self.template = template
         self.rule = rule
-        self._probes: dict[str, _Probe] = {}
+        self._probes: dict[str, Probe] = {}
         self._shapes: dict[Any, shapes.Shape | None] = {}
-        self._special = _any_of({*special_tokens} - {""})
-        (tried,) = template.render_all([([_USER, _ANSWER], {})])
-        if isinstance(tried, TemplateLimitError):  # of many conversations, each would take as long
-            raise tried
-        turns = [_USER, _ANSWER, _USER, _ANSWER]
-        between = "".join(self._between(turns, {}, i) or "" for i in range(len(turns)))
+        self.special = _any_of({*special_tokens} - {""})
+        turns = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}] * 2
+        # Which raises if it takes too much: of many conversations, each would take as long.
+        between = "".join(each.text for each in probes.gaps(template, turns, {}) if each.before >= 0)
         others = {token for token in added_tokens if token and token in between and not _IN_ANSWERS.match(token)}
         self.special_tokens = {*special_tokens, *others} - {""}
-        self._special = _any_of(self.special_tokens)
+        self.special = _any_of(self.special_tokens)
 
     def mark(self, conversation: Conversation) -> Marked:
         """Renders a conversation and finds what of it is trained.
@@ -140,7 +120,7 @@ class Marker:
             shape = self._shapes[keys[i]]
             if shape is None or isinstance(text, TemplateError):
                 continue
-            if (spans := shapes.predict(shape, conversations[i].messages, text, self._special)) is not None:
+            if (spans := shapes.predict(shape, conversations[i].messages, text, self.special)) is not None:
                 found[i] = Marked(text, tuple(spans[0]), tuple(spans[1]), shape.n_turns, shape.n_unrendered)
         self._trace([i for i in range(len(keys)) if i not in found], conversations, keys, found)
         return [found[i] for i in range(len(keys))]
@@ -163,7 +143,7 @@ class Marker:
             if keys[i] is not None and isinstance(rendered, Rendered) and not rendered.compares:
                 if len(self._shapes) >= shapes.MAX_SHAPES:
                     self._shapes.clear()
-                self._shapes[keys[i]] = shapes.learn(conversations[i], made, rendered.runs, self._special)
+                self._shapes[keys[i]] = shapes.learn(conversations[i], made, rendered.runs, self.special)
 
     def _marked(self, conversation: Conversation, rendered: Rendered | TemplateError) -> Marked:
         """Finds what of a traced conversation is trained."""
@@ -171,8 +151,8 @@ class Marker:
         if isinstance(rendered, TemplateError):
             raise ConversationError(_reason(rendered), str(rendered))
         self._check_contents(rendered, conversation)
-        runs = _first_renderings(rendered.runs)
-        segments = _segments(runs)
+        runs = probes.first_renderings(rendered.runs)
+        segments = probes.segments(runs)
         of: dict[int, list[int]] = {}
         for k, segment in enumerate(segments):
             of.setdefault(segment.message, []).append(k)
@@ -186,14 +166,17 @@ class Marker:
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
         return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
 
-    def probe(self, arguments: Mapping[str, Any]) -> _Probe:
+    def probe(self, arguments: Mapping[str, Any]) -> Probe:
         """Returns what the template writes between messages; kept for each set of arguments."""
         given = {name: value for name, value in arguments.items() if name not in ("tools", "documents")}
         key = json.dumps(given, sort_keys=True, default=repr)
         if key not in self._probes:
             if len(self._probes) >= _MAX_PROBES:
                 self._probes.clear()
-            self._probes[key] = self._find_probe(given)
+            try:
+                self._probes[key] = probes.find_probe(self.template, self.special, given)
+            except TemplateLimitError as error:
+                raise ConversationError(_reason(error), str(error)) from None
         return self._probes[key]
 
     def _wanted(self, conversation: Conversation) -> list[int]:
@@ -216,7 +199,7 @@ class Marker:
         self,
         conversation: Conversation,
         rendered: Rendered,
-        segments: Sequence["_Segment"],
+        segments: Sequence[Segment],
         of: Mapping[int, Sequence[int]],
     ) -> tuple[list[Span], int]:
         """Returns the trained characters, and the number of trained messages."""
@@ -246,7 +229,7 @@ class Marker:
         i: int,
         conversation: Conversation,
         text: str,
-        segments: Sequence["_Segment"],
+        segments: Sequence[Segment],
         of: Mapping[int, Sequence[int]],
         owned: Mapping[int, list[Span]],
         calls: Mapping[int, Sequence[Run]],
@@ -256,7 +239,8 @@ class Marker:
         if conversation.messages[i]["role"] != "assistant":
             return [(each.start, each.stop) for each in mine]
         probe = self.probe(conversation.arguments)
-        found = owned.get(i, []) if owned else self._turn(i, conversation, text, segments, of.get(i, ()))
+        marks = self.template.has_generation
+        found = owned.get(i, []) if marks else self._turn(i, conversation, text, segments, of.get(i, ()))
         runs = [run for each in mine for run in each.runs]
         if not self.rule.stop:
             ends = [max((run.stop for run in runs if start <= run.start < stop), default=stop) for start, stop in found]
@@ -273,15 +257,11 @@ class Marker:
                     found = _without(found, [(at, min(behind, default=len(text)))])
                 at = its[-1].stop
         if not self.rule.thinking and found:
-            said = [run.start for run in runs if run.origin.field != "reasoning"]
-            if len(said) < len(runs):  # up to the first text that is not reasoning, with all that frames it
-                found = _without(found, [(found[0][0], min(said, default=found[-1][1]))])
-            elif tagged := _THINKING.match(text, found[0][0], found[0][1]):
-                found = _without(found, [tagged.span()])
+            found = _without(found, _reasoning(text, (found[0][0], found[-1][1]), runs, probe))
         return found
 
     def _turn(
-        self, i: int, conversation: Conversation, text: str, segments: Sequence["_Segment"], mine: Sequence[int]
+        self, i: int, conversation: Conversation, text: str, segments: Sequence[Segment], mine: Sequence[int]
     ) -> list[Span]:
         """Returns the turn of the assistant that is message `i`; `mine` are its segments.
 
@@ -292,137 +272,90 @@ class Marker:
         for n, k in enumerate(mine):
             start, stop = segments[k].start, segments[k].stop
             before = segments[k - 1] if k else None
-            # Else texts that are not traced may be in between: then the turn begins with its own text.
-            if n == 0 and (before.message if before is not None else -1) == i - 1:
+            if n == 0:
                 first = before.stop if before is not None else 0
                 role = messages[i - 1]["role"] if i else "user"
                 role = role if role in ("user", "assistant", "system") else "tool"
-                prompts = probe.prompts.get(role, probe.prompts.get("user", ()))
-                between = text[first:start]
-                start = first + len(next((each for each in prompts if between.startswith(each)), between))
+                is_next = (before.message if before is not None else -1) == i - 1
+                # Without a header in between, the turn begins with its own text.
+                at = probe.begin(text[first:start], role if is_next else None, text[start : start + _MOST_PROMPT])
+                if at is None and is_next and segments[k].runs[0].origin.field.startswith("tool_calls"):
+                    at = probe.own(text[first:start], role)
+                start = start if at is None else first + at
             after = segments[k + 1].start if k + 1 < len(segments) else len(text)
             if (found := probe.stop.search(text, stop, after)) is not None:
                 has_stop, stop = True, found.end()
-            elif i == len(messages) - 1 and k == len(segments) - 1:
+            elif k == len(segments) - 1 and not probe.appended:
                 stop = len(text)
             spans.append((start, stop))
-        if mine and not has_stop and self.rule.stop and probe.needs_stop(messages, i):
+        behind = segments[mine[-1] + 1].message if mine and mine[-1] + 1 < len(segments) else None
+        needs_stop = probe.before.get("" if behind is None else messages[behind]["role"], False)
+        if mine and not has_stop and self.rule.stop and needs_stop:
             last = segments[mine[-1]].stop
             raise ConversationError(
                 "no_stop_token", f"message {i} has no stop token behind it: {text[last : last + 80]!r}"
             )
         return spans
 
-    def _find_probe(self, arguments: Mapping[str, Any]) -> _Probe:
-        prompts = {}
-        starts: Mapping[str, list[Mapping[str, Any]]] = {
-            "user": [_USER],
-            "tool": [_USER, _CALL, _RESULT],
-            "assistant": [_USER, _ANSWER],
-        }
-        for role, start in starts.items():
-            found = self._prompts(start, arguments)
-            if found:
-                prompts[role] = found
-        prompt = self._between([_USER], arguments, -1, add_generation_prompt=True) or ""
-        plain = self._between([_USER], arguments, -1) or ""
-        opener = self._first(prompt[len(_common(prompt, plain)) :])
-        last = self._between([_USER, _ANSWER], arguments, -1) or ""
-        followed = {
-            "user": self._between([_USER, _ANSWER, _USER], arguments, 1),
-            "tool": self._between([_USER, _CALL, _RESULT], arguments, 1),
-        }
-        stops = {*self._special.findall(last), self.template.tokens.get("eos_token", "")} - {""}
-        called = self._between([_USER, _CALL, _RESULT], arguments, 0, to_end=True) or ""
-        for role, behind in followed.items():
-            if behind and not any(token in behind for token in stops):
-                # In front of a tool's answer there may be one more that quotes arguments, as in the call before.
-                tokens = [each for each in self._special.findall(behind) if role != "tool" or called.count(each) == 1]
-                stops |= {*tokens[:1]} - {opener}
-        pattern = "|".join(map(re.escape, sorted(stops))) or "(?!)"
-        before = {role: any(token in (behind or "") for token in stops) for role, behind in followed.items()}
-        return _Probe(prompts, re.compile(f"(?:{pattern})+"), {**before, "": any(token in last for token in stops)})
-
-    def _first(self, text: str) -> str:
-        """Returns the first special token in a text."""
-        found = self._special.search(text)
-        return found.group() if found else ""
-
-    def _prompts(self, start: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns what may be between the last of some messages and a turn of the assistant after it."""
-        prompt = self._between(start, arguments, -1, add_generation_prompt=True)
-        plain = self._between(start, arguments, -1)
-        asked = [*start, _ANSWER]
-        last = self._between(asked, arguments, len(start) - 1)
-        earlier = self._between([*asked, _USER, _ANSWER], arguments, len(start) - 1)
-        written = [each for each in (last, earlier) if each is not None]
-        if prompt is None or prompt == plain:  # no generation prompt: what is in front of a text is its header
-            tagged = [plain] if plain and re.search(r"<[^<>\s]*>|\[[^\[\]\s]*\]", plain) else []
-            return tuple(dict.fromkeys(sorted([*written, *tagged], key=len, reverse=True)))
-        found = {prompt, *(_common(prompt, each) for each in written)}
-        least = _common(prompt, plain or "")
-        return tuple(sorted((each for each in found if len(each) > len(least)), key=len, reverse=True))
-
-    def _between(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        arguments: Mapping[str, Any],
-        i: int,
-        *,
-        to_end: bool = False,
-        **more: Any,
-    ) -> str | None:
-        """Returns what the template writes behind message `i`, up to the content of the next; None if it fails.
-
-        `to_end`: up to the end of the text.
-        """
-        try:
-            rendered = self.template.trace(messages, **{**arguments, **more})
-        except TemplateError:
-            return None
-        i %= len(messages)
-        segments = _segments(_first_renderings(rendered.runs))
-        mine = [segment.stop for segment in segments if segment.message == i]
-        if not mine:
-            return None
-        later = (segment.start for segment in segments if segment.message > i and segment.start >= mine[-1])
-        return rendered.text[mine[-1] : len(rendered.text) if to_end else min(later, default=len(rendered.text))]
-
     def _check_contents(self, rendered: Rendered, conversation: Conversation) -> None:
         """Raises ConversationError if a record contains a special token, which the tokenizer would take for one."""
         beside = [conversation.arguments.get(name) for name in ("tools", "documents")]
-        headers = [message.get(name) for message in conversation.messages for name in _HEADER_FIELDS]
+        headers = [message.get(name) for message in conversation.messages for name in HEADER_FIELDS]
         for text in _texts([*beside, *headers]):
-            if found := self._special.search(text):
+            if found := self.special.search(text):
                 raise ConversationError("special_token_in_content", f"{found.group()!r} in {text[:100]!r}")
         runs = iter(sorted(rendered.runs))
         run = next(runs, None)
-        for found in self._special.finditer(rendered.text):
+        for found in self.special.finditer(rendered.text):
             while run is not None and run.stop <= found.start():
                 run = next(runs, None)
             # Templates make tokens of a role, as in `<|user|>`.
-            if run is not None and run.start < found.end() and run.origin.field not in _HEADER_FIELDS:
+            if run is not None and run.start < found.end() and run.origin.field not in HEADER_FIELDS:
                 where = f"{run.origin.field} of message {run.origin.message}"
                 raise ConversationError("special_token_in_content", f"{found.group()!r} in {where}")
 
 
-class _Segment(NamedTuple):
-    """Neighbouring runs of one message."""
+def _reasoning(text: str, turn: Span, runs: Sequence[Run], probe: Probe) -> list[Span]:
+    """Returns the reasoning of a turn with what frames it; `runs` are the texts of the turn."""
+    (at, last), gone = turn, _tagged(text, turn, runs)
+    if all(run.origin.field == "reasoning" for run in runs):
+        return [turn] if runs else gone
+    for field, group in itertools.groupby(runs, key=lambda run: run.origin.field):
+        its = list(group)
+        if field == "reasoning":
+            behind = min((run.start for run in runs if run.start >= its[-1].stop), default=last)
+            closing = _CLOSING.match(text, its[-1].stop, behind)
+            stop = closing.end() if closing is not None else behind
+            stop += probe.begin(text[stop:behind], None) or 0  # a text of its own may have a header of its own
+            gone.append((at, stop))
+        end = probe.stop.match(text, its[-1].stop, last)
+        at = end.end() if end is not None else its[-1].stop
+    return gone
 
-    message: int
-    start: int
-    stop: int
-    runs: tuple[Run, ...]
 
-
-def _segments(runs: Iterable[Run]) -> list[_Segment]:
-    """Returns the texts of messages in the order in which they are shown, without what is in their headers."""
-    own = (r for r in runs if r.origin.field not in _HEADER_FIELDS and not r.origin.field.endswith(".id"))
-    found = []
-    for message, group in itertools.groupby(sorted(own), key=lambda run: run.origin.message):
-        its = tuple(group)
-        found.append(_Segment(message, its[0].start, max(run.stop for run in its), its))
-    return found
+def _tagged(text: str, turn: Span, runs: Sequence[Run]) -> list[Span]:
+    """Returns the reasoning inside of contents: what is between tags, of which the prompt may hold the first."""
+    (first, last), gone = turn, []
+    calls = [run for run in runs if run.origin.field.startswith("tool_calls")]
+    prompt = text[max(0, first - 64) : first].rstrip()
+    opened = next((each for each in _OPENED.finditer(prompt) if each.end() == len(prompt)), None)
+    start = at = first
+    while opened is not None or (opened := _OPENED.search(text, at, last)) is not None:
+        if opened.string is text:
+            start, at = opened.span()
+        closing = f"{opened.group()[0]}/{opened.group()[1:]}"
+        end = text.find(closing, at, last)
+        if end < 0 and opened.string is text and not text[first:start].strip():
+            return [turn]  # cut off before its end
+        if end >= 0 and not any(run.start <= start < run.stop for run in calls):
+            while start > first and text[start - 1].isspace():
+                start -= 1
+            at = end + len(closing)
+            while at < last and text[at].isspace():
+                at += 1
+            gone.append((start, at))
+        opened = None
+    return gone
 
 
 def _reason(error: TemplateError) -> str:
@@ -448,22 +381,8 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(each)
 
 
-def _first_renderings(runs: Iterable[Run]) -> list[Run]:
-    """Returns runs without those of characters that were rendered before, such as the name of the tool that answers."""
-    seen: dict[Any, list[Span]] = {}
-    kept = []
-    for run in sorted(runs):
-        there = seen.setdefault(run.origin, [])  # in order, none overlapping
-        span = run.at, run.at + run.stop - run.start
-        k = bisect.bisect(there, span)
-        if not (k and there[k - 1][1] > span[0]) and not (k < len(there) and there[k][0] < span[1]):
-            there.insert(k, span)
-            kept.append(run)
-    return kept
-
-
 def _owned(
-    blocks: Iterable[Span], segments: Sequence[_Segment], messages: Sequence[Mapping[str, Any]]
+    blocks: Iterable[Span], segments: Sequence[Segment], messages: Sequence[Mapping[str, Any]]
 ) -> Mapping[int, list[Span]]:
     """Returns blocks by message: that of the first text in it, else the answer before it, else that behind."""
     ends = list(itertools.accumulate((each.stop for each in segments), max))
@@ -476,16 +395,6 @@ def _owned(
             owner = owner if is_behind else segments[k].message
         owned.setdefault(owner, []).append(block)
     return owned
-
-
-def _common(one: str, other: str) -> str:
-    """Returns the longest beginning of both that ends between words and tags."""
-    length = 0
-    for a, b in zip(_PIECES.findall(one), _PIECES.findall(other), strict=False):
-        if a != b:
-            break
-        length += len(a)
-    return one[:length]
 
 
 def _united(spans: Iterable[Span]) -> list[Span]:

@@ -17,7 +17,15 @@ from tokenmill.tokenizer.chat import renderer
 from tokenmill.tokenizer.chat.errors import RefusedError, TemplateError, TemplateLimitError
 from tokenmill.tokenizer.chat.traced import Origin, Run
 
-__all__ = ["ChatTemplate", "RefusedError", "Rendered", "TemplateError", "TemplateLimitError", "load_template"]
+__all__ = [
+    "ChatTemplate",
+    "RefusedError",
+    "Rendered",
+    "TemplateError",
+    "TemplateLimitError",
+    "load_template",
+    "read_end_tokens",
+]
 
 MAX_TEMPLATE = 1 << 20
 """The most characters of a template."""
@@ -63,7 +71,8 @@ class ChatTemplate:
         self.tokens = dict(tokens or {})
         self.date = date
         self._ask([], is_traced=False)
-        self.has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", source) is not None
+        uncommented = re.sub(r"\{#.*?#\}", "", source, flags=re.DOTALL)
+        self.has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", uncommented) is not None
         """Whether it marks what the model writes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -137,14 +146,9 @@ def load_template(
     path = Path(folder)
     if path.is_file():
         return ChatTemplate(_read(path), date=date)
-    settings: dict[str, Any] = {}
-    if (config := path / "tokenizer_config.json").is_file():
-        try:
-            settings = json.loads(_read(config))
-        except (ValueError, RecursionError) as error:
-            raise TemplateError(f"{config}: not JSON: {error}") from None
+    settings = _read_json(config) if (config := path / "tokenizer_config.json").is_file() else {}
     found: dict[str, str] = {}
-    of_config = settings.get("chat_template") if isinstance(settings, dict) else None
+    of_config = settings.get("chat_template")
     if isinstance(of_config, str):
         found["default"] = of_config
     elif isinstance(of_config, list):
@@ -159,6 +163,37 @@ def load_template(
         where = "chat_template.jinja, or chat_template in tokenizer_config.json"
         raise TemplateError(f"{path}: no chat template {wanted!r}; {allowed}. Templates are in {where}")
     return ChatTemplate(found[wanted], _special_tokens(settings), date)
+
+
+def read_end_tokens(folder: str | os.PathLike[str]) -> list[str]:
+    """Returns the tokens with which a model ends its turns: `eos_token_id` of its `generation_config.json`.
+
+    Args:
+      folder: the folder with it and the tokenizer, or a file in there; without such a file there are none.
+
+    Raises:
+      OSError: if a file cannot be read; TemplateError: if it is not JSON.
+    """
+    path = Path(folder) if os.path.isdir(folder) else Path(folder).parent
+    config, *others = (path / f"{name}.json" for name in ("generation_config", "tokenizer_config", "tokenizer"))
+    if not config.is_file():
+        return []
+    ids = _read_json(config).get("eos_token_id")
+    contents: dict[Any, Any] = {}
+    for file in others:
+        settings = _read_json(file) if file.is_file() and not contents else {}
+        contents |= {str(k): each.get("content") for k, each in settings.get("added_tokens_decoder", {}).items()}
+        contents |= {str(each.get("id")): each.get("content") for each in settings.get("added_tokens") or ()}
+    wanted = [contents.get(str(each)) for each in (ids if isinstance(ids, list) else [ids])]
+    return [each for each in wanted if isinstance(each, str)]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise TemplateError(f"{path}: not JSON: {error}") from None
+    return found if isinstance(found, dict) else {}
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -190,6 +190,8 @@ EXAMPLES = {
     "chat.thinking": _of_chat(", thinking: false"),
     "chat.tool_calls": _of_chat(", tool_calls: false"),
     "chat.stop": _of_chat(", stop: false"),
+    "chat.end_tokens": _of_chat(", end_tokens: ['<|user|>', '<|observation|>']"),
+    "chat.on_bad_mask": _of_chat(", on_bad_mask: warn"),
     "languages": "languages: {}",
     "languages.threshold": "languages: {threshold: 0.8}",
     "languages.keep": "languages: {keep: [en, de, und]}",

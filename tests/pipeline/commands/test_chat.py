@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenmill chat check`: what it finds, and its exit code."""
 
+import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_tokenizer
@@ -28,6 +31,12 @@ def check(folder: Path, capsys: pytest.CaptureFixture[str], template: str, *more
 
 @pytest.mark.parametrize("family", TEMPLATES)
 def test_templates_with_stop_tokens_are_good(folder, capsys, family) -> None:
+    if family == "bare":  # as of GLM, whose model ends its turns with the header of the next
+        code, said = check(folder, capsys, TEMPLATES[family])
+        assert (code, said["stop token"].startswith("bad")) == (1, True)
+        assert check(folder, capsys, TEMPLATES[family], "--set", 'chat.end_tokens=["<|user|>"]')[0] == 0
+        ids = [make_tokenizer().token_to_id(token) for token in ("<|user|>", "</s>")]
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
     code, said = check(folder, capsys, TEMPLATES[family])
     assert code == 0
     assert said["trains the answer"].startswith("good")
@@ -71,6 +80,21 @@ def test_data_is_counted_and_shown(folder, capsys) -> None:
     code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "bad.jsonl"))
     assert code == 1
     assert "none of 1 records" in said["data"]
+
+
+def test_it_takes_what_jobs_take(folder, capsys) -> None:
+    turns = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "<think>hm</think>so"}]
+    pq.write_table(pa.table({"turns": [turns] * 3, "n": [1, 2, 3]}), folder / "data.parquet")
+    (folder / "data.jsonl.gz").write_bytes(gzip.compress(f"{json.dumps({'turns': turns})}\nnot JSON\n".encode()))
+    options = ["--messages-field", "turns", "--set", "chat.thinking=false", "--set", "chat.arguments.deep=true"]
+    template = TEMPLATES["chatml"] + "{{ '!' if deep }}".replace(" }}", " else '' }}")
+    for name, n_records, rejected in (("data.parquet", 3, {}), ("data.jsonl.gz", 2, {"not_json": 1})):
+        code, said = check(folder, capsys, template, str(folder / name), *options)
+        assert (code, said["records"], said["rejected"]) == (0, n_records, rejected)
+        assert "".join(text for text, trained in said["examples"][0]["tokens"] if trained) == "so<|im_end|>"
+        assert said["examples"][0]["tokens"][-1][0].endswith("!")
+    assert main(["chat", "check", str(folder), "--set", "chat.thinkin=false"]) == 2
+    assert "thinking" in capsys.readouterr().err
 
 
 def test_a_person_sees_what_is_trained_without_colour(folder, capsys) -> None:

@@ -63,6 +63,12 @@ def rows_are(expected):
     return check
 
 
+def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused():
+    step = Tokenize(make_tokenizer(), messages="messages", chat={"template": TEMPLATES["bare"]})
+    with pytest.raises(Exception, match="on_bad_mask"), beam.Pipeline("DirectRunner") as pipeline:
+        _ = pipeline | beam.Create([as_row(0, CONVERSATIONS[0])]) | step
+
+
 @pytest.mark.parametrize("kind", [as_row, as_dict, as_json])
 def test_ids_and_masks_are_those_of_jobs(kind, run, expected):
     with run() as pipeline:

@@ -4,6 +4,7 @@
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -221,8 +222,8 @@ def test_the_first_token_of_a_row_is_not_trained(folder: Path, side: str) -> Non
         assert row["loss_mask"] == (padding + expected if side == "left" else expected + padding)
 
 
-def test_a_template_whose_answers_no_special_token_ends_is_warned_of_before_the_job(folder: Path) -> None:
-    template = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
+def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused_before_the_job(folder: Path) -> None:
+    endless = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
 
     def warned(**chat: Any) -> tuple[str, ...]:
         made = config_of(folder, chat=chat)
@@ -231,10 +232,17 @@ def test_a_template_whose_answers_no_special_token_ends_is_warned_of_before_the_
         assert plan_job("tokenize", load_config({**made, "input": sources})).warnings == planned
         return planned
 
-    assert warned() == warned(template=template, stop=False) == ()
-    assert len(warned(template="{{ raise_exception('never') }}")) == 1
-    (warning,) = warned(template=template)
-    assert warning.startswith("chat.template: no special token of the tokenizer ends an answer, so a model will not")
+    assert warned() == warned(template=endless, stop=False) == ()
+    for template, said in (
+        (endless, "an earlier turn ends without a special token"),
+        ("{{ raise_exception('never') }}", "never"),
+        (TEMPLATES["bare"], "'<|user|>' is trained as the stop token"),
+    ):
+        with pytest.raises(ValueError, match="(?s)" + re.escape(said) + ".*chat.on_bad_mask"):
+            run(config_of(folder, chat={"template": template}))
+        assert not (folder / "out").exists()
+        assert any(said in line for line in warned(template=template, on_bad_mask="warn"))
+    assert warned(template=TEMPLATES["bare"], end_tokens=["<|user|>"]) == ()
 
 
 def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
