@@ -230,8 +230,6 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             has_end = bool(marks.lay_out(config, tokenizer).marks.right)
             if config.output.packing is not None:
                 config = _padded(config, config.output.packing, tokenizer)
-            if config.chat is not None:
-                said += ChatTexts.of_section(config.chat, "messages", tokenizer).check(config.chat)
         fim = config.output.fim if tokenizes else None
         if made := tokenizer or (stand_in(config) if trains and (fim or config.output.vocabulary) else None):
             check_formats(made, config.output)
@@ -256,6 +254,11 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             count.check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
         problems.append(error)
+    if config.chat is not None and tokenizer is not None:
+        try:
+            said += ChatTexts.of_section(config.chat, "messages", tokenizer).check(config.chat)
+        except ValueError as error:
+            problems.append(error)
     if problems:
         kind = OSError if all(isinstance(problem, OSError) for problem in problems) else ValueError
         raise kind("\n".join(str(problem) for problem in problems))
