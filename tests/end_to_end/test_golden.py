@@ -28,7 +28,7 @@ NOT_BYTES = ("clock.json", "report.html")
 """They hold times."""
 
 FIM = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
-BERT = {"file": "vocab.txt"}
+BERT = {"file": "vocab.txt", "max_unknown_fraction": 1.0}
 BYTES = {"file": "bytes.json"}
 BPE = {"train": {"model": "byte_level_bpe", "vocab_size": 420, "special_tokens": ["<|end|>", "<|pad|>", *FIM]}}
 END = "<|end|>"
@@ -102,7 +102,7 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
         "tokenize",
         {
             "input": JSONL,
-            "tokenizer": {},
+            "tokenizer": {"max_unknown_fraction": 1.0},
             "languages": {"rules": {"en": ["nfc"]}},
             "output": {"parts": {"by": "lang", "tokenizers": {"en": "vocab.txt", "default": "vocab.txt"}}},
         },
