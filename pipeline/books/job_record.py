@@ -151,4 +151,5 @@ def differences(there: Any, here: Any, path: str = "") -> list[str]:
             for name in sorted({*there, *here})
             for line in differences(there.get(name), here.get(name), f"{path}.{name}".lstrip("."))
         ]
-    return [] if there == here else [f"{path}: {there!r} there, {here!r} now"]
+    shown = ["not set" if value is None else repr(value) for value in (there, here)]
+    return [] if there == here else [f"{path.removeprefix('config.')}: {shown[0]} there, {shown[1]} now"]

@@ -160,7 +160,9 @@ class LossyFiles:
         if len(self._lines) < _MOST_LISTED:
             reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(rejected.items()))
             lost = " and ".join(f"{lost:,} of {n:,} {unit}" for lost, n, unit in shares)
-            damage = "is damaged, and what cannot be read of it is lost; of the rest " if is_damaged else "lost "
+            damage = (
+                "is damaged, and what cannot be read of it is lost; of the rest it lost " if is_damaged else "lost "
+            )
             damage = "cannot be read: it lost " if "unreadable_file" in rejected else damage
             self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons})")
 
@@ -173,8 +175,8 @@ class LossyFiles:
         raise ValueError(
             "\n".join(
                 [
-                    f"{are} damaged or lost more than {self._fails.max_rejected_per_file:.3g} of the records or bytes "
-                    f"({where}.max_rejected_per_file):",
+                    f"{are} damaged or lost more than {100 * self._fails.max_rejected_per_file:.3g} % of the "
+                    f"records or bytes ({where}.max_rejected_per_file):",
                     *self._listed(),
                     f"correct these files, or accept the loss with {where}.on_damage: warn, and go on with --resume; "
                     f"if the text is not where {fields} says, correct that, and start again with --overwrite",

@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
         known = [name for action in self._actions for name in action.option_strings]
-        hints = []
+        hints = ["; options for Beam go last, after --"] if unknown[0].partition("=")[0] == "--runner" else []
         for name in (argument.partition("=")[0] for argument in unknown if argument.startswith("-")):
             begun = [option for option in known if len(name) > 2 and option.startswith(name)]
             if near := begun or difflib.get_close_matches(name, known, n=1):

@@ -78,7 +78,7 @@ def test_one_damaged_file_fails_the_job_or_is_warned_of(make_job, tiny_vocab_fil
     job = make_job("job", **tokenize_sections(paths, tiny_vocab_file))
     assert job.run("tokenize", "--workers", "2", "--quiet") == 1
     said = capsys.readouterr().err
-    assert "failed: 1 file is damaged or lost more than 0.05 of the records or bytes" in said
+    assert "failed: 1 file is damaged or lost more than 5 % of the records or bytes" in said
     assert f"{name!r} " in said
     assert DAMAGED[name][1] in said
     assert "input.on_damage: warn, and go on with --resume" in said

@@ -106,7 +106,7 @@ def test_a_messy_crawl_on_the_first_day(crawl, bracketed, make_job, monkeypatch,
     cut = zlib.decompressobj(31).decompress((crawl / "news" / "part-2.jsonl.gz").read_bytes())
     n_whole = cut.count(b"\n")
     damage = "'news/part-2.jsonl.gz' is damaged, and what cannot be read of it is lost; "
-    damage += f"of the rest 1 of {n_whole + 1:,} records"
+    damage += f"of the rest it lost 1 of {n_whole + 1:,} records"
     assert damage in failed
     assert "'wiki/latin.txt' lost 50 of 50 records" in failed
     assert "input.on_damage: warn" in failed

@@ -65,7 +65,7 @@ def test_all_records_rejected_is_a_failure(make_job, tiny_vocab_file, tmp_path, 
         assert [row["reason"] for row in job.rejects()] == [reason] * 3
     if kind != "text":
         assert job.run(command, "--mode", "inline", "--resume", "--set", "input.text_field=body") == 2
-        assert "config.input.text_field: 'text' there, 'body' now" in capsys.readouterr().err
+        assert "input.text_field: 'text' there, 'body' now" in capsys.readouterr().err
         assert job.run(command, "--mode", "inline", "--overwrite", "--set", "input.text_field=body") == 0
         assert job.run("verify", "--set", "input.text_field=body") == 0
 

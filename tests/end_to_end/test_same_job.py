@@ -46,13 +46,13 @@ def test_the_config_of_another_job_is_told_apart(folder, capsys, command, sectio
         same = ["--set", "output.path=moved/out", "--set", "input.paths=[elsewhere/*]", "--set", "input.max_rejected=9"]
         assert run("verify", "job.yaml") == 0
         assert run("verify", "job.yaml", *same) == 0
-        others = [("input.text_field=body", "config.input.text_field: 'text' there, 'body' now")]
-        others.append(("output.compression=none", "config.output.compression: 'auto' there, 'none' now"))
+        others = [("input.text_field=body", "input.text_field: 'text' there, 'body' now")]
+        others.append(("output.compression=none", "output.compression: 'auto' there, 'none' now"))
         if command == "tokenize":
             others.append(("tokenizer.file=other.txt", "tokenizer: '"))
             others.append(("tokenizer.file=null", "tokenizer: '"))
         if command in ("run", "train"):
-            others.append(("tokenizer.train.vocab_size=61", "config.tokenizer.train.vocab_size: 60 there, 61 now"))
+            others.append(("tokenizer.train.vocab_size=61", "tokenizer.train.vocab_size: 60 there, 61 now"))
         capsys.readouterr()
         for setting, says in others:
             for looks in ("verify", "inspect"):
@@ -78,7 +78,7 @@ def test_the_same_relative_path_of_another_place(folder, capsys):
     with contextlib.chdir(folder / "there"):
         capsys.readouterr()
         assert run("verify", "../here/job.yaml") == 2
-        assert "differs from the config in config.normalize: " in capsys.readouterr().err
+        assert "differs from the config in normalize: " in capsys.readouterr().err
         assert run("verify", "job.yaml") == 0
 
 

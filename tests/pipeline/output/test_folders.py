@@ -65,7 +65,7 @@ def test_resume_takes_the_same_job_only_and_says_what_differs(tmp_path):
     other = Job.of("tokenize", config_of(input={"text_field": "body"}), "new digest")
     with pytest.raises(ValueError, match="differs in") as raised:
         prepare_output(output, other, "resume")
-    assert "config.input.text_field: 'text' there, 'body' now" in str(raised.value)
+    assert "input.text_field: 'text' there, 'body' now" in str(raised.value)
     assert "tokenizer: 'digest' there, 'new digest' now" in str(raised.value)
     assert "manifest.json" in names_in(tmp_path)
 

@@ -28,7 +28,8 @@ def test_an_empty_output(tmp_path, tiny_vocab_file):
     (tmp_path / "corpus/a.jsonl").write_text("")
     job = PlainJob(tmp_path, [], tiny_vocab_file, languages={"rules": "builtin"}).run()
     text = rendered(job.output)
-    assert "0 of 28 entries occur" in text
+    assert "0 of 28 entries are used" in text
+    assert "<h3>Lost</h3>" not in text  # nothing is
     assert "1 file read, 1 shard written." in text
 
 
