@@ -46,12 +46,13 @@ class Shape(NamedTuple):
     """As `Marked.messages`."""
     n_turns: int
     n_unrendered: int
+    shown: frozenset[tuple[int, str]]
 
 
 def key_of(conversation: Conversation) -> Any:
     """Returns what conversations of one shape have in common; None if they are long, or have more than texts."""
     arguments = conversation.arguments
-    if conversation.untrained_parts or len(conversation.messages) > _MOST_MESSAGES:
+    if conversation.untrained_parts or conversation.untrained_text or len(conversation.messages) > _MOST_MESSAGES:
         return None
     if not {*arguments}.isdisjoint(("tools", "documents")):
         return None
@@ -124,6 +125,7 @@ def learn(conversation: Conversation, marked: Any, runs: Iterable[Run], special:
             tuple((place(start), place(stop), message) for start, stop, message in marked.messages),
             marked.n_turns,
             marked.n_unrendered,
+            marked.shown,
         )
     except ValueError:  # within a content
         return None

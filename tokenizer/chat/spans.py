@@ -61,6 +61,8 @@ class Marked(NamedTuple):
     """Trained turns."""
     n_unrendered: int
     """Messages of which the template shows no content, as those that drop earlier reasoning."""
+    shown: frozenset[tuple[int, str]] = frozenset()
+    """Fields of messages that are in the text, each as (message, field); names of reasoning as "reasoning"."""
 
 
 class Marker:
@@ -121,7 +123,8 @@ class Marker:
             if shape is None or isinstance(text, TemplateError):
                 continue
             if (spans := shapes.predict(shape, conversations[i].messages, text, self.special)) is not None:
-                found[i] = Marked(text, tuple(spans[0]), tuple(spans[1]), shape.n_turns, shape.n_unrendered)
+                of_shape = shape.n_turns, shape.n_unrendered, shape.shown
+                found[i] = Marked(text, tuple(spans[0]), tuple(spans[1]), *of_shape)
         self._trace([i for i in range(len(keys)) if i not in found], conversations, keys, found)
         return [found[i] for i in range(len(keys))]
 
@@ -161,10 +164,19 @@ class Marker:
             parts = [run for run in runs if run.origin.field.startswith("content.")]
             numbers = [(run.origin.message, int(run.origin.field.split(".")[1])) for run in parts]
             spans = _without(spans, [(r.start, r.stop) for r, n in zip(parts, numbers, strict=True) if n in gone])
+        for run in runs if conversation.untrained_text else ():
+            if run.origin.field == "content":
+                places = conversation.untrained_text.get(run.origin.message, ())
+                moved = [(run.start + max(0, first - run.at), run.start + last - run.at) for first, last in places]
+                spans = _without(spans, [(start, min(stop, run.stop)) for start, stop in moved])
         if not spans:
-            raise ConversationError("nothing_trained", f"no text of the {len(messages)} messages is trained")
+            reason = "nothing_trained" if all(conversation.trained.values()) else "marked_untrained"
+            raise ConversationError(reason, f"no text of the {len(messages)} messages is trained")
         sources = tuple((run.start, run.stop, run.origin.message) for run in rendered.runs)
-        return Marked(rendered.text, tuple(spans), sources, n_turns, len(messages) - len(of))
+        n_unrendered = sum(i not in of and any(message[name] for name in message if name != "role")
+                           for i, message in enumerate(messages))  # fmt: skip
+        shown = frozenset((run.origin.message, run.origin.field.partition(".")[0]) for run in rendered.runs)
+        return Marked(rendered.text, tuple(spans), sources, n_turns, n_unrendered, shown)
 
     def probe(self, arguments: Mapping[str, Any]) -> Probe:
         """Returns what the template writes between messages; kept for each set of arguments."""

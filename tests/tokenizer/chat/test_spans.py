@@ -174,7 +174,7 @@ def test_long_conversations_take_time_that_grows_with_them() -> None:
 
 def test_tools_may_be_json_in_a_text() -> None:
     tools = [{"name": "look", "y": None}]
-    expected = {"tools": [{"name": "look"}]}
+    expected = {"tools": tools}
     for given in (tools, '[{"name": "look", "y": null}]'):
         assert read_conversation({"messages": [ASK], "tools": given}).arguments == expected
     for given in ("look", '"look"', ["look"], {"name": "look"}):
@@ -400,7 +400,7 @@ def test_a_token_that_straddles_a_border_is_trained_and_counted() -> None:
         ({"messages": "hi"}, "not_a_conversation"),
         ({"messages": [3]}, "not_a_conversation"),
         ({"messages": [{"role": "user", "content": 3}]}, "not_a_conversation"),
-        ({"messages": [{"role": "user", "content": "a", "weight": 0.5}]}, "not_a_conversation"),
+        ({"messages": [{"role": "user", "content": "a", "weight": 0.5}]}, "bad_mark"),
         ({"messages": [ASK], "chat_template_kwargs": 3}, "not_a_conversation"),
         ({"messages": [{"role": "wizard", "content": "a"}]}, "unknown_role"),
         ({"messages": [{"content": "a"}]}, "unknown_role"),
@@ -409,7 +409,7 @@ def test_a_token_that_straddles_a_border_is_trained_and_counted() -> None:
         ({"messages": [ASK, {"role": "assistant", "content": None}]}, "empty_turn"),
         ({"messages": [{"role": "system", "content": "a"}] * 2}, "two_systems"),
         ({"messages": [{"role": "system", "content": "a"}, ASK], "system": "b"}, "two_systems"),
-        ({"messages": [ASK, {**ANSWER, "train": True, "weight": 0}]}, "not_a_conversation"),
+        ({"messages": [ASK, {**ANSWER, "train": True, "weight": 0}]}, "bad_mark"),
         ({"messages": None}, "not_a_conversation"),
         ({"messages": '[{"a": 1}]'}, "not_a_conversation"),
         ({"instruction": ["why?"], "output": "so"}, "not_a_conversation"),
@@ -439,10 +439,11 @@ def test_what_both_sides_of_a_pair_begin_with_is_their_prompt() -> None:
 
 
 def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
-    pair = {"prompt": "why?", "chosen": "so", "rejected": [ANSWER]}
+    pair = {"prompt": "why?", "chosen": "so", "rejected": [LAST]}
+    turned = {"prompt": "why?", "chosen": [LAST], "rejected": "so"}
     whole = {"chosen": [ASK, ANSWER], "prompt": "why?"}
     answers = {"conversations": [{"from": "human", "value": "why?"}], "chosen": {"from": "gpt", "value": "so"}}
-    for record, field in ((pair, "chosen"), (pair, "rejected"), (whole, "chosen"), (answers, "chosen")):
+    for record, field in ((pair, "chosen"), (turned, "rejected"), (whole, "chosen"), (answers, "chosen")):
         assert read_conversation(record, field).messages == [ASK, ANSWER]
 
 
