@@ -158,6 +158,18 @@ def _trained(names: Sequence[str]) -> list[pa.Field]:
     return [field for field in (mask, LABELS, *FOR_TRAINERS) if field.name in names]
 
 
+MADE = pa.schema(
+    [
+        # What each token of a conversation counts in the loss: `chat.weights`.
+        pa.field("loss_weights", pa.list_(pa.float32())),
+        # The rejected side of the pair whose chosen side the row is, and which tokens of it are trained: `chat.pairs`.
+        pa.field("rejected_ids", pa.list_(pa.int32())),
+        pa.field("rejected_mask", pa.list_(pa.bool_())),
+    ]
+)
+"""Fields that go with documents as kept ones do, but are made by the job and not read from its input."""
+
+
 BOUNDARIES = ("segment_ids", "positions", "cu_seqlens")
 """Columns that say where documents begin in a packed sequence, in the order in which they are stored."""
 

@@ -29,6 +29,9 @@ FORMAT_VERSION = 4
 _TOKENS = 1 << 15
 """How many tokens of JSON `json_pieces` puts into one piece."""
 
+LOST = "lost:"
+"""What the names of some counts in `chat` begin with: of fields of which texts show nothing, as `lost:tool_calls`."""
+
 
 @dataclass(frozen=True)
 class FileRecord:
@@ -133,7 +136,7 @@ class LedgerEntry(ReadCounts, Entry):
     rejects: FileRecord | None
     statistics: FileRecord
     chat: Mapping[str, int] | None = None
-    """`chat.COUNTS` where documents are conversations; None where they are texts."""
+    """`chat.COUNTS` where documents are conversations, and fields that are lost; None where they are texts."""
     has_field: Mapping[str, int] = field(default_factory=dict)
     """How many documents have each kept field, by its name; nulls do not count."""
     runs: Mapping[str, Any] | None = None

@@ -17,6 +17,9 @@ ENOUGH_RECORDS = 10_000
 DAMAGE = frozenset(["truncated_stream", "corrupt_stream", "bomb", "unreadable_file"])
 """Reject reasons that say that a part of the file could not be read: more is lost than the rejected records."""
 
+BY_CHOICE = frozenset(["marked_untrained"])
+"""Reject reasons that the record chose: a file is not damaged because many records have them."""
+
 _MOST_LISTED = 20
 """A message lists at most this many files."""
 
@@ -146,10 +149,11 @@ class LossyFiles:
         rejected = read.get("rejected") or {}
         if not rejected:
             return
-        shares = (
-            (sum(rejected.values()), read.get("n_records", 0), "records"),
-            (read.get("n_rejected_bytes", 0), read.get("n_bytes", 0), "bytes"),
-        )
+        shares = [(sum(rejected.values()), read.get("n_records", 0), "records")]
+        if chosen := sum(rejected.get(reason, 0) for reason in BY_CHOICE):  # whose bytes are not known
+            shares[0] = shares[0][0] - chosen, shares[0][1], "records"
+        else:
+            shares.append((read.get("n_rejected_bytes", 0), read.get("n_bytes", 0), "bytes"))
         section = self._config.of_file(record["name"])
         is_damaged = not DAMAGE.isdisjoint(rejected)
         if not is_damaged and all(lost <= section.max_rejected_per_file * n for lost, n, _ in shares):

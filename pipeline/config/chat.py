@@ -31,7 +31,10 @@ class ChatConfig(Section):
     """A folder that `save_pretrained` has written, a file of Jinja, or the template itself; null: that of the folder of
     `tokenizer.file`. A finished job has the template itself here."""
     template_name: NonEmpty | None = None
-    """Which of several templates; null: `default`."""
+    """Which of several templates; null: `default`, and `tool_use`, if there is one, for records with tools."""
+    tool_template: NonEmpty | None = None
+    """The template for records with tools: a file of Jinja, or the template itself; null: as `template_name` says. A
+    finished job has the template itself here."""
     special_tokens: dict[NonEmpty, str] = {}
     """Tokens by the names that the template uses, such as `bos_token`; else those in `tokenizer_config.json`."""
     arguments: Annotated[dict[NonEmpty, Any], AfterValidator(_check_arguments)] = {}
@@ -57,3 +60,14 @@ class ChatConfig(Section):
     on_bad_mask: Literal["fail", "warn"] = "fail"
     """If what is trained of made-up conversations is wrong, as `tokenmill chat check` says: `fail`, before any work, or
     `warn`."""
+    weights: bool = False
+    """Rows have `loss_weights`, too: 0 where a token is not trained, else the `weight` of its message, by default 1.
+    Without this a weight other than 0 and 1 is a reject."""
+    pairs: bool = False
+    """Records are preference pairs. A row is the chosen side of one, and has the rejected side, too: `rejected_ids` and
+    `rejected_mask`. A pair with a side that cannot be used is rejected whole. Needs `input.messages_field: chosen`."""
+    parse_arguments: bool = False
+    """Arguments of tool calls that are JSON in a text, as OpenAI writes them, become objects."""
+    must_show: list[NonEmpty] = []
+    """Fields, such as `tools`, `tool_calls` or `reasoning_content`: a record of which the template does not show one of
+    these is rejected. Fields that it does not show are counted in any case."""

@@ -121,9 +121,9 @@ def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
     Raises:
       ConfigError: if there is none, or it is not one.
     """
-    from tokenmill.tokenizer.chat.templates import ChatTemplate, load_template, read_end_tokens
+    from tokenmill.tokenizer.chat.templates import ChatTemplate, find_templates, load_template, read_end_tokens
 
-    source = chat.template or tokenizer
+    source, of_tools, key = chat.template or tokenizer, chat.tool_template, "template"
     try:
         if source is None:
             raise ValueError("name a template, or a tokenizer.file whose folder has one")
@@ -133,16 +133,22 @@ def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
             if os.path.isfile(source) and chat.template is not None and chat.template_name is not None:
                 raise ValueError("template_name is for a folder with several templates; remove it")
             is_file = chat.template is None and not os.path.isdir(source)
-            template = load_template(os.path.dirname(source) or "." if is_file else source, chat.template_name)
+            folder = os.path.dirname(source) or "." if is_file else source
+            template = load_template(folder, chat.template_name)
+            if of_tools is None and chat.template_name is None and os.path.isdir(folder):
+                of_tools = find_templates(folder)[0].get("tool_use")  # as transformers does
         beside = tokenizer or ("" if "{" in source else source)
         ends = read_end_tokens(beside) if chat.end_tokens is None and beside else chat.end_tokens
+        key = "tool_template"
+        if of_tools is not None:
+            of_tools = (ChatTemplate(of_tools) if "{" in of_tools else load_template(of_tools)).source
     except (OSError, ValueError) as error:
-        raise ConfigError([f"chat.template: {error}"]) from None
-    if "strftime_now" in template.source and chat.date is None:
+        raise ConfigError([f"chat.{key}: {error}"]) from None
+    if "strftime_now" in template.source + (of_tools or "") and chat.date is None:
         raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
     tokens = {**template.tokens, **chat.special_tokens}
     found = {"template": template.source, "template_name": None, "special_tokens": tokens, "end_tokens": ends}
-    return chat.model_copy(update=found)
+    return chat.model_copy(update={**found, "tool_template": of_tools})
 
 
 def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:

@@ -21,7 +21,7 @@ USUAL: FormatName = "jsonl"
 
 _WHOLE: Mapping[str, bytes | None] = {"line": None}
 _FIELDS = frozenset({"text_fields", "keep_fields"})
-_RECORDS = _FIELDS | {"messages_field"}
+_RECORDS = _FIELDS | {"messages_field", "chat_fields", "chat_roles"}
 
 
 @dataclass(frozen=True)

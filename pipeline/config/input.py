@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from tokenmill.pipeline.config.chat import Role
 from tokenmill.pipeline.config.formats import FORMATS, FormatName, formats_with
 from tokenmill.pipeline.config.sections import (
     ONE,
@@ -98,6 +99,7 @@ def _check_delimiter(character: str) -> str:
 
 SOURCE = "source"
 """The field that the documents of a job with `sources` have."""
+_CHAT_KEYS = ("chat_fields", "chat_roles")
 _TEXT_KEYS = ("text_field", "text_fields", "messages_field")
 
 
@@ -128,6 +130,11 @@ class SourceConfig(Section):
     messages_field: NonEmpty | None = None
     """Instead of `text_field`, for JSON, Parquet and Arrow: a record is a conversation. Its messages are in this field,
     or in another of the usual shapes; the section `chat` says how it becomes tokens and what of it is trained."""
+    chat_fields: dict[NonEmpty, NonEmpty | None] = {}
+    """For conversations: fields of records and messages that mean one of the usual ones, as in `{speaker: role}`, or
+    null: nothing. `meta.turns` is a nested one."""
+    chat_roles: dict[NonEmpty, Role] = {}
+    """For conversations: roles that mean one of the usual ones, as in `{bot: assistant}`."""
     id_field: NonEmpty | None = "id"
     """The field that holds the document's id; `meta.id` names a nested one. Where it is absent or null the id is
     `name:offset`; if the field is another than `id`, documents without it are warned of."""
@@ -168,6 +175,8 @@ class SourceConfig(Section):
         _check_names("text_fields", self.text_fields)
         if self.messages_field is not None and (self.text_fields or self.text_field != "text"):
             raise mistake("messages_field", self.messages_field, "text_field or text_fields is given too; remove one")
+        if self.messages_field is None and (unused := next((k for k in _CHAT_KEYS if getattr(self, k)), None)):
+            raise mistake(unused, getattr(self, unused), "is for conversations: set messages_field")
         # A key with its default value does not count as given: a config may have been written out with every key.
         if self.text_fields and self.text_field != "text":
             raise mistake("text_fields", self.text_fields, "text_field is given too; remove one")

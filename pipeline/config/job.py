@@ -19,6 +19,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig, TextOptions
 from tokenmill.pipeline.config.output import (
     KEEPS_COLUMNS,
+    KEEPS_FIELDS,
     KEEPS_LABELS,
     KEEPS_MASK,
     MAX_PARTS,
@@ -185,6 +186,9 @@ class Config(Section):
         ):  # fmt: skip
             if is_there:
                 raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
+        for key in ("pairs", "weights"):
+            if self.chat is not None and getattr(self.chat, key):
+                self._check_made(f"chat.{key}")
         if self.tokenizer.has_windows:
             raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
         if self.output.for_ in ("trl", "megatron") and self.tokenizer.padding is not None:
@@ -194,6 +198,16 @@ class Config(Section):
             problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"
             raise mistake("output.format", other[0], problem)
         return self
+
+    def _check_made(self, key: str) -> None:
+        """Raises unless rows have a place for the lists that a key of `chat` adds to them."""
+        if self.output.packing is not None:
+            raise mistake(key, True, "adds to rows that are documents; remove output.packing")
+        if other := [name for name in self.output.formats if name not in KEEPS_FIELDS]:
+            raise mistake("output.format", other[0], f"has no place for {key}, which needs {', '.join(KEEPS_FIELDS)}")
+        sections = self.input.by_source.values()
+        if key == "chat.pairs" and (wrong := next((s for s in sections if s.messages_field != "chosen"), None)):
+            raise mistake(f"{wrong.where}.messages_field", wrong.messages_field, "must be chosen with chat.pairs")
 
     @model_validator(mode="after")
     def _check_fim(self) -> Self:

@@ -44,6 +44,7 @@ OWN_COLUMNS = (
     *("doc_id", "input_ids", "tokens", "n_tokens", "n_oov", "documents", "segment_ids", "positions", "cu_seqlens"),
     *("document", "window", "input_file", "input_offset", "input_bytes", "rows", "starts", "span_sources"),
     *("loss_mask", "labels", "attention_mask", "position_ids", "seq_lengths", "seq_start_id"),
+    *("loss_weights", "rejected_ids", "rejected_mask"),
 )
 """Columns of shards and of tables of documents; kept fields cannot have these names. A test derives them from the
 schemas, which a config does not import."""

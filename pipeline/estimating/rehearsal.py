@@ -120,7 +120,8 @@ def _on_sample(section: InputConfig, path: Path) -> InputConfig:
         update={
             "paths": [_write_sample(section, format_, path)], "format": format_, "compression": "none",
             "encoding": "utf-8", **NO_LIMITS, "text_fields": [], "keep_fields": [],
-            "messages_field": None, "sample": section.sample and 0.5, "split_bytes": _SPLIT_BYTES,
+            "messages_field": None, "chat_fields": {}, "chat_roles": {},
+            "sample": section.sample and 0.5, "split_bytes": _SPLIT_BYTES,
         }
     )  # fmt: skip
 

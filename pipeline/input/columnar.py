@@ -2,7 +2,7 @@
 """Rows of Arrow columns become documents, a few at a time, from text columns of any Arrow type for text."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,14 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import find_field, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.lines import Mask, Positions
-from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at
+from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at, without_padding
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
+from tokenmill.tokenizer.chat.conversations import BESIDE, FIELDS, SOUNDS_LIKE_A_MARK
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 NO_FIELDS = pa.schema([])
 
 _LOST_ROWS = 1 << 14
-_BESIDE_MESSAGES = (
-    *("tools", "documents", "chat_template_kwargs", "system", "input", "history", "chosen", "rejected", "messages"),
-)
-CONVERSATION_FIELDS = ("conversations", "prompt", "completion", "instruction", "output", *_BESIDE_MESSAGES)
-"""Columns that may hold a part of a conversation, besides `input.messages_field`; see `read_conversation`."""
 
 
 class RowsReader:
@@ -46,11 +42,13 @@ class RowsReader:
         self._config = config
         self._batch_bytes = batch_bytes
         self._digest = digest
+        self._unread: list[str] = []
 
     def choose_columns(self, schema: pa.Schema) -> list[str]:
         """Returns the columns and fields of a file that are needed."""
         own = [name for name in own_columns(schema, self._config) if name in schema.names]
         others = [self._config.id_field, *self._fields.names]
+        self._unread = [name for name in schema.names if name not in (*own, self._config.id_field)]
         return list(dict.fromkeys([*own, *(name for name in others if name and find_field(schema, name) is not None)]))
 
     def reject_rows(self, what: str, first_row: int, stop_row: int) -> Iterator[Part]:
@@ -66,7 +64,7 @@ class RowsReader:
         """Yields rows of the file from `first_row` on, in parts of bounded size."""
         if self._config.messages_field is not None:
             own = own_columns(batch.schema, self._config)
-            texts = _to_json(batch.select(own))
+            texts = _to_json(batch.select(own), dict.fromkeys(self._unread, True))
         elif self._config.text_fields:
             columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
             texts = join_texts(columns, self._config.join)
@@ -124,26 +122,32 @@ class RowsReader:
 def text_columns(config: InputConfig) -> list[str]:
     """Returns the names of the text columns; of conversations, all columns that may hold a part of one."""
     if config.messages_field is not None:
-        return list(dict.fromkeys([config.messages_field.split(".")[0], *CONVERSATION_FIELDS]))
+        renamed = (name.split(".")[0] for name in (config.messages_field, *config.chat_fields))
+        return list(dict.fromkeys([*renamed, *FIELDS]))
     return config.text_fields or [config.text_field]
 
 
 def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
-    """Returns the columns that hold the texts, or in which these are."""
+    """Returns the columns that hold the texts, or in which these are, and those that say what of them is trained."""
     if config.messages_field is not None:
-        return [name for name in text_columns(config) if name in schema.names]
+        marks = (name for name in schema.names if SOUNDS_LIKE_A_MARK.search(name))
+        return [name for name in dict.fromkeys([*text_columns(config), *marks]) if name in schema.names]
     return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
 
 
-def _to_json(batch: pa.RecordBatch) -> pa.Array:
-    """Returns large_binary[n]: each row as an object in JSON; a byte that is no text where a row has one."""
+def _to_json(batch: pa.RecordBatch, unread: Mapping[str, Any]) -> pa.Array:
+    """Returns large_binary[n]: each row as an object in JSON; a byte that is no text where a row has one.
+
+    `unread` are fields for all rows: columns that are not read, which are to be counted.
+    """
     try:
-        return pa.array([_object(row) for row in batch.to_pylist()], pa.large_binary())
+        rows = without_padding(batch.to_struct_array())
+        return pa.array([_object({**row, **unread}) for row in rows], pa.large_binary())
     except UnicodeDecodeError:
         if batch.num_rows == 1:
             return pa.array([b"\xff"], pa.large_binary())
-    rows = (batch.slice(i, 1) for i in range(batch.num_rows))
-    return pa.concat_arrays([_to_json(row) for row in rows])
+    single = (batch.slice(i, 1) for i in range(batch.num_rows))
+    return pa.concat_arrays([_to_json(row, unread) for row in single])
 
 
 def _object(row: dict[str, Any]) -> bytes:
@@ -228,8 +232,8 @@ def _to_text(column: pa.Array) -> pa.Array:
 
 def check_columns(schema: pa.Schema, config: InputConfig) -> None:
     """Raises ValueError unless a file has the columns that are needed, each once, and of a type that may be."""
-    beside = {*_BESIDE_MESSAGES} - {str(config.messages_field).split(".")[0]}
-    if config.messages_field is not None and not {*own_columns(schema, config)} - beside:
+    beside = {*BESIDE} - {str(config.messages_field).split(".")[0]} - {*config.chat_fields}
+    if config.messages_field is not None and not ({*text_columns(config)} & {*schema.names}) - beside:
         raise ValueError(
             f"has no column {config.messages_field!r} for input.messages_field, nor another that holds a conversation; "
             f"it has {listed_names(schema.names)}"

@@ -101,5 +101,21 @@ def column_at(batch: pa.RecordBatch, field: str, join: str) -> pa.Array:
     return pa.array(joined, pa.large_binary())
 
 
+def without_padding(column: pa.Array) -> list[Any]:
+    """Returns the values of a column without the nulls that Arrow puts where objects of a list have different fields.
+
+    Nulls in lists and in maps are values. Maps become objects.
+    """
+    return [_unpadded(value, column.type) for value in column.to_pylist(maps_as_pydicts="lossy")]
+
+
+def _unpadded(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, list) and _is_list(kind):
+        return [_unpadded(each, kind.value_type) for each in value]
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {each.name: _unpadded(value[each.name], each.type) for each in kind if value[each.name] is not None}
+    return value
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -258,7 +258,8 @@ def _read_open(
     digest: Any,
 ) -> Iterator[Part]:
     reader = READERS[piece.format]
-    fields = pa.schema([field for field in fields if not (piece.source and field.name == SOURCE)])
+    made = {*schemas.MADE.names, *([SOURCE] if piece.source else [])}
+    fields = pa.schema([field for field in fields if field.name not in made])
     if isinstance(reader, RowReader):
         groups = range(piece.start, piece.stop)
         return reader.read(handle, source, groups, config, batch_bytes, digest, fields)

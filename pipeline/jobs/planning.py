@@ -12,7 +12,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.config.kept_fields import decode_fields, encode_fields
 from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
@@ -28,7 +28,7 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.splits import Split, Splits
-from tokenmill.pipeline.tokenizing.chat import ChatTexts
+from tokenmill.pipeline.tokenizing.chat import ChatTexts, with_made
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.pipeline.tokenizing.parts import check_field
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, given_tokenizer, stand_in
@@ -248,6 +248,8 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             _check_beside(config)
             splits = plan_splits(config.input, job.digest, said)
             _check_apart(config, splits)
+            if config.chat is not None:
+                splits.fields = encode_fields(with_made(decode_fields(splits.fields), config.chat))
             if tokenizes and splits and (of := config.output.parts) and of.shares and of.by is not None:
                 check_field(decode_fields(splits.fields), of.by)
         if counting_json is not None:

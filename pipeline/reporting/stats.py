@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.output.packing.sequences import packing_summary
 from tokenmill.pipeline.output.packing.windows import windows_summary
 from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
@@ -38,9 +39,12 @@ def _chat_summary(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, 
     n_first = (packing or {}).get("n_first_tokens", 0)
     chat = {**chat, "trained_tokens": chat["trained_tokens"] - n_first, "first_tokens": chat["first_tokens"] + n_first}
     names = [name for name in Chat.model_fields if name in chat]
-    tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in names and n}
+    lost = {name.removeprefix(LOST): n for name, n in sorted(chat.items()) if name.startswith(LOST)}
+    others = {*names, *(LOST + name for name in lost)}
+    tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in others and n}
     return {
         **{name: chat[name] for name in names},
+        "fields_not_shown": dict(sorted(lost.items(), key=lambda item: -item[1])[:TOP]),
         "share_of_tokens_trained": ratio(chat["trained_tokens"], n_tokens),
         "tokens_by_role": tokens,
     }

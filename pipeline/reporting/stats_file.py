@@ -361,6 +361,12 @@ class Chat(_Part):
     """Messages of which the template shows nothing."""
     shared_messages: Count
     """Messages that are the prompt of a preference pair: both sides have them."""
+    text_arguments: Count = 0
+    """Tool calls whose arguments are JSON in a text; `chat.parse_arguments` makes objects of them."""
+    rejected_tokens: Count = 0
+    """Tokens of the rejected sides of pairs, which no other number counts."""
+    fields_not_shown: dict[str, Count] = {}
+    """By name, fields of messages and records that are not in the text, and are used for nothing else."""
     share_of_tokens_trained: Share
     tokens_by_role: dict[str, Count]
     """Tokens of the texts of messages by role, before rows are cut, and those of the template itself."""

@@ -79,6 +79,7 @@ class _Training(BaseModel):
 
 _TRAINING = TypeAdapter(_Training)
 _MOST_SOURCES = 20
+_MOST_FIELDS = 5
 _LINES_PER_FILE = 1000
 """Where the config does not say what a document is, this many per file are warned of."""
 
@@ -356,6 +357,12 @@ def _chat(stats: Mapping[str, Any]) -> list[Row]:
     rows = [("trained tokens", f"{chat['trained_tokens']:,}", f"{share}, in {chat['turns']:,} turns")]
     if n := chat["unrendered_messages"]:
         rows.append(("messages not shown", f"{n:,}", "the template leaves out their content"))
+    if lost := chat.get("fields_not_shown"):
+        most = [f"{name} {n:,}" for name, n in sorted(lost.items(), key=lambda item: -item[1])[:_MOST_FIELDS]]
+        more = f", and {len(lost) - len(most)} more in stats.json" if len(lost) > len(most) else ""
+        rows.append(("fields not shown", f"{sum(lost.values()):,}", ", ".join(most) + more))
+    if n := chat.get("text_arguments"):
+        rows.append(("arguments as text", f"{n:,}", "tool calls have them as JSON in a text"))
     return rows
 
 

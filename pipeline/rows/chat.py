@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.file import with_template
+from tokenmill.pipeline.input.nested import without_padding
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.tokenizing.chat import open_template
-from tokenmill.tokenizer.chat.conversations import read_conversation
+from tokenmill.tokenizer.chat.conversations import Reading, read_conversation
 
 FIELD = "messages"
 """The field of messages in `records_of`."""
@@ -80,15 +81,17 @@ class _RenderChat:
         return {"chat": self.chat.model_dump_json(exclude_defaults=True), "prompt": self.add_generation_prompt}
 
     def prepare(self, given: Any) -> Callable[[Any], Computed]:
-        template = open_template(self.chat)
+        templates = [open_template(self.chat, has_tools=has_tools) for has_tools in (False, True)]
+        reading = Reading(parse_arguments=self.chat.parse_arguments)
 
         def compute(column: Any) -> Computed:
             texts, failed = [], {}
             for row, record in enumerate(records_of(column)):
                 try:
-                    conversation = read_conversation(record, FIELD)
+                    conversation = read_conversation(record, FIELD, reading)
                     arguments = {**self.chat.arguments, **conversation.arguments}
                     prompt = self.add_generation_prompt
+                    template = templates[arguments.get("tools") is not None]
                     text = template.render(conversation.messages, **arguments, add_generation_prompt=prompt)
                     text.encode()
                     texts.append(text)
@@ -104,7 +107,7 @@ class _RenderChat:
 def records_of(column: Any) -> list[dict[str, Any]]:
     """Returns the records of a batch of messages, of records, or of JSON of one; raises RowsError for what is none."""
     records, failed = [], {}
-    for row, value in enumerate(column.to_pylist() if isinstance(column, pa.Array) else column):
+    for row, value in enumerate(without_padding(column) if isinstance(column, pa.Array) else column):
         try:
             value = json.loads(value) if isinstance(value, str) else value
             records.append(value if isinstance(value, dict) else {FIELD: value})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations: each record is rendered by the chat template, tokenized once, and told what of it is trained."""
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -8,6 +9,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,22 +17,35 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.tokenizer import Layout, Tokenizer, unchecked_text_rows
-from tokenmill.tokenizer.chat.conversations import ROLES, Conversation, ConversationError, read_conversation
+from tokenmill.tokenizer.chat.conversations import (
+    REASONING,
+    ROLES,
+    Conversation,
+    ConversationError,
+    Reading,
+    has_text,
+    read_conversation,
+)
 from tokenmill.tokenizer.chat.made_up import check_masks
-from tokenmill.tokenizer.chat.masks import mask_tokens
+from tokenmill.tokenizer.chat.masks import TokenMask, mask_tokens, weigh_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
-from tokenmill.tokenizer.chat.templates import ChatTemplate
+from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
 COUNTS = (
     *("turns", "trained_tokens", "straddling_tokens", "unrendered_messages", "shared_messages"),
-    *("marked_tokens", "cut_tokens", "first_tokens", *_TOKENS_OF),
+    *("marked_tokens", "cut_tokens", "first_tokens", "text_arguments"),
+    *("rejected_tokens", *_TOKENS_OF),
 )
 """Counts of conversations, before rows are packed; those of several splits can be added up: `marked_tokens` are to be
 trained, `cut_tokens` of them truncation removes, `first_tokens` begin a row, and `trained_tokens` are the others."""
+_FIRST = "its only trained token begins the row, where nothing predicts it"
+_MOST_LOST, _LONGEST = 100, 100
+"""How many names a batch may count, and how many characters of each."""
 
 _Counts = npt.NDArray[np.int64]
 _BAD_MASK = (
@@ -56,31 +71,62 @@ class Encoded(NamedTuple):
     """int64[k]: the rows of the batch that are longer than a row, and so left out, or have no trained token left."""
     counts: Counter[str]
     """`COUNTS`."""
+    more: Mapping[str, pa.Array] = MappingProxyType({})
+    """Columns of `schemas.MADE`."""
+
+    def complete(self, documents: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the documents of these, from a batch that has all, with `more`."""
+        documents = documents.take(self.rows)
+        if not self.more:
+            return documents
+        at, kept = documents.schema.get_field_index(schemas.FIELDS), documents.column(schemas.FIELDS)
+        columns = [self.more[f.name].cast(f.type) if f.name in self.more else kept.field(f.name) for f in kept.type]
+        made = pa.StructArray.from_arrays(columns, fields=list(kept.type))
+        return documents.set_column(at, documents.schema.field(at), made)
+
+
+class _Good(NamedTuple):
+    """A conversation that can be trained on."""
+
+    row: int
+    conversation: Conversation
+    marked: Marked
+    lost: list[str]
+    """Names of fields of which the text shows nothing, each as often as there are some."""
 
 
 class ChatTexts:
     """Renders and encodes conversations."""
 
-    def __init__(self, tokenizer: Tokenizer, marker: Marker, field: str, arguments: dict[str, Any]) -> None:
-        """Takes the parts that `of` makes of a config."""
+    def __init__(
+        self, tokenizer: Tokenizer, markers: Sequence[Marker], field: str, chat: ChatConfig, reading: Reading
+    ) -> None:
+        """Takes the parts that `of` makes of a config; the last marker is for records with tools."""
         self.tokenizer = tokenizer
-        self._marker = marker
+        self._marker, self._tool_marker = markers[0], markers[-1]
         self._field = field
-        self._arguments = arguments
+        self._chat = chat
+        self._reading = reading
 
     @classmethod
     def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
         """Makes one for a config that `load_config` returned, which has the template itself."""
         assert config.chat is not None, "load_config puts it there"
         assert config.input.messages_field is not None
-        return cls.of_section(config.chat, config.input.messages_field, tokenizer)
+        used = [config.input.id_field or "", *config.input.keep_fields]
+        known = frozenset(part for name in used for part in (name, name.split(".")[0]))
+        reading = Reading(config.input.chat_fields, config.input.chat_roles, known)
+        return cls.of_section(config.chat, config.input.messages_field, tokenizer, reading)
 
     @classmethod
-    def of_section(cls, chat: ChatConfig, field: str, tokenizer: Tokenizer) -> Self:
+    def of_section(cls, chat: ChatConfig, field: str, tokenizer: Tokenizer, reading: Reading = Reading()) -> Self:  # noqa: B008 - immutable
         """Makes one for a section with the template itself, and records with messages in `field`."""
         assert chat.template is not None
+        reading = reading._replace(parse_arguments=chat.parse_arguments, has_weights=chat.weights)
         tokens = tuple(sorted(chat.special_tokens.items()))
-        return cls(*_opened(tokenizer, chat.template, tokens, chat.date, rule_of(chat)), field, dict(chat.arguments))
+        sources = [chat.template] if chat.tool_template is None else [chat.template, chat.tool_template]
+        opened = [_opened(tokenizer, source, tokens, chat.date, rule_of(chat)) for source in sources]
+        return cls(opened[0][0], [marker for _, marker in opened], field, chat, reading)
 
     def check(self, chat: ChatConfig) -> list[str]:
         """Returns warnings of what is trained of made-up conversations.
@@ -91,7 +137,7 @@ class ChatTexts:
         Raises:
           ValueError: if it is wrong, and `chat.on_bad_mask` is `fail`.
         """
-        found = check_masks(self._marker, self._arguments, chat.end_tokens or ())
+        found = check_masks(self._marker, chat.arguments, chat.end_tokens or ())
         wrong = [f"chat.template: {each.name}: {each.detail}" for each in found if each.level == "bad"]
         if wrong and chat.on_bad_mask == "fail":
             raise ValueError("\n".join([*wrong, _BAD_MASK]))
@@ -103,13 +149,53 @@ class ChatTexts:
         Raises:
           ConversationError: if it cannot be trained on. ValueError: if Python does not read the JSON.
         """
-        conversation = self._read(record)
-        return conversation, self._marker.mark(conversation)
+        conversation = self._read(record, self._field)
+        return conversation, self._marker_of(conversation).mark(conversation)
 
-    def _read(self, record: str | Mapping[str, Any]) -> Conversation:
+    def _read(self, record: str | Mapping[str, Any], field: str) -> Conversation:
         record = json.loads(record) if isinstance(record, str) else record
-        conversation = read_conversation(record, self._field)
-        return conversation._replace(arguments={**self._arguments, **conversation.arguments})
+        conversation = read_conversation(record, field, self._reading)
+        return conversation._replace(arguments={**self._chat.arguments, **conversation.arguments})
+
+    def _marker_of(self, conversation: Conversation) -> Marker:
+        return self._marker if conversation.arguments.get("tools") is None else self._tool_marker
+
+    def _count_lost(self, conversation: Conversation, marked: Marked) -> Iterable[str]:
+        """Yields the names of fields of which the text shows nothing: of each message, and of the record.
+
+        Raises:
+          ConversationError: if one of them is in `chat.must_show`.
+        """
+        doubtful = [
+            (name, i)
+            for i, message in enumerate(conversation.messages)
+            for name, value in message.items()
+            if (has_text(value) if name == "content" else value and name != "role")
+            and (i, "reasoning" if name in REASONING else name) not in marked.shown
+        ]
+        doubtful += [(name, -1) for name in ("tools", "documents") if conversation.arguments.get(name)]
+        lost = self._find_lost(sorted(doubtful), conversation, marked.text)
+        for name, i in [*lost, *((name, -1) for name in conversation.unused)]:
+            if name in self._chat.must_show:
+                where = f"message {i}" if i >= 0 else "the record"
+                raise ConversationError("turn_not_shown", f"the template shows nothing of {name} of {where}")
+            yield name
+
+    def _find_lost(self, fields: list[tuple[str, int]], conversation: Conversation, text: str) -> list[tuple[str, int]]:
+        """Returns the fields, each as (name, message), without which the text is the same."""
+        if not fields:
+            return []
+        gone, messages = {*fields}, conversation.messages
+        left = [{k: v for k, v in message.items() if (k, i) not in gone} for i, message in enumerate(messages)]
+        left = [message if "content" in message else {**message, "content": ""} for message in left]
+        given = {k: v for k, v in conversation.arguments.items() if (k, -1) not in gone}
+        with contextlib.suppress(TemplateError, TypeError):
+            if self._marker_of(conversation).template.render(left, **given) == text:
+                return fields
+        if len(fields) == 1:
+            return []
+        halves = fields[: len(fields) // 2], fields[len(fields) // 2 :]
+        return [each for half in halves for each in self._find_lost(half, conversation, text)]
 
     def encode(
         self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None, *, whole: bool = False
@@ -122,36 +208,62 @@ class ChatTexts:
           tally: as for `Tokenizer.encode_bare`.
           whole: whether conversations that the layout would cut are left out.
         """
+        if not self._chat.pairs:
+            return self._encode(records, layout, self._field, tally, whole=whole)
+        records = list(records)
+        other = self._encode(records, layout, "rejected", whole=whole)
+        rows = other.rows.to_pylist()
+        made = self._encode([records[row] for row in rows], layout, self._field, tally, whole=whole)
+        ids, masks = (column.take(made.rows) for column in (layout.apply(other.ids), other.masks))
+        of_made = [(reason, other.rows.take(its), details) for reason, its, details in made.rejects]
+        more = {**made.more, "rejected_ids": ids, "rejected_mask": masks}
+        counts = made.counts + Counter(rejected_tokens=len(ids.flatten()))
+        rejects, too_long = (
+            [*other.rejects, *of_made],
+            pa.concat_arrays([other.too_long, other.rows.take(made.too_long)]),
+        )
+        return made._replace(
+            rows=other.rows.take(made.rows), rejects=rejects, too_long=too_long, counts=counts, more=more
+        )
+
+    def _encode(
+        self,
+        records: Iterable[str | Mapping[str, Any]],
+        layout: Layout,
+        field: str,
+        tally: Any = None,
+        *,
+        whole: bool,
+    ) -> Encoded:
         rejects: dict[str, list[tuple[int, str]]] = {}
-        rows, marked, roles, shared, others = [], [], [], [], []
+        good: list[_Good] = []
         read: list[tuple[int, Conversation]] = []
         for row, record in enumerate(records):
             try:
-                read.append((row, self._read(record)))
+                read.append((row, self._read(record, field)))
             except ConversationError as error:
                 rejects.setdefault(error.reason, []).append((row, error.detail))
             except ValueError as error:  # a number that the reader takes, and Python does not: it has 4,300 digits
                 rejects.setdefault("not_a_conversation", []).append((row, str(error)[:200]))
-        made = self._marker.mark_all([conversation for _, conversation in read])
-        for (row, conversation), found in zip(read, made, strict=True):
-            if isinstance(found, ConversationError):
-                rejects.setdefault(found.reason, []).append((row, found.detail))
-            elif not _is_encodable(found.text):
-                rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
-            else:
-                rows.append(row)
-                marked.append(found)
-                shared.append(conversation.n_shared)
-                others.append(conversation.arguments)
-                roles.append([ROLES.index(message["role"]) for message in conversation.messages])
-        texts = pa.array([each.text for each in marked], pa.string())
+        for marker in dict.fromkeys((self._marker, self._tool_marker)):
+            its = [(row, conversation) for row, conversation in read if self._marker_of(conversation) is marker]
+            made = marker.mark_all([conversation for _, conversation in its])
+            for (row, conversation), marked in zip(its, made, strict=True):
+                try:
+                    if isinstance(marked, ConversationError):
+                        raise marked
+                    marked.text.encode()
+                    good.append(_Good(row, conversation, marked, list(self._count_lost(conversation, marked))))
+                except ConversationError as error:
+                    rejects.setdefault(error.reason, []).append((row, error.detail))
+                except UnicodeEncodeError:
+                    rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
+        good.sort(key=lambda each: each.row)
+        texts = pa.array([each.marked.text for each in good], pa.string())
         ids = self.tokenizer.encode_bare(unchecked_text_rows(texts), tally)
-        sources = [
-            [(start, stop, of[i]) for start, stop, i in each.messages] for each, of in zip(marked, roles, strict=True)
-        ]
-        mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
+        mask = self._mask(texts, ids, good)
         masks, n_marked, n_kept, n_trained = _lay_out(ids.offsets, mask.trained, layout)
-        smuggled = self._smuggled(texts, ids, marked, others)
+        smuggled = self._smuggled(texts, ids, good)
         lengths = np.diff(ids.offsets.to_numpy())
         is_cut = layout.kept(lengths) < lengths
         n_trained[is_cut & whole] = 0
@@ -160,37 +272,51 @@ class ChatTexts:
         if lost := np.flatnonzero(n_trained == 0).tolist():
             for i in lost:
                 if i in smuggled:
-                    rejects.setdefault("special_token_in_content", []).append((rows[i], smuggled[i]))
+                    rejects.setdefault("special_token_in_content", []).append((good[i].row, smuggled[i]))
                 elif is_cut[i]:
-                    too_long.append(rows[i])
+                    too_long.append(good[i].row)
                 else:
-                    rejects.setdefault("nothing_trained", []).append((rows[i], "only its first token would be trained"))
+                    rejects.setdefault("nothing_trained", []).append((good[i].row, _FIRST))
             kept = pa.array(n_trained > 0)
             texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
-            left = np.flatnonzero(n_trained).tolist()
-            rows, marked, sources = [rows[i] for i in left], [marked[i] for i in left], [sources[i] for i in left]
-            shared = [shared[i] for i in left]
-            mask = mask_tokens(self.tokenizer, texts, ids, [each.spans for each in marked], sources, len(ROLES))
+            good = [good[i] for i in np.flatnonzero(n_trained)]
+            mask = self._mask(texts, ids, good)
+        lost_fields = Counter(LOST + _shortened(name) for each in good for name in each.lost)
         counts = Counter(
-            turns=sum(each.n_turns for each in marked),
+            turns=sum(each.marked.n_turns for each in good),
             marked_tokens=int(n_marked[n_trained > 0].sum()),
             cut_tokens=int((n_marked - n_kept)[n_trained > 0].sum()),
             first_tokens=int((n_kept - n_trained)[n_trained > 0].sum()),
             trained_tokens=int(n_trained.sum()),
             straddling_tokens=mask.n_straddling,
-            unrendered_messages=sum(each.n_unrendered for each in marked),
-            shared_messages=sum(shared),
+            unrendered_messages=sum(each.marked.n_unrendered for each in good),
+            shared_messages=sum(each.conversation.n_shared for each in good),
+            text_arguments=sum(each.conversation.n_text_arguments for each in good),
             **dict(zip(_TOKENS_OF, mask.by_source.tolist(), strict=True)),
+            **dict(lost_fields.most_common(_MOST_LOST)),
         )
         details = [
             (reason, pa.array([row for row, _ in each], pa.int64()), pa.array([text for _, text in each], pa.string()))
             for reason, each in sorted((reason, sorted(each)) for reason, each in rejects.items())
         ]
-        return Encoded(texts, ids, masks, pa.array(rows, pa.int64()), details, pa.array(too_long, pa.int64()), counts)
+        rows = pa.array([each.row for each in good], pa.int64())
+        more = {}
+        if self._chat.weights:
+            weights = weigh_tokens(self.tokenizer, texts, ids, [_steps(each) for each in good])
+            as_ids = pa.LargeListArray.from_arrays(ids.offsets, pa.array(weights.view(np.int32)))
+            laid = _plain_layout(layout).apply(as_ids)
+            values = np.where(masks.values.to_numpy(zero_copy_only=False), laid.values.to_numpy().view(np.float32), 0)
+            more["loss_weights"] = pa.LargeListArray.from_arrays(masks.offsets, pa.array(values, pa.float32()))
+        return Encoded(texts, ids, masks, rows, details, pa.array(too_long, pa.int64()), counts, more)
 
-    def _smuggled(
-        self, texts: pa.StringArray, ids: pa.LargeListArray, marked: Sequence[Marked], others: Sequence[Any]
-    ) -> dict[int, str]:
+    def _mask(self, texts: pa.Array, ids: pa.LargeListArray, good: Sequence[_Good]) -> TokenMask:
+        sources = [
+            [(a, b, ROLES.index(each.conversation.messages[i]["role"])) for a, b, i in each.marked.messages]
+            for each in good
+        ]
+        return mask_tokens(self.tokenizer, texts, ids, [each.marked.spans for each in good], sources, len(ROLES))
+
+    def _smuggled(self, texts: pa.StringArray, ids: pa.LargeListArray, good: Sequence[_Good]) -> dict[int, str]:
         """Returns details of the rows in which the normalizer makes a special token of a text of the record.
 
         The marker looks for special tokens before texts are normalized, when `<|ｉm_end|>` is none yet. A token that is
@@ -208,40 +334,64 @@ class ChatTexts:
         found = {}
         for row, (first, last) in enumerate(itertools.pairwise(ids.offsets.to_numpy())):
             places = first + np.flatnonzero(is_special[first:last])
-            raw = np.frombuffer(marked[row].text.encode(), np.uint8)
+            marked = good[row].marked
+            raw = np.frombuffer(marked.text.encode(), np.uint8)
             characters = np.append(0, np.cumsum(raw & 0xC0 != 0x80))
             begins, ends = characters[starts[places]], characters[stops[places]]
-            first_of, last_of, _ = np.array(marked[row].messages or [(0, 0, 0)]).T
+            first_of, last_of, _ = np.array(marked.messages or [(0, 0, 0)]).T
             n_messages = np.searchsorted(np.sort(first_of), ends) - np.searchsorted(np.sort(last_of), begins, "right")
-            other = json.dumps(others[row], ensure_ascii=False, default=str)
+            other = json.dumps(good[row].conversation.arguments, ensure_ascii=False, default=str)
             for place, begin, end, n in zip(places.tolist(), begins, ends, n_messages, strict=True):
-                content, spelled = special[ids.values[place].as_py()], marked[row].text[begin:end]
+                content, spelled = special[ids.values[place].as_py()], marked.text[begin:end]
                 if content not in spelled and (n > 0 or (spelled.strip() and spelled.strip() in other)):
                     found[row] = f"the normalizer makes {content!r} of {spelled!r}"
         return found
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _lay_out(
     offsets: pa.Int64Array, is_marked: npt.NDArray[np.bool_], layout: Layout
 ) -> tuple[pa.LargeListArray, _Counts, _Counts, _Counts]:
     """Returns `schemas.LOSS_MASK` of rows, and int64[n] of each: tokens marked, those that are kept, those trained."""
-    padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
     marked = pa.LargeListArray.from_arrays(offsets, pa.array(is_marked.astype(np.int32)))
-    rows = dataclasses.replace(layout, padding=padding).apply(marked)
+    rows = _plain_layout(layout).apply(marked)
     values = rows.values.to_numpy().astype(np.bool_)
     starts, stops = layout.spans(rows, layout.kept(np.diff(offsets.to_numpy())))
     n_kept = _sums(values, rows.offsets)
     values[starts[starts < stops]] = False
     masks = pa.LargeListArray.from_arrays(rows.offsets, pa.array(values), type=schemas.LOSS_MASK.type)
     return masks, _sums(is_marked, offsets), n_kept, _sums(values, rows.offsets)
+
+
+def _plain_layout(layout: Layout) -> Layout:
+    """Returns a layout that pads with zeros."""
+    padding = None if layout.padding is None else dataclasses.replace(layout.padding, pad_id=0)
+    return dataclasses.replace(layout, padding=padding)
+
+
+def _steps(good: _Good) -> list[tuple[int, float]]:
+    """Returns the weights of a text, as (character, weight): in each span that of the message that is last begun."""
+    weights = good.conversation.weights
+    if not weights:
+        return []
+    steps, messages = [], good.marked.messages
+    for start, stop in good.marked.spans:
+        its = [(at, message) for at, _, message in messages if start <= at < stop]
+        before = [message for at, end, message in messages if at < start < end]
+        first = [message for _, message in its[:1]] if not before else before[-1:]
+        steps += [(start, weights.get(message, 1.0)) for message in first]
+        steps += [(at, weights.get(message, 1.0)) for at, message in its]
+    return steps
+
+
+def _shortened(name: str) -> str:
+    """Returns the name of a field as it is counted: a record may have any."""
+    return name[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+
+
+def with_made(fields: pa.Schema, chat: ChatConfig) -> pa.Schema:
+    """Returns the fields that go with documents: kept ones, and those of `schemas.MADE` that a config asks for."""
+    names = [*(["loss_weights"] if chat.weights else []), *(["rejected_ids", "rejected_mask"] if chat.pairs else [])]
+    return pa.schema([*fields, *(schemas.MADE.field(name) for name in names)])
 
 
 def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> _Counts:
@@ -267,10 +417,11 @@ def rule_of(chat: ChatConfig) -> TrainingRule:
     return TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
 
 
-def open_template(chat: ChatConfig) -> ChatTemplate:
-    """Returns the template of a section that has it itself."""
-    assert chat.template is not None
-    return _template(chat.template, tuple(sorted(chat.special_tokens.items())), chat.date)
+def open_template(chat: ChatConfig, *, has_tools: bool = False) -> ChatTemplate:
+    """Returns the template of a section that has it itself: that for records with tools, if there is one."""
+    source = chat.tool_template if has_tools and chat.tool_template is not None else chat.template
+    assert source is not None
+    return _template(source, tuple(sorted(chat.special_tokens.items())), chat.date)
 
 
 def _template(source: str, tokens: tuple[tuple[str, str], ...], date: str | None) -> ChatTemplate:

@@ -351,7 +351,7 @@ class Attempt:
                 self._reject(documents.take(rows), reason, details)
             self._accounts.add(filtered(documents.take(made.too_long), TOO_LONG))
             self._chat_counts.update(made.counts)
-            return made.texts, made.ids, made.masks, documents.take(made.rows)
+            return made.texts, made.ids, made.masks, made.complete(documents)
         if self._fim is not None:
             return text, self._fim.encode(documents, self._names, self._tally), None, documents
         if self._text is None:

@@ -22,6 +22,26 @@ class TokenMask(NamedTuple):
     """int64[n_sources + 1]: how many tokens begin in each source; the last: in none."""
 
 
+def weigh_tokens(
+    tokenizer: Any, texts: pa.Array, ids: pa.LargeListArray, steps: Sequence[Sequence[tuple[int, float]]]
+) -> npt.NDArray[np.float32]:
+    """Returns float32[n_tokens]: the weight where the last byte of each token is.
+
+    Args:
+      tokenizer, texts, ids: as for `mask_tokens`.
+      steps: for each text (character, weight), in order: the weight from there on; 1 before the first.
+    """
+    _, stops = tokenizer.token_offsets(texts, ids)
+    found = np.ones(len(stops), np.float32)
+    bounds = ids.offsets.to_numpy()
+    for first, last, text, its in zip(bounds[:-1], bounds[1:], texts.to_pylist(), steps, strict=True):
+        if its:
+            places = byte_places(text, [place for place, _ in its])
+            at = np.searchsorted(places, stops[first:last] - 1, "right")
+            found[first:last] = np.array([1.0, *(weight for _, weight in its)], np.float32)[at]
+    return found
+
+
 def byte_places(text: str, places: Sequence[int]) -> list[int]:
     """Returns places in a text in UTF-8 bytes instead of characters; they are in order."""
     if text.isascii():

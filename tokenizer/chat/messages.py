@@ -39,7 +39,6 @@ REASONS = {
     "nothing_trained": "no token of the conversation is trained",
     "bad_mark": "a field that seems to say what is trained is not known, has no usable value, or contradicts another",
     "marked_untrained": "marks of the record say that nothing of it is trained, as `label: false` does",
-    "answer_cut_off": "no token to train on is left once the row is cut to `tokenizer.truncation.max_length`",
 }
 """Why a record is no conversation to train on."""
 

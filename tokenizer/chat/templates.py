@@ -146,6 +146,22 @@ def load_template(
     path = Path(folder)
     if path.is_file():
         return ChatTemplate(_read(path), date=date)
+    found, tokens = find_templates(path)
+    wanted = name or "default"
+    if wanted not in found:
+        allowed = f"it has {', '.join(map(repr, sorted(found)))}" if found else "it has none"
+        where = "chat_template.jinja, or chat_template in tokenizer_config.json"
+        raise TemplateError(f"{path}: no chat template {wanted!r}; {allowed}. Templates are in {where}")
+    return ChatTemplate(found[wanted], tokens, date)
+
+
+def find_templates(folder: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the sources of the templates of a folder by their names, and its special tokens by theirs.
+
+    Raises:
+      OSError, TemplateError: if a file of the folder cannot be read.
+    """
+    path = Path(folder)
     settings = _read_json(config) if (config := path / "tokenizer_config.json").is_file() else {}
     found: dict[str, str] = {}
     of_config = settings.get("chat_template")
@@ -157,12 +173,7 @@ def load_template(
         found["default"] = _read(file)
     for file in sorted((path / "additional_chat_templates").glob("*.jinja")):
         found[file.stem] = _read(file)
-    wanted = name or "default"
-    if wanted not in found:
-        allowed = f"it has {', '.join(map(repr, sorted(found)))}" if found else "it has none"
-        where = "chat_template.jinja, or chat_template in tokenizer_config.json"
-        raise TemplateError(f"{path}: no chat template {wanted!r}; {allowed}. Templates are in {where}")
-    return ChatTemplate(found[wanted], _special_tokens(settings), date)
+    return found, _special_tokens(settings)
 
 
 def read_end_tokens(folder: str | os.PathLike[str]) -> list[str]:

@@ -67,6 +67,8 @@ _ADVICE = {
     "template_limit": "Mend the template; the limits are 5 seconds of processor time, 1 GiB, 33,554,432 characters.",
     "template_failed": "`detail` is the error; often a field has another type than the template takes.",
     "special_token_in_content": "Mend the text: the tokenizer would take it for the token itself.",
+    "bad_mark": "Correct the field, or say in `input.chat_fields` what it means: `null` for nothing.",
+    "marked_untrained": "Nothing; it does not count as damage of its file.",
     "turn_not_shown": "Run `tokenmill chat check`; often a template shows no tool calls, or no parts.",
     "no_stop_token": "Run `tokenmill chat check`; `chat.stop: false` trains the turn without one.",
     "nothing_trained": "Set `chat.train`, or leave the conversation out.",

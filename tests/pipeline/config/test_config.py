@@ -189,8 +189,9 @@ def test_every_mistake_is_reported_at_once(write):
         """
     )
     problems = problems_of(path, ["output.path.x=3", "foo", "a..b=1", "input.text_field=[", "x=1"], "run")
-    keys = "paths, exclude, format, compression, encoding, delimiter, document, text_field, messages_field, id_field, "
-    keys += "text_fields, join, max_document_bytes, max_rejected, max_rejected_fraction, max_rejected_per_file, "
+    keys = "paths, exclude, format, compression, encoding, delimiter, document, text_field, messages_field, "
+    keys += "chat_fields, chat_roles, id_field, text_fields, join, max_document_bytes, max_rejected, "
+    keys += "max_rejected_fraction, max_rejected_per_file, "
     keys += "on_damage, sample, "
     keys += "keep_fields, split_bytes, sample_seed, sources"
     assert sorted(problems) == sorted(

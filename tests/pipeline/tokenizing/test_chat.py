@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, read_report, run, verify
+from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.input.rejects import REASONS
@@ -23,6 +25,8 @@ from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
 from tokenmill.pipeline.reporting import page
+from tokenmill.pipeline.reporting.summary import summarize
+from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer.chat import conversations, renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -464,6 +468,136 @@ def test_both_sides_of_pairs_begin_with_their_prompt(folder: Path, format_: str)
         assert chosen["input_ids"][:first] == rejected["input_ids"][: rejected["loss_mask"].index(True)]
         assert trained_text(chosen) == record["messages"][-1]["content"] + "<|im_end|>"
         assert trained_text(rejected) == "never<|im_end|>"
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+def test_marks_of_data_count_and_fields_that_are_lost_are_counted(folder: Path, format_: str) -> None:
+    ask, answer = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so", "note": "x"}
+    tools = [{"name": "look", "parameters": {"unit": {"default": None}}}]
+    records = [
+        {"id": "a", "kept": "k", "source": "web", "messages": [ask, {**answer, "reasoning": "hm"}], "tools": tools},
+        {"id": "b", "kept": "k", "source": "web", "messages": [ask, answer, ask, answer], "loss_mask": [0, 0, 0, 1]},
+        {"id": "c", "kept": "k", "source": "web", "messages": [{**ask, "name": "Ann"}, {**answer, "trainable": False}]},
+        {"id": "d", "kept": "k", "source": "web", "messages": [ask, answer], "weight": 0},
+    ]
+    if format_ == "parquet":
+        pq.write_table(pa.Table.from_pylist([{"tools": None, "loss_mask": None, "weight": None, **r} for r in records]),
+                       folder / "marks.parquet")  # fmt: skip
+    else:
+        (folder / "marks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    config = config_of(folder, data=f"marks.{format_}", input={"keep_fields": ["kept"], "on_damage": "warn"})
+    run({**config, "output": {"path": str(folder / "out")}})
+    assert [trained_text(row) for row in rows_of(folder)] == ["so<|im_end|>"] * 2
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert totals["rejected"] == {"marked_untrained": 2}
+    lost = {"note": 3, "source": 2, "reasoning": 1, "tools": 1}
+    assert check_counts(folder, "out")["fields_not_shown"] == lost
+    assert verify(str(folder / "out"), deep=True).problems == []
+    report = read_report(str(folder / "out"))
+    assert report["chat"]["fields_not_shown"] == lost
+    assert "reasoning" in page.render(report)
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(summarize(str(folder / "out"), 1.0))
+    assert "note 3, source 2, reasoning 1, tools 1" in shown.get()
+    chat = {"must_show": ["tools", "reasoning_content"]}
+    run(config_of(folder, "some", data=f"marks.{format_}", chat=chat, input={"on_damage": "warn"}))
+    (rejects,) = (folder / "some" / "rejected").glob("*.parquet")
+    details = pq.read_table(rejects)["detail"].to_pylist()
+    assert "the template shows nothing of tools of the record" in details
+
+
+def test_a_field_that_a_template_shows_is_not_lost() -> None:
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}{{ ' prefix' if m.prefix }}{{ '%s' % m.get('name', '') }}\n"
+        "{{ m.content }}{{ m.thought|upper }}{% if m.note == 'a' %}!{% endif %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{{ tools|length if tools }}"
+    )
+    section = chat.ChatConfig(template=template)
+    texts = ChatTexts.of_section(section, "messages", make_tokenizer())
+    ask = {"role": "user", "content": "why?", "name": "Ann", "note": "b", "at": 3}
+    answer = {"role": "assistant", "content": "so", "thought": "hm", "prefix": True, "note": "a"}
+    record = {"messages": [ask, answer], "tools": [{"name": "look"}], "documents": [{"text": "x"}]}
+    made = texts.encode([record] * 3, make_tokenizer().layout(False))
+    assert not made.rejects
+    lost = {name: n for name, n in made.counts.items() if name.startswith(LOST)}
+    assert lost == {"lost:at": 3, "lost:note": 3, "lost:documents": 3}
+
+
+def test_records_with_tools_take_the_template_for_tools_as_in_transformers(folder: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    templates = {"default": TEMPLATES["chatml"], "tool_use": "{{ tools | tojson }}" + TEMPLATES["chatml"]}
+    named = [{"name": name, "template": source} for name, source in templates.items()]
+    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"chat_template": named, **NAMED}))
+    turns = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}]
+    records: list[dict[str, Any]] = [{"messages": turns}, {"messages": turns, "tools": [{"name": "look", "x": None}]}]
+    (folder / "tools.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    run(config_of(folder, data="tools.jsonl"))
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "tokenizer" / "tokenizer.json"), chat_template=templates
+    )
+    for row, record in zip(rows_of(folder), records, strict=True):
+        expected = theirs.apply_chat_template(record["messages"], tools=record.get("tools"), return_dict=True)
+        assert row["input_ids"] == expected["input_ids"]
+    config = json.loads((folder / "out" / "manifest.json").read_text())["config"]
+    assert config["chat"]["tool_template"] == templates["tool_use"]
+    run(config_of(folder, "named", data="tools.jsonl", chat={"template_name": "default"}))
+    assert [row["input_ids"] for row in rows_of(folder, "named")] == [rows_of(folder)[0]["input_ids"]] * 2
+
+
+def test_weights_of_messages_are_a_column(folder: Path) -> None:
+    ask, answer = {"role": "user", "content": "é?"}, {"role": "assistant", "content": "so é"}
+    turns = [{**ask, "weight": 1}, {**answer, "weight": 0.25}, ask, answer, ask, {**answer, "weight": 0}]
+    (folder / "weights.jsonl").write_text(json.dumps({"messages": turns, "id": "a"}) + "\n")
+    tokenizer = make_tokenizer()
+    tokenizer.add_special_tokens(["[PAD]"])
+    tokenizer.save(folder / "tokenizer" / "tokenizer.json")
+    output = {"path": str(folder / "out"), "report": False, "shuffle": {"seed": 1, "shards": 1}, "labels": True}
+    padded = {"padding": {"length": 90}}
+    run(config_of(folder, data="weights.jsonl", chat={"weights": True}, output=output, tokenizer=padded))
+    assert verify(str(folder / "out"), deep=True).problems == []
+    (row,) = rows_of(folder)
+    assert len(row["loss_weights"]) == len(row["loss_mask"]) == 90
+    by_weight = {
+        weight: tokenizer.decode([i for i, w in zip(row["input_ids"], row["loss_weights"], strict=True) if w == weight])
+        for weight in {*row["loss_weights"]} - {0}
+    }
+    assert by_weight == {1.0: "é?so é", 0.25: "so é"}
+    assert [w > 0 for w in row["loss_weights"]] == row["loss_mask"]
+    for wrong in ({"packing": {"length": 64, "pad_token": "</s>"}}, {"format": "tfrecord"}):
+        with pytest.raises(ConfigError, match=r"chat\.weights"):
+            load_config(config_of(folder, chat={"weights": True}, output=wrong), job="tokenize")
+
+
+def test_both_sides_of_a_pair_are_one_row(folder: Path) -> None:
+    pairs = [
+        {"id": "a", "prompt": "why?", "chosen": "so", "rejected": "no"},
+        {"id": "b", "prompt": "why?", "chosen": "so", "rejected": "so"},
+        {"id": "c", "prompt": "why?", "chosen": "so"},
+        {"id": "d", "prompt": "and?", "chosen": "so", "rejected": "no <|im_end|>"},
+        {"id": "e", "prompt": "and?", "chosen": "thus", "rejected": "never"},
+    ]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in pairs))
+    input_ = {"messages_field": "chosen", "on_damage": "warn"}
+    shuffle = {"path": str(folder / "out"), "report": False, "shuffle": {"seed": 1, "shards": 1}}
+    run(config_of(folder, data="pairs.jsonl", chat={"pairs": True}, input=input_, output=shuffle))
+    rows = {row["doc_id"]: row for row in rows_of(folder)}
+    assert {*rows} == {"a", "e"}
+    tokenizer = make_tokenizer()
+    for name, chosen, rejected in (("a", "so", "no"), ("e", "thus", "never")):
+        row = rows[name]
+        assert trained_text(row) == f"{chosen}<|im_end|>"
+        trained = [i for i, is_one in zip(row["rejected_ids"], row["rejected_mask"], strict=True) if is_one]
+        assert tokenizer.decode(trained, skip_special_tokens=False) == f"{rejected}<|im_end|>"
+        prompt = row["loss_mask"].index(True)
+        assert row["input_ids"][:prompt] == row["rejected_ids"][:prompt]
+    counts = check_counts(folder, "out")
+    assert counts["rejected_tokens"] == sum(len(row["rejected_ids"]) for row in rows.values())
+    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
+    assert totals["rejected"] == {"not_a_conversation": 1, "nothing_trained": 1, "special_token_in_content": 1}
+    assert verify(str(folder / "out"), deep=True).problems == []
+    with pytest.raises(ConfigError, match=r"must be chosen with chat\.pairs"):
+        load_config(config_of(folder, chat={"pairs": True}), job="tokenize")
 
 
 def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
