@@ -111,7 +111,7 @@ def by_megatron(shards: list[str], eos_id: int) -> dict[str, Any]:
     tokenizer = types.SimpleNamespace(eos_id=eos_id, pad_id=eos_id, bos_id=eos_id)
     n = 0
     for shard in shards:
-        unused = {"prompt_template": "{input} {output}", "label_key": "output"}  # of texts, which packs are not
+        unused = {"prompt_template": "{text} {output}", "label_key": "output"}  # of texts, which packs are not
         rows = GPTSFTPackedParquetDataset(shard, tokenizer, max_seq_length=4096, pad_to_max_length=False, **unused)
         for i in range(len(rows)):
             rows.validate_row(i, rows[i]["input_ids"], rows[i]["loss_mask"], rows[i]["seq_boundaries"][:-1])
