@@ -572,6 +572,11 @@ def _in_unicode(part: Any, version: str) -> Any:
 
 def _missing(path: str) -> str:
     """Returns what to do where nothing is at a path: nothing here uses the network."""
+    if len(path) > 4096 or "\n" in path or path.lstrip().startswith("{"):
+        return (
+            f"no such file or folder: {path[:80]!r}..., which has {len(path):,} characters and is no path; "
+            "the text of a tokenizer.json is for Tokenizer.from_str, other text for a file"
+        )
     said = f"no such file or folder: {path!r}"
     if "://" in path:
         return f"{said}; get what is at this address first, and give the path of the file"

@@ -130,6 +130,8 @@ def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
         if "{" in source:
             template = ChatTemplate(source)
         else:
+            if len(source) > 4096:
+                raise ValueError(f"{source[:80]!r}... has no '{{', so it is no template, and is too long for a path")
             if os.path.isfile(source) and chat.template is not None and chat.template_name is not None:
                 raise ValueError("template_name is for a folder with several templates; remove it")
             is_file = chat.template is None and not os.path.isdir(source)

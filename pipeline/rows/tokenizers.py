@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton, EmptySideInput, PCollection
 
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.rows.errors import RowsError
@@ -53,7 +53,7 @@ class GivenTokenizer:
             self.side_input = AsSingleton(source) if isinstance(source, PCollection) else source
         else:
             raise TypeError(
-                f"a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton, got {source!r:.99}"
+                f"a tokenizer is a path, a Tokenizer, a PCollection of one or AsSingleton, got {type(source).__name__}"
             )
         if self._text is not None:
             shaped(self._text, self._options)  # raises here what workers would raise later
@@ -73,15 +73,24 @@ class GivenTokenizer:
         """Returns the tokenizer, compiled; `given` is the value of the side input.
 
         Raises:
-          ValueError: if the side input is empty.
+          ValueError: if the side input is empty, or holds no tokenizer that can do what the options ask for.
         """
         text = self._text if given is None else given
         if not isinstance(text, str):  # of a window without a value, Beam gives an object of its own
+            found = "nothing" if isinstance(text, EmptySideInput | None) else f"{text!r:.80}"
             raise ValueError(
-                f"the side input with the tokenizer holds no tokenizer.json as text, but {text!r:.80}; it needs one in "
+                f"the side input with the tokenizer holds no tokenizer.json as text, but {found}; it needs one in "
                 "each window that has elements"
             )
-        return shaped(text, self._options)
+        try:
+            return shaped(text, self._options)
+        except ValueError as error:
+            if given is None:
+                raise
+            raise ValueError(
+                "the side input with the tokenizer must hold a tokenizer.json as text, not its path, but holds "
+                f"{text[:80]!r}: {error}"
+            ) from error
 
     def display_data(self) -> dict[str, Any]:
         """Returns the digest of the tokenizer, if it is known before the pipeline runs, and the options that it got."""

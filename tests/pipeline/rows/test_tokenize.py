@@ -20,6 +20,7 @@ from tokenmill import (
     IdentifyLanguage,
     Normalize,
     ReadCorpus,
+    RenderChat,
     Tokenize,
     TrainVocabulary,
     VocabularyStatistics,
@@ -226,3 +227,26 @@ def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
         assert_that(bad | "Texts" >> beam.Map(lambda row: row.element.text), equal_to(["日 " * 18]), label="Bad")
 
     run_inline(build_with_outputs)
+
+
+def test_a_text_for_a_path_and_a_path_for_a_text_are_named_in_a_line(tokenizer, tmp_path):
+    """The text of a tokenizer was repeated in a message of 104,030 characters; a path was only `not JSON`."""
+    for text in (tokenizer.to_str(), "[PAD]\n" * 9000, "x" * 50_000):
+        for make in (Tokenizer.from_file, Tokenize, Detokenize, CountWords):
+            with pytest.raises(
+                OSError, match=r"characters and is no path; the text of a tokenizer\.json is for"
+            ) as told:
+                make(text)
+            assert len(str(told.value)) < 400
+    with pytest.raises(ValueError, match="is too long for a path") as told:
+        RenderChat("x" * 50_000)
+    assert len(str(told.value)) < 400
+    path = str(tmp_path / "vocab.json")
+    for text, shown in ((path, repr(path)), ('{"model": 5}', "'{\"model\": 5}'")):
+        with pytest.raises(Exception, match=f"must hold a tokenizer.json as text, not its path, but holds {shown}: "):
+            run_inline(lambda p, given=text: p | beam.Create(["a"]) | Tokenize(p | "Path" >> beam.Create([given])))
+    for elements, shown in (([], "nothing"), ([7], "7")):
+        with pytest.raises(Exception, match=f"holds no tokenizer.json as text, but {shown}; it needs one in each"):
+            run_inline(lambda p, given=elements: p | beam.Create(["a"]) | Tokenize(p | "Nothing" >> beam.Create(given)))
+    with pytest.raises(TypeError, match=r"AsSingleton, got AsList$"):
+        Tokenize(beam.pvalue.AsList(beam.Pipeline() | beam.Create(["a"])))
