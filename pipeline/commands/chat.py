@@ -4,9 +4,9 @@
 import argparse
 import datetime
 import itertools
-import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_
 
 if TYPE_CHECKING:
     from tokenmill.pipeline.config.job import Config
-    from tokenmill.tokenizer.chat.conversations import ConversationError
+    from tokenmill.tokenizer.chat.check import Example
 
 _BATCH_BYTES = 1 << 20
+_BATCH, _MAX_EXAMPLES = 1000, 10
 
 
 def add_parsers(commands: Any) -> None:
@@ -43,9 +44,10 @@ def add_parsers(commands: Any) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
-    from tokenmill.pipeline.tokenizing.chat import open_template, rule_of
+    from tokenmill.pipeline.tokenizing.chat import rule_of, templates_of
     from tokenmill.tokenizer import Tokenizer
     from tokenmill.tokenizer.chat.check import check_chat
+    from tokenmill.tokenizer.chat.made_up import Finding
 
     with mistakes():
         given = {"template": options.template, "train": options.train, "date": options.date and str(options.date)}
@@ -56,65 +58,93 @@ def _check(options: argparse.Namespace) -> int:
             "output": {"path": "."},  # nothing is written
         }
         config = load_config(tree, options.overrides)
-        chat, field = config.chat, config.input.messages_field
+        chat = config.chat
         assert chat is not None, "load_config puts it there"
-        assert field is not None
-        records = itertools.islice(_records(config), options.records) if options.data else ()
-        ends = chat.end_tokens or ()
         tokenizer = Tokenizer.from_file(options.tokenizer)
-        found = check_chat(tokenizer, open_template(chat), rule_of(chat), records, field, chat.arguments, ends)
-    if options.json:
-        said = {
-            "good": found.is_good,
-            "findings": [finding._asdict() for finding in found.findings],
-            "records": found.n_records,
-            "rejected": found.rejected,
-            "examples": [example._asdict() for example in found.examples],
-        }
-        print_json(said)
-        return DONE if found.is_good else FAILED
-    _show(found)
-    return DONE if found.is_good else FAILED
+        findings: list[Finding] = []
+        examples: list[Example] = []
+        is_usable = True
+        for key, template, arguments in templates_of(chat):
+            found = check_chat(tokenizer, template, rule_of(chat), arguments, chat.end_tokens or ())
+            before = "" if key == "template" else "with tools, "
+            findings += [each._replace(name=before + each.name) for each in found.findings]
+            examples += [each._replace(name=before + each.name) for each in found.examples]
+            is_usable &= bool(found.examples)  # else it takes too much for any conversation
+        n_records, rejected = 0, Counter[str]()
+        if options.data and is_usable:
+            n_records, rejected, examples = _try_records(config, tokenizer, options.records)
+            if n_records and rejected.total() == n_records:
+                findings.append(Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
+    is_good = all(each.level != "bad" for each in findings)
+    said = {
+        "good": is_good,
+        "findings": [finding._asdict() for finding in findings],
+        "records": n_records,
+        "rejected": dict(sorted(rejected.items())),
+        "examples": [example._asdict() for example in examples],
+    }
+    (print_json if options.json else _show)(said)
+    return DONE if is_good else FAILED
 
 
-def _records(config: "Config") -> "Iterator[Mapping[str, Any] | ConversationError]":
-    """Yields the records of the input as jobs read them, and why others are rejected."""
+def _try_records(config: "Config", tokenizer: Any, n: int) -> "tuple[int, Counter[str], list[Example]]":
+    """Returns how many records there are, `n` at most, the rejected ones by reason, and a few token by token."""
+    from tokenmill.pipeline.tokenizing.chat import ChatTexts
+    from tokenmill.tokenizer.chat.check import as_examples
+
+    chat = ChatTexts.of(config, tokenizer)
+    examples: list[Example] = []
+    n_records, rejected = 0, Counter[str]()
+    records = itertools.islice(_records(config), n)
+    while batch := list(itertools.islice(records, _BATCH)):
+        rejected.update(reason for _, reason in batch if reason)
+        rows = [row for row, (_, reason) in enumerate(batch, n_records + 1) if not reason]
+        made = chat.encode([text for text, reason in batch if not reason], chat.tokenizer.layout(False))
+        rejected.update({reason: len(its) for reason, its, _ in made.rejects})
+        names = (f"record {rows[i]}" for i in made.rows.to_pylist())
+        trained = made.masks.flatten().to_numpy(zero_copy_only=False)
+        shown = as_examples(chat.tokenizer, names, made.texts, made.ids, trained)
+        examples += itertools.islice(shown, _MAX_EXAMPLES - len(examples))
+        n_records += len(batch)
+    return n_records, rejected, examples
+
+
+def _records(config: "Config") -> Iterator[tuple[str, str]]:
+    """Yields the records of the input as jobs read them: (JSON, ""), or ("", why it is rejected)."""
     from tokenmill.pipeline.input.reading import read_split
     from tokenmill.pipeline.input.splitting import plan_splits
-    from tokenmill.tokenizer.chat.conversations import ConversationError
 
     for split in plan_splits(config.input, ""):
         for batch in read_split(split, config.input, _BATCH_BYTES):
-            yield from map(json.loads, batch.documents.column("text").to_pylist())
+            yield from ((text, "") for text in batch.documents.column("text").to_pylist())
             if batch.rejects is not None:
-                rejects = batch.rejects.select(["reason", "detail"]).to_pylist()
-                yield from (ConversationError(each["reason"], each["detail"]) for each in rejects)
+                yield from (("", reason) for reason in batch.rejects.column("reason").to_pylist())
 
 
-def _show(found: Any) -> None:
+def _show(said: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from tokenmill.pipeline.running.terminal import Terminal
 
     terminal = Terminal(sys.stdout)
     styles = {"good": "green", "note": "yellow", "bad": "bold red"}
-    for finding in found.findings:
-        said = f"{finding.name}: {finding.detail}"
-        terminal.print(Text.assemble((f"{finding.level:<5}", styles[finding.level]), said))
-    for example in found.examples:
-        terminal.print(Text(f"\n{example.name}", style="bold"))
-        if example.refused:
-            terminal.print(f"not taken: {example.refused}")
+    for finding in said["findings"]:
+        text = f"{finding['name']}: {finding['detail']}"
+        terminal.print(Text.assemble((f"{finding['level']:<5}", styles[finding["level"]]), text))
+    for example in said["examples"]:
+        terminal.print(Text(f"\n{example['name']}", style="bold"))
+        if example["refused"]:
+            terminal.print(f"not taken: {example['refused']}")
             continue
         shown = Text()
-        for trained, group in itertools.groupby(example.tokens, key=lambda token: token[1]):
+        for trained, group in itertools.groupby(example["tokens"], key=lambda token: token[1]):
             text = "".join(piece for piece, _ in group)
             # Without colour, brackets show what is trained.
             has_colour = terminal.color_system is not None
             style = "black on green" if trained else "dim"
             shown.append(f"«{text}»" if trained and not has_colour else text, style=style)
         terminal.print(shown)
-    if found.n_records:
-        n = sum(found.rejected.values())
-        reasons = "".join(f", {reason} {count:,}" for reason, count in found.rejected.items())
-        terminal.print(f"\n{found.n_records:,} records, {n:,} not trained on{reasons}")
+    if said["records"]:
+        n = sum(said["rejected"].values())
+        reasons = "".join(f", {reason} {count:,}" for reason, count in said["rejected"].items())
+        terminal.print(f"\n{said['records']:,} records, {n:,} not trained on{reasons}")

@@ -258,7 +258,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         problems.append(error)
     if config.chat is not None and tokenizer is not None:
         try:
-            said += ChatTexts.of_section(config.chat, "messages", tokenizer).check(config.chat)
+            said += ChatTexts.of_section(config.chat, "messages", tokenizer).check()
         except ValueError as error:
             problems.append(error)
     if problems:

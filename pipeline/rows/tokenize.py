@@ -178,7 +178,7 @@ class _TokenizeChat:
     def prepare(self, given: Any) -> Callable[[Any], Computed]:
         tokenizer = self.given.tokenizer(given)
         texts, layout = ChatTexts.of_section(self.chat, FIELD, tokenizer), tokenizer.layout(False)
-        texts.check(self.chat)
+        texts.check()
 
         def compute(column: Any) -> Computed:
             made = texts.encode(records_of(column), layout)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations: each record is rendered by the chat template, tokenized once, and told what of it is trained."""
 
-import contextlib
 import dataclasses
 import datetime
 import functools
 import itertools
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -30,10 +30,10 @@ from tokenmill.tokenizer.chat.conversations import (
     has_text,
     read_conversation,
 )
-from tokenmill.tokenizer.chat.made_up import check_masks
+from tokenmill.tokenizer.chat.made_up import TOOL, check_masks
 from tokenmill.tokenizer.chat.masks import TokenMask, mask_tokens, weigh_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
-from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError
+from tokenmill.tokenizer.chat.templates import ChatTemplate
 
 _TOKENS_OF = (*(f"{role}_tokens" for role in ROLES), "template_tokens")
 COUNTS = (
@@ -46,8 +46,14 @@ trained, `cut_tokens` of them truncation removes, `first_tokens` begin a row, an
 _FIRST = "its only trained token begins the row, where nothing predicts it"
 _MOST_LOST, _LONGEST = 100, 100
 """How many names a batch may count, and how many characters of each."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
+_MAX_SHAPES = 1024
+Field = tuple[str, int]
+"""A field of a message, as (name, message), or of the record, as (name, -1)."""
 _Counts = npt.NDArray[np.int64]
+_Reject = tuple[str, int, str]
+"""A reason, a row, and details."""
 _BAD_MASK = (
     "chat.on_bad_mask: what is trained of made-up conversations is wrong; `tokenmill chat check` shows it; mend the "
     "template or the section chat, or set chat.on_bad_mask: warn to train on it all the same"
@@ -91,8 +97,8 @@ class _Good(NamedTuple):
     row: int
     conversation: Conversation
     marked: Marked
-    lost: list[str]
-    """Names of fields of which the text shows nothing, each as often as there are some."""
+    lost: list[Field]
+    """Fields of which the text shows nothing."""
 
 
 class ChatTexts:
@@ -107,6 +113,7 @@ class ChatTexts:
         self._field = field
         self._chat = chat
         self._reading = reading
+        self._unshown: dict[Any, bool] = {}  # whether a shape's doubtful fields are not in the text
 
     @classmethod
     def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
@@ -121,24 +128,22 @@ class ChatTexts:
     @classmethod
     def of_section(cls, chat: ChatConfig, field: str, tokenizer: Tokenizer, reading: Reading = Reading()) -> Self:  # noqa: B008 - immutable
         """Makes one for a section with the template itself, and records with messages in `field`."""
-        assert chat.template is not None
         reading = reading._replace(parse_arguments=chat.parse_arguments, has_weights=chat.weights)
         tokens = tuple(sorted(chat.special_tokens.items()))
-        sources = [chat.template] if chat.tool_template is None else [chat.template, chat.tool_template]
+        sources = _sources(chat).values()
         opened = [_opened(tokenizer, source, tokens, chat.date, rule_of(chat)) for source in sources]
         return cls(opened[0][0], [marker for _, marker in opened], field, chat, reading)
 
-    def check(self, chat: ChatConfig) -> list[str]:
+    def check(self) -> list[str]:
         """Returns warnings of what is trained of made-up conversations.
-
-        Args:
-          chat: the section.
 
         Raises:
           ValueError: if it is wrong, and `chat.on_bad_mask` is `fail`.
         """
-        found = check_masks(self._marker, chat.arguments, chat.end_tokens or ())
-        wrong = [f"chat.template: {each.name}: {each.detail}" for each in found if each.level == "bad"]
+        chat, wrong = self._chat, []
+        for (key, _, given), marker in zip(templates_of(chat), (self._marker, self._tool_marker), strict=False):
+            found = check_masks(marker, given, chat.end_tokens or ())
+            wrong += [f"chat.{key}: {each.name}: {each.detail}" for each in found if each.level == "bad"]
         if wrong and chat.on_bad_mask == "fail":
             raise ValueError("\n".join([*wrong, _BAD_MASK]))
         return wrong
@@ -147,55 +152,21 @@ class ChatTexts:
         """Returns the conversation of a record, which may be in JSON, and its text with what of it is trained.
 
         Raises:
-          ConversationError: if it cannot be trained on. ValueError: if Python does not read the JSON.
+          ConversationError: if it cannot be trained on.
         """
         conversation = self._read(record, self._field)
         return conversation, self._marker_of(conversation).mark(conversation)
 
     def _read(self, record: str | Mapping[str, Any], field: str) -> Conversation:
-        record = json.loads(record) if isinstance(record, str) else record
+        try:
+            record = json.loads(record) if isinstance(record, str) else record
+        except ValueError as error:  # a number that the reader takes, and Python does not: it has 4,300 digits
+            raise ConversationError("not_a_conversation", str(error)[:200]) from None
         conversation = read_conversation(record, field, self._reading)
         return conversation._replace(arguments={**self._chat.arguments, **conversation.arguments})
 
     def _marker_of(self, conversation: Conversation) -> Marker:
         return self._marker if conversation.arguments.get("tools") is None else self._tool_marker
-
-    def _count_lost(self, conversation: Conversation, marked: Marked) -> Iterable[str]:
-        """Yields the names of fields of which the text shows nothing: of each message, and of the record.
-
-        Raises:
-          ConversationError: if one of them is in `chat.must_show`.
-        """
-        doubtful = [
-            (name, i)
-            for i, message in enumerate(conversation.messages)
-            for name, value in message.items()
-            if (has_text(value) if name == "content" else value and name != "role")
-            and (i, "reasoning" if name in REASONING else name) not in marked.shown
-        ]
-        doubtful += [(name, -1) for name in ("tools", "documents") if conversation.arguments.get(name)]
-        lost = self._find_lost(sorted(doubtful), conversation, marked.text)
-        for name, i in [*lost, *((name, -1) for name in conversation.unused)]:
-            if name in self._chat.must_show:
-                where = f"message {i}" if i >= 0 else "the record"
-                raise ConversationError("turn_not_shown", f"the template shows nothing of {name} of {where}")
-            yield name
-
-    def _find_lost(self, fields: list[tuple[str, int]], conversation: Conversation, text: str) -> list[tuple[str, int]]:
-        """Returns the fields, each as (name, message), without which the text is the same."""
-        if not fields:
-            return []
-        gone, messages = {*fields}, conversation.messages
-        left = [{k: v for k, v in message.items() if (k, i) not in gone} for i, message in enumerate(messages)]
-        left = [message if "content" in message else {**message, "content": ""} for message in left]
-        given = {k: v for k, v in conversation.arguments.items() if (k, -1) not in gone}
-        with contextlib.suppress(TemplateError, TypeError):
-            if self._marker_of(conversation).template.render(left, **given) == text:
-                return fields
-        if len(fields) == 1:
-            return []
-        halves = fields[: len(fields) // 2], fields[len(fields) // 2 :]
-        return [each for half in halves for each in self._find_lost(half, conversation, text)]
 
     def encode(
         self, records: Iterable[str | Mapping[str, Any]], layout: Layout, tally: Any = None, *, whole: bool = False
@@ -212,53 +183,20 @@ class ChatTexts:
             return self._encode(records, layout, self._field, tally, whole=whole)
         records = list(records)
         other = self._encode(records, layout, "rejected", whole=whole)
-        rows = other.rows.to_pylist()
-        made = self._encode([records[row] for row in rows], layout, self._field, tally, whole=whole)
+        made = self._encode([records[i] for i in other.rows.to_pylist()], layout, self._field, tally, whole=whole)
         ids, masks = (column.take(made.rows) for column in (layout.apply(other.ids), other.masks))
-        of_made = [(reason, other.rows.take(its), details) for reason, its, details in made.rejects]
-        more = {**made.more, "rejected_ids": ids, "rejected_mask": masks}
-        counts = made.counts + Counter(rejected_tokens=len(ids.flatten()))
-        rejects, too_long = (
-            [*other.rejects, *of_made],
-            pa.concat_arrays([other.too_long, other.rows.take(made.too_long)]),
-        )
         return made._replace(
-            rows=other.rows.take(made.rows), rejects=rejects, too_long=too_long, counts=counts, more=more
+            rows=other.rows.take(made.rows),
+            rejects=[*other.rejects, *((why, other.rows.take(its), said) for why, its, said in made.rejects)],
+            too_long=pa.concat_arrays([other.too_long, other.rows.take(made.too_long)]),
+            counts=made.counts + Counter(rejected_tokens=len(ids.flatten())),
+            more={**made.more, "rejected_ids": ids, "rejected_mask": masks},
         )
 
     def _encode(
-        self,
-        records: Iterable[str | Mapping[str, Any]],
-        layout: Layout,
-        field: str,
-        tally: Any = None,
-        *,
-        whole: bool,
+        self, records: Iterable[str | Mapping[str, Any]], layout: Layout, field: str, tally: Any = None, *, whole: bool
     ) -> Encoded:
-        rejects: dict[str, list[tuple[int, str]]] = {}
-        good: list[_Good] = []
-        read: list[tuple[int, Conversation]] = []
-        for row, record in enumerate(records):
-            try:
-                read.append((row, self._read(record, field)))
-            except ConversationError as error:
-                rejects.setdefault(error.reason, []).append((row, error.detail))
-            except ValueError as error:  # a number that the reader takes, and Python does not: it has 4,300 digits
-                rejects.setdefault("not_a_conversation", []).append((row, str(error)[:200]))
-        for marker in dict.fromkeys((self._marker, self._tool_marker)):
-            its = [(row, conversation) for row, conversation in read if self._marker_of(conversation) is marker]
-            made = marker.mark_all([conversation for _, conversation in its])
-            for (row, conversation), marked in zip(its, made, strict=True):
-                try:
-                    if isinstance(marked, ConversationError):
-                        raise marked
-                    marked.text.encode()
-                    good.append(_Good(row, conversation, marked, list(self._count_lost(conversation, marked))))
-                except ConversationError as error:
-                    rejects.setdefault(error.reason, []).append((row, error.detail))
-                except UnicodeEncodeError:
-                    rejects.setdefault("lone_surrogate", []).append((row, "a message holds half of a surrogate pair"))
-        good.sort(key=lambda each: each.row)
+        good, rejects = self._render(records, field)
         texts = pa.array([each.marked.text for each in good], pa.string())
         ids = self.tokenizer.encode_bare(unchecked_text_rows(texts), tally)
         mask = self._mask(texts, ids, good)
@@ -268,46 +206,108 @@ class ChatTexts:
         is_cut = layout.kept(lengths) < lengths
         n_trained[is_cut & whole] = 0
         n_trained[[*smuggled]] = 0
+        is_kept = n_trained > 0
         too_long: list[int] = []
-        if lost := np.flatnonzero(n_trained == 0).tolist():
-            for i in lost:
-                if i in smuggled:
-                    rejects.setdefault("special_token_in_content", []).append((good[i].row, smuggled[i]))
-                elif is_cut[i]:
-                    too_long.append(good[i].row)
-                else:
-                    rejects.setdefault("nothing_trained", []).append((good[i].row, _FIRST))
-            kept = pa.array(n_trained > 0)
-            texts, ids, masks = texts.filter(kept), ids.filter(kept), masks.filter(kept)
-            good = [good[i] for i in np.flatnonzero(n_trained)]
+        for i in np.flatnonzero(~is_kept).tolist():
+            if i not in smuggled and is_cut[i]:
+                too_long.append(good[i].row)
+            else:
+                why = ("special_token_in_content", smuggled[i]) if i in smuggled else ("nothing_trained", _FIRST)
+                rejects.append((why[0], good[i].row, why[1]))
+        if not is_kept.all():
+            texts, ids, masks = (column.filter(pa.array(is_kept)) for column in (texts, ids, masks))
+            good = [good[i] for i in np.flatnonzero(is_kept)]
             mask = self._mask(texts, ids, good)
-        lost_fields = Counter(LOST + _shortened(name) for each in good for name in each.lost)
+        lost = Counter(LOST + _shortened(name) for each in good for name, _ in each.lost)
         counts = Counter(
             turns=sum(each.marked.n_turns for each in good),
-            marked_tokens=int(n_marked[n_trained > 0].sum()),
-            cut_tokens=int((n_marked - n_kept)[n_trained > 0].sum()),
-            first_tokens=int((n_kept - n_trained)[n_trained > 0].sum()),
+            marked_tokens=int(n_marked[is_kept].sum()),
+            cut_tokens=int((n_marked - n_kept)[is_kept].sum()),
+            first_tokens=int((n_kept - n_trained)[is_kept].sum()),
             trained_tokens=int(n_trained.sum()),
             straddling_tokens=mask.n_straddling,
             unrendered_messages=sum(each.marked.n_unrendered for each in good),
             shared_messages=sum(each.conversation.n_shared for each in good),
             text_arguments=sum(each.conversation.n_text_arguments for each in good),
             **dict(zip(_TOKENS_OF, mask.by_source.tolist(), strict=True)),
-            **dict(lost_fields.most_common(_MOST_LOST)),
+            **dict(lost.most_common(_MOST_LOST)),
         )
-        details = [
-            (reason, pa.array([row for row, _ in each], pa.int64()), pa.array([text for _, text in each], pa.string()))
-            for reason, each in sorted((reason, sorted(each)) for reason, each in rejects.items())
-        ]
+        details = []
+        for reason, group in itertools.groupby(sorted(rejects), key=lambda reject: reject[0]):
+            _, its, said = zip(*group, strict=True)
+            details.append((reason, pa.array(its, pa.int64()), pa.array(said, pa.string())))
         rows = pa.array([each.row for each in good], pa.int64())
-        more = {}
-        if self._chat.weights:
-            weights = weigh_tokens(self.tokenizer, texts, ids, [_steps(each) for each in good])
-            as_ids = pa.LargeListArray.from_arrays(ids.offsets, pa.array(weights.view(np.int32)))
-            laid = _plain_layout(layout).apply(as_ids)
-            values = np.where(masks.values.to_numpy(zero_copy_only=False), laid.values.to_numpy().view(np.float32), 0)
-            more["loss_weights"] = pa.LargeListArray.from_arrays(masks.offsets, pa.array(values, pa.float32()))
+        more = {"loss_weights": self._weights(texts, ids, masks, good, layout)} if self._chat.weights else {}
         return Encoded(texts, ids, masks, rows, details, pa.array(too_long, pa.int64()), counts, more)
+
+    def _render(self, records: Iterable[str | Mapping[str, Any]], field: str) -> tuple[list[_Good], list[_Reject]]:
+        """Returns the conversations of records that can be trained on, in order, and the other records."""
+        rejects: list[_Reject] = []
+        read: dict[Marker, list[tuple[int, Conversation]]] = {self._marker: [], self._tool_marker: []}
+        for row, record in enumerate(records):
+            try:
+                conversation = self._read(record, field)
+                read[self._marker_of(conversation)].append((row, conversation))
+            except ConversationError as error:
+                rejects.append((error.reason, row, error.detail))
+        good: list[_Good] = []
+        for marker, its in read.items():
+            made: list[_Good] = []
+            for (row, conversation), marked in zip(its, marker.mark_all([each for _, each in its]), strict=True):
+                if isinstance(marked, ConversationError):
+                    rejects.append((marked.reason, row, marked.detail))
+                else:
+                    made.append(_Good(row, conversation, marked, []))
+            for each, lost in zip(made, self._find_lost(marker.template, made), strict=True):
+                lost += [(name, -1) for name in each.conversation.unused]
+                missed = next((place for place in lost if place[0] in self._chat.must_show), None)
+                if missed is not None:
+                    where = f"message {missed[1]}" if missed[1] >= 0 else "the record"
+                    detail = f"the template shows nothing of {missed[0]} of {where}"
+                    rejects.append(("turn_not_shown", each.row, detail))
+                elif _SURROGATE.search(each.marked.text):
+                    rejects.append(("lone_surrogate", each.row, "a message holds half of a surrogate pair"))
+                else:
+                    good.append(each._replace(lost=lost))
+        return sorted(good, key=lambda each: each.row), rejects
+
+    def _find_lost(self, template: ChatTemplate, good: Sequence[_Good]) -> list[list[Field]]:
+        """Returns for each conversation the fields without which its text is the same.
+
+        Fields that the template does not even name are left out of one conversation of each shape, others of each.
+        """
+
+        def are_same(places: Sequence[tuple[int, Sequence[Field]]]) -> list[bool]:
+            texts = template.render_all([_without(good[k].conversation, fields) for k, fields in places])
+            return [text == good[k].marked.text for (k, _), text in zip(places, texts, strict=True)]
+
+        doubtful = [_doubtful(each) for each in good]
+        shapes = [_shape_of_lost(template, each, fields) for each, fields in zip(good, doubtful, strict=True)]
+        if len(self._unshown) > _MAX_SHAPES:
+            self._unshown.clear()
+        first = {key: k for k, key in reversed([*enumerate(shapes)]) if key is not None and key not in self._unshown}
+        self._unshown |= zip(first, are_same([(k, doubtful[k]) for k in first.values()]), strict=True)
+        lost = [[*its] if self._unshown.get(key) else [] for key, its in zip(shapes, doubtful, strict=True)]
+        left = [(k, its) for k, its in enumerate(doubtful) if its and not lost[k]]
+        while left:
+            halves = []
+            for (k, its), is_same in zip(left, are_same(left), strict=True):
+                if is_same:
+                    lost[k] += its
+                elif len(its) > 1:
+                    halves += [(k, its[: len(its) // 2]), (k, its[len(its) // 2 :])]
+            left = halves
+        return lost
+
+    def _weights(
+        self, texts: pa.Array, ids: pa.LargeListArray, masks: pa.LargeListArray, good: Sequence[_Good], layout: Layout
+    ) -> pa.LargeListArray:
+        """Returns `loss_weights` of `schemas.MADE` for the rows that the layout makes of texts."""
+        weights = weigh_tokens(self.tokenizer, texts, ids, [_steps(each) for each in good])
+        as_ids = pa.LargeListArray.from_arrays(ids.offsets, pa.array(weights.view(np.int32)))
+        laid = _plain_layout(layout).apply(as_ids)
+        values = np.where(masks.values.to_numpy(zero_copy_only=False), laid.values.to_numpy().view(np.float32), 0)
+        return pa.LargeListArray.from_arrays(masks.offsets, pa.array(values, pa.float32()))
 
     def _mask(self, texts: pa.Array, ids: pa.LargeListArray, good: Sequence[_Good]) -> TokenMask:
         sources = [
@@ -368,6 +368,35 @@ def _plain_layout(layout: Layout) -> Layout:
     return dataclasses.replace(layout, padding=padding)
 
 
+def _doubtful(good: _Good) -> list[Field]:
+    """Returns the fields of which the text has left no trace, in order; it may depend on them all the same."""
+    conversation, shown = good.conversation, good.marked.shown
+    found = [
+        (name, i)
+        for i, message in enumerate(conversation.messages)
+        for name, value in message.items()
+        if (has_text(value) if name == "content" else value and name != "role")
+        and (i, "reasoning" if name in REASONING else name) not in shown
+    ]
+    return sorted([*found, *((name, -1) for name in ("tools", "documents") if conversation.arguments.get(name))])
+
+
+def _shape_of_lost(template: ChatTemplate, good: _Good, fields: Sequence[Field]) -> Any:
+    """Returns what conversations have in common of which a template shows the same fields; None: it names one."""
+    names = {each for name, _ in fields for each in (REASONING if name in REASONING else (name,))}
+    if not fields or any(name in template.source for name in names):
+        return None
+    return template.source, (*fields,), (*(message["role"] for message in good.conversation.messages),)
+
+
+def _without(conversation: Conversation, fields: Iterable[Field]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Returns the messages and arguments of a conversation without fields."""
+    gone = {*fields}
+    left = [{k: v for k, v in each.items() if (k, i) not in gone} for i, each in enumerate(conversation.messages)]
+    left = [message if "content" in message else {**message, "content": ""} for message in left]
+    return left, {k: v for k, v in conversation.arguments.items() if (k, -1) not in gone}
+
+
 def _steps(good: _Good) -> list[tuple[int, float]]:
     """Returns the weights of a text, as (character, weight): in each span that of the message that is last begun."""
     weights = good.conversation.weights
@@ -400,7 +429,7 @@ def _sums(values: npt.NDArray[np.bool_], offsets: pa.Int64Array) -> _Counts:
 
 @functools.lru_cache(maxsize=16)
 def _opened(
-    tokenizer: Tokenizer, template: str, tokens: tuple[tuple[str, str], ...], date: str | None, rule: TrainingRule
+    tokenizer: Tokenizer, source: str, tokens: tuple[tuple[str, str], ...], date: str | None, rule: TrainingRule
 ) -> tuple[Tokenizer, Marker]:
     """Returns a tokenizer that takes the text of special tokens for these, and what renders conversations for it."""
     added = [token.content for token in tokenizer.added_tokens]
@@ -408,7 +437,7 @@ def _opened(
     bare = tokenizer.replace(special="split")
     bare.no_truncation()
     bare.no_padding()
-    return bare, Marker(_template(template, tokens, date), special, rule, added)
+    return bare, Marker(_template(source, tokens, date), special, rule, added)
 
 
 def rule_of(chat: ChatConfig) -> TrainingRule:
@@ -417,12 +446,26 @@ def rule_of(chat: ChatConfig) -> TrainingRule:
     return TrainingRule(train, thinking=chat.thinking, tool_calls=chat.tool_calls, stop=chat.stop)
 
 
+def _sources(chat: ChatConfig) -> dict[str, str]:
+    """Returns the templates of a section that has them itself, by their keys."""
+    assert chat.template is not None
+    is_one = chat.tool_template in (None, chat.template)
+    return {"template": chat.template, **({} if is_one else {"tool_template": str(chat.tool_template)})}
+
+
 def open_template(chat: ChatConfig, *, has_tools: bool = False) -> ChatTemplate:
     """Returns the template of a section that has it itself: that for records with tools, if there is one."""
-    source = chat.tool_template if has_tools and chat.tool_template is not None else chat.template
-    assert source is not None
-    return _template(source, tuple(sorted(chat.special_tokens.items())), chat.date)
+    source = [*_sources(chat).values()][-has_tools]
+    return _template(source, chat.special_tokens.items(), chat.date)
 
 
-def _template(source: str, tokens: tuple[tuple[str, str], ...], date: str | None) -> ChatTemplate:
+def templates_of(chat: ChatConfig) -> Iterator[tuple[str, ChatTemplate, Mapping[str, Any]]]:
+    """Yields for each template of a section that has them itself its key, it, and what it is checked with."""
+    for key in _sources(chat):
+        has_tools = key == "tool_template"
+        more = {"tools": [TOOL]} if has_tools else {}
+        yield key, open_template(chat, has_tools=has_tools), {**chat.arguments, **more}
+
+
+def _template(source: str, tokens: Iterable[tuple[str, str]], date: str | None) -> ChatTemplate:
     return ChatTemplate(source, dict(tokens), None if date is None else datetime.date.fromisoformat(date))

@@ -2,15 +2,18 @@
 """What a tokenizer and its chat template do to conversations, and whether what they train on can be right."""
 
 import codecs
+import itertools
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.chat import probes
-from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
+from tokenmill.tokenizer.chat.conversations import Conversation, ConversationError
 from tokenmill.tokenizer.chat.made_up import (
     AGAIN,
     ANSWER,
@@ -28,7 +31,6 @@ from tokenmill.tokenizer.chat.masks import mask_tokens
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate, TemplateError, TemplateLimitError
 
-MAX_EXAMPLES = 10
 _SHAPES: Mapping[str, list[dict[str, Any]]] = {
     "one turn": [ASK, ANSWER],
     "two turns": [ASK, ANSWER, AGAIN, LAST],
@@ -54,9 +56,6 @@ class ChatCheck(NamedTuple):
 
     findings: tuple[Finding, ...]
     examples: tuple[Example, ...]
-    n_records: int
-    rejected: Mapping[str, int]
-    """Records by the reason why they are not trained on."""
 
     @property
     def is_good(self) -> bool:
@@ -68,21 +67,16 @@ def check_chat(
     tokenizer: Any,
     template: ChatTemplate,
     rule: TrainingRule = TrainingRule(),  # noqa: B008 - frozen
-    records: Iterable[Mapping[str, Any] | ConversationError] = (),
-    field: str = "messages",
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
     end_tokens: Iterable[str] = (),
 ) -> ChatCheck:
-    """Renders conversations and checks what of them is trained.
+    """Renders conversations made up for this, and checks what of them is trained.
 
     Args:
       tokenizer: a `Tokenizer`.
       template: its template.
       rule: what is to be trained.
-      records: data as JSON has it, or why a record is rejected; the first ones become examples. None: conversations
-        made up for this.
-      field: as for `read_conversation`.
-      arguments: those of the template; those of a record come first.
+      arguments: those of the template.
       end_tokens: the tokens with which the model ends its turns.
     """
     bare = tokenizer.replace(special="split")
@@ -91,46 +85,18 @@ def check_chat(
     special = [token.content for token in tokenizer.added_tokens if token.special]
     try:
         marker = Marker(template, special, rule, [token.content for token in tokenizer.added_tokens])
-        as_parts, given = probes.taken(template, arguments or {})
+        as_parts, given = probes.taken(template, arguments)
     except TemplateLimitError as error:
-        return ChatCheck((Finding("renders a turn", "bad", f"template_limit: {error}"),), (), 0, {})
-    shapes = {name: probes.shaped(messages, as_parts) for name, messages in _SHAPES.items()}
-    made = {name: _mark(marker, {"messages": each}, "messages", given) for name, each in shapes.items()}
+        return ChatCheck((Finding("renders a turn", "bad", f"template_limit: {error}"),), ())
+    conversations = [Conversation(probes.shaped(each, as_parts), dict(given), {}, set()) for each in _SHAPES.values()]
+    made = dict(zip(_SHAPES, marker.mark_all(conversations), strict=True))
 
     def render(messages: list[dict[str, Any]], **more: Any) -> str:
         return template.render(probes.shaped(messages, as_parts), **given, **more)
 
     wrong = "bad" if trains_assistant(rule) else "note"
     findings = (*_findings(template, render, made, wrong), *check_masks(marker, arguments, end_tokens))
-    rejected: Counter[str] = Counter()
-    n_records = 0
-    shown: list[tuple[str, Marked]] = []
-    for n_records, record in enumerate(records, 1):
-        found = _mark(marker, record, field, arguments or {})
-        if isinstance(found, ConversationError):
-            rejected[found.reason] += 1
-        elif len(shown) < MAX_EXAMPLES:
-            shown.append((f"record {n_records}", found))
-    if n_records and rejected.total() == n_records:
-        findings = (*findings, Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
-    examples = tuple(_example(bare, name, found) for name, found in (shown if n_records else made.items()))
-    return ChatCheck(findings, examples, n_records, dict(sorted(rejected.items())))
-
-
-def _mark(
-    marker: Marker, record: Mapping[str, Any] | ConversationError, field: str, arguments: Mapping[str, Any]
-) -> Marked | ConversationError:
-    if isinstance(record, ConversationError):
-        return record
-    try:
-        conversation = read_conversation(record, field)
-        found = marker.mark(conversation._replace(arguments={**arguments, **conversation.arguments}))
-        found.text.encode()
-    except ConversationError as error:
-        return error
-    except UnicodeEncodeError as error:
-        return ConversationError("lone_surrogate", str(error))
-    return found
+    return ChatCheck(findings, tuple(_example(bare, name, found) for name, found in made.items()))
 
 
 def _findings(
@@ -210,10 +176,21 @@ def _example(tokenizer: Any, name: str, found: Marked | ConversationError) -> Ex
         return Example(name, (), found.detail)
     texts = pa.array([found.text], pa.string())
     ids = tokenizer.encode_bare(texts)
-    mask = mask_tokens(tokenizer, texts, ids, [found.spans], [[]], 0)
+    (example,) = as_examples(
+        tokenizer, [name], texts, ids, mask_tokens(tokenizer, texts, ids, [found.spans], [[]], 0).trained
+    )
+    return example
+
+
+def as_examples(
+    tokenizer: Any, names: Iterable[str], texts: pa.Array, ids: pa.LargeListArray, trained: npt.NDArray[np.bool_]
+) -> Iterator[Example]:
+    """Yields texts token by token; `trained` is bool[n_tokens] of all of them."""
     starts, _ = tokenizer.token_offsets(texts, ids)
-    data, decoder = found.text.encode(), codecs.getincrementaldecoder("utf-8")()
-    stops = [*starts.tolist()[1:], len(data)]
-    # A character of several tokens is shown with the last of them.
-    pieces = [decoder.decode(data[start:stop]) for start, stop in zip(starts.tolist(), stops, strict=True)]
-    return Example(name, tuple(zip(pieces, mask.trained.tolist(), strict=True)))
+    bounds = itertools.pairwise(ids.offsets.to_pylist())
+    for name, text, (first, last) in zip(names, texts.to_pylist(), bounds, strict=True):
+        data, decoder = text.encode(), codecs.getincrementaldecoder("utf-8")()
+        places = [*starts[first:last].tolist(), len(data)]
+        # A character of several tokens is shown with the last of them.
+        pieces = [decoder.decode(data[start:stop]) for start, stop in itertools.pairwise(places)]
+        yield Example(name, tuple(zip(pieces, trained[first:last].tolist(), strict=True)))

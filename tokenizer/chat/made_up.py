@@ -30,6 +30,15 @@ CALL: dict[str, Any] = {
     "content": "",
     "tool_calls": [{"type": "function", "id": "abcdefghi", "function": {"name": "colour", "arguments": {"of": "sky"}}}],
 }
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "colour",
+        "description": "Tells the colour of a thing.",
+        "parameters": {"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]},
+    },
+}
+"""A tool for templates that are for records with tools."""
 RESULT = {"role": "tool", "name": "colour", "tool_call_id": "abcdefghi", "content": "blue"}
 _TAGGED = {**ANSWER, "content": f"<think>\n{THOUGHT['reasoning_content']}\n</think>\n\n{ANSWER['content']}"}
 _TURNS: Mapping[str, Messages] = {

@@ -4,6 +4,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(folder: Path, capsys: pytest.CaptureFixture[str], template: str, *more: str) -> tuple[int, dict[str, str]]:
+def check(folder: Path, capsys: pytest.CaptureFixture[str], template: Any, *more: str) -> tuple[int, dict[str, str]]:
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, **NAMED}))
     code = main(["chat", "check", str(folder), *more, "--json"])
     said = json.loads(capsys.readouterr().out)
@@ -95,6 +96,40 @@ def test_it_takes_what_jobs_take(folder, capsys) -> None:
         assert said["examples"][0]["tokens"][-1][0].endswith("!")
     assert main(["chat", "check", str(folder), "--set", "chat.thinkin=false"]) == 2
     assert "thinking" in capsys.readouterr().err
+
+
+def test_a_template_for_records_with_tools_is_checked_and_used(folder, capsys) -> None:
+    lists = "{% for t in tools %}{{ t.function.name }}\n{% endfor %}"  # fails without tools
+    turns = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}]
+    records = [{"messages": turns}, {"messages": turns, "tools": [{"type": "function", "function": {"name": "look"}}]}]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, records)))
+    for source, code, level in ((lists + TEMPLATES["chatml"], 0, "good"), (lists + TEMPLATES["bare"], 1, "bad")):
+        named = [{"name": "default", "template": TEMPLATES["chatml"]}, {"name": "tool_use", "template": source}]
+        found, said = check(folder, capsys, named, str(folder / "data.jsonl"))
+        assert (found, said["stop token"][:4]) == (code, "good")
+        assert said["with tools, stop token"].startswith(level)
+        plain, tools = ("".join(text for text, _ in each["tokens"]) for each in said["examples"])
+        assert (plain.startswith("<|im_start|>"), tools.startswith("look\n")) == (True, True)
+        _, said = check(folder, capsys, named)
+        assert {"one turn", "with tools, one turn"} <= {each["name"] for each in said["examples"]}
+
+
+def test_records_are_read_as_jobs_read_them(folder, capsys) -> None:
+    ask, answer = {"who": "user", "content": "why?"}, {"who": "bot", "content": "so"}
+    records = [
+        {"messages": [ask, {**answer, "weight": 0.5}]},
+        {"messages": [ask, {**answer, "note": "x"}]},
+        {"messages": [ask, {**answer, "content": "\ud800"}]},
+        {"messages": [ask, {**answer, "mask": "User"}]},
+    ]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, records)))
+    options = [f"--set=input.{each}" for each in ('chat_fields={"who": "role"}', 'chat_roles={"bot": "assistant"}')]
+    code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "data.jsonl"), *options)
+    assert (code, said["rejected"]) == (0, {"bad_mark": 2, "lone_surrogate": 1})
+    more = ["--set=chat.weights=true", "--set=chat.must_show=[note]"]
+    code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "data.jsonl"), *options, *more)
+    assert (code, said["rejected"]) == (0, {"bad_mark": 1, "lone_surrogate": 1, "turn_not_shown": 1})
+    assert [each["name"] for each in said["examples"]] == ["record 1"]
 
 
 def test_a_person_sees_what_is_trained_without_colour(folder, capsys) -> None:

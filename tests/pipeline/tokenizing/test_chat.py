@@ -247,6 +247,10 @@ def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused_before_t
         assert not (folder / "out").exists()
         assert any(said in line for line in warned(template=template, on_bad_mask="warn"))
     assert warned(template=TEMPLATES["bare"], end_tokens=["<|user|>"]) == ()
+    listed = "{% for t in tools %}{{ t.function.name }}{% endfor %}"
+    assert warned(tool_template=listed + TEMPLATES["chatml"]) == ()
+    with pytest.raises(ValueError, match=r"(?s)chat\.tool_template: stop token: .*'<\|user\|>' is.*chat.on_bad_mask"):
+        run(config_of(folder, chat={"tool_template": listed + TEMPLATES["bare"]}))
 
 
 def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
@@ -446,6 +450,32 @@ def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
     run(config_of(folder, "table", data="chat.parquet"))
     assert rows_of(folder, "table") == rows_of(folder, "lines")
     assert verify(str(folder / "table"), deep=True).problems == []
+
+
+def test_nulls_that_an_author_wrote_stay_and_those_of_arrow_go(folder: Path) -> None:
+    """In Parquet the arguments of all calls have one type: a null for each field that only another call has."""
+
+    def turns(name: str, arguments: Any) -> list[dict[str, Any]]:
+        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        return [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so", "tool_calls": [call]}]
+
+    given: list[dict[str, Any]] = [{"unit": None, "at": [None, 1]}, {"city": "Rome"}]
+    tools = [[{"name": "look", "parameters": {"unit": {"default": None}}}], [{"name": "look", "strict": True}]]
+    records = [{"messages": turns("look", each), "tools": its} for each, its in zip(given, tools, strict=True)]
+    (folder / "calls.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    pq.write_table(pa.Table.from_pylist(records), folder / "calls.parquet")
+    template = "{% if tools %}{{ tools | tojson }}{% endif %}" + TEMPLATES["thinking"]
+    expected = {
+        "calls.jsonl": [('{"unit": null, "at": [null, 1]}', '{"unit": {"default": null}}'), ('{"city": "Rome"}', "")],
+        "calls.parquet": [('{"at": [null, 1]}', '"parameters": {"unit": {}}'), ('{"city": "Rome"}', "")],
+    }
+    for data, pieces in expected.items():
+        run(config_of(folder, data + ".out", data=data, chat={"template": template}))
+        for row, (arguments, schema) in zip(rows_of(folder, data + ".out"), pieces, strict=True):
+            text = make_tokenizer().decode(row["input_ids"], skip_special_tokens=False)
+            assert f'"arguments": {arguments}}}' in text
+            assert schema in text
+            assert ("strict" in text) == (schema == "")
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
