@@ -247,12 +247,12 @@ def test_clip_from_its_gzip_of_merges(shared_data: Path) -> None:
     theirs.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )
-    pattern = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    pattern = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
     theirs.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(pattern), "removed", invert=True), pre_tokenizers.ByteLevel(False, use_regex=False)]
+        [pre_tokenizers.Split(Regex(pattern), "removed", invert=True), pre_tokenizers.ByteLevel(False)]
     )
     for corpus in CORPORA:
-        texts = documents(shared_data, corpus)[:20]
+        texts = [*documents(shared_data, corpus)[:20], "<|endoftext|># #<|endoftext|><|startoftext|>!"]
         assert ours.encode_arrow(pa.array(texts)).to_pylist() == list(families.ids_of(theirs, texts))
     assert ours.decode(ours.encode("A photo, of a cat.").ids) == "a photo , of a cat ."
 

@@ -31,7 +31,7 @@ class FewTexts:
 
     def __init__(
         self, kernel: BoundKernel, others: tuple[Any, ...], pool: TablePool, ratio: float,
-        new_scratch: NewScratch | None = None, prefix: bytes = b"",
+        new_scratch: NewScratch | None = None, prefix: bytes = b"", *, unless: bytes = b"",
     ) -> None:  # fmt: skip
         """Prepares for a kernel.
 
@@ -40,16 +40,18 @@ class FewTexts:
           others: arguments that never change; pool, new_scratch: as for `tables.run_loop`.
           ratio: the most ids, and bytes of a span, that a byte of text can become.
           prefix: what is put before texts that are not empty and do not begin with it.
+          unless: what texts must not have in them, if it is not empty.
         """
         self._kernel, self._others, self._pool, self._prefix = kernel, others, pool, prefix
+        self._unless = unless
         self._room = int(MOST_BYTES * ratio) + 16, math.ceil(ratio), new_scratch
 
     def encode(self, texts: Sequence[bytes]) -> list[list[int]] | None:
-        """Encodes up to MOST_TEXTS texts of valid UTF-8; returns None if these have more than MOST_BYTES in all."""
+        """Encodes up to MOST_TEXTS texts of valid UTF-8; None if these have `unless`, or more than MOST_BYTES."""
         if prefix := self._prefix:
             texts = [text if not text or text.startswith(prefix) else prefix + text for text in texts]
         data = texts[0] if len(texts) == 1 else b"".join(texts)
-        if len(data) > MOST_BYTES:
+        if len(data) > MOST_BYTES or (self._unless and self._unless in data):
             return None
         lent = self._pool.take()
         if lent.few is None:

@@ -85,26 +85,30 @@ class ScannedEngine(StagedEngine):
     """Finds words with a hand-written scanner or with automata and encodes them in the same pass."""
 
     def __init__(
-        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool
-    ) -> None:
+        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool,
+        unless: bytes = b"",
+    ) -> None:  # fmt: skip
         """Prepares an engine.
 
         prefix_space: whether rows that do not begin with a space get one before they are scanned.
+        unless: where this is in a batch, the pre-tokenizer runs as a stage; the scanner does the same to other rows.
         """
         super().__init__(pre_tokenizer, runner, pool)
-        self._prefix_space = prefix_space
+        self._prefix_space, self._unless = prefix_space, unless
         self._scanner = scanner
         self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=runner.flags_parts)
         self._encode = self._kernel.bound(runner.spans_model)
         if runner.knows_all and not scanner.patterns:
             room = runner.max_ids_per_byte, runner.new_scratch, b" " * prefix_space
-            self.few = FewTexts(self._encode, (scanner.classes,), pool, *room)
+            self.few = FewTexts(self._encode, (scanner.classes,), pool, *room, unless=unless)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
         """Encodes rows; see `tables.Engine`."""
         runner = self._runner
+        if self._unless and self._unless in rows.values[rows.offsets[0] : rows.offsets[-1]].tobytes():
+            return super().encode(rows, added, is_first, tally)
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
         classes = self._scanner.classes

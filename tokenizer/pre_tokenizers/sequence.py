@@ -15,6 +15,11 @@ from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanne
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
 from tokenmill.tokenizer.pre_tokenizers.split import Split
 
+CLIP_LITERALS = r"<\|startoftext\|>|<\|endoftext\|>|"
+"""What CLIP's pattern begins with in its own code and in transformers 5."""
+IN_CLIP_LITERALS = b"oftext|>"
+"""A text without this has none of these literals."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Sequence(PreTokenizer):
@@ -49,7 +54,11 @@ class Sequence(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        scanner = scanner_of(self)
+        words, plain = pieces.words, without_literals(self)
+        if plain is not None and words.n_words:
+            has_literals = IN_CLIP_LITERALS in words.values[words.starts[0] : words.stops[-1]].tobytes()
+            plain = None if has_literals else plain
+        scanner = scanner_of(plain or self)
         if scanner is not None:
             return run_scanner(pieces, scanner)
         for i, step in enumerate(flat(self)):
@@ -136,6 +145,15 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
             steps = steps[:-1]
     one = _scanner_of_one(steps[0]) if len(steps) == 1 else None
     return one or _automata_of(tuple(flat(pre_tokenizer)))
+
+
+def without_literals(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
+    """Returns what does the same, with a scanner, to texts without `IN_CLIP_LITERALS`, if it is CLIP's; else None."""
+    match [] if pre_tokenizer is None else flat(pre_tokenizer):
+        case [Split(is_regex=True) as split, ByteLevel() as last] if split.pattern.startswith(CLIP_LITERALS):
+            plain = dataclasses.replace(split, pattern=split.pattern.removeprefix(CLIP_LITERALS))
+            return Sequence((plain, last)) if plain.scanner == "clip" and not last.add_prefix_space else None
+    return None
 
 
 @functools.lru_cache(maxsize=16)

@@ -3,8 +3,10 @@
 
 import gzip
 import html
+import itertools
 import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import ftfy
@@ -111,6 +113,29 @@ def test_ids_are_those_of_openai_with_its_clean_up(text: str, small: Tokenizer) 
 @pytest.mark.parametrize("text", ["a<|startoftext|>", "<|endoftext|>", "it'ſ", "\u0345a", "a\U00016ea0"])
 def test_each_difference_is_one(text: str, small: Tokenizer) -> None:
     assert SimpleTokenizer(small).encode(text) != TextTokenizer.for_clip(small).encode(text, False).ids
+
+
+_OF_LITERALS = st.lists(
+    st.sampled_from(
+        ["<|endoftext|>", "<|startoftext|>", "<|", "|>", "oftext|>", "endoftext", "#", "the", "'s", "7", " "]
+    ),
+    max_size=9,
+).map("".join)
+
+
+@given(column=st.lists(_OF_LITERALS, max_size=4))
+def test_its_own_tokens_are_words_of_their_own_as_text(column: list[str], small: Tokenizer) -> None:
+    """As text they are cut again, as by transformers 5, but nothing else stands in one word with them."""
+    words = [[re.sub(r"^<\|(\w+)\|>$", r"<| \1 |>", word) for word in PATTERN.findall(text)] for text in column]
+    expected = [SimpleTokenizer(small).encode(" ".join(row)) for row in words]
+    for tokenizer in (small, small.replace(normalizer=None)):
+        assert tokenizer.encode_arrow(pa.array(column, pa.string()), False).to_pylist() == expected
+        assert [each.ids for each in tokenizer.encode_batch(column, add_special_tokens=False)] == expected
+        assert [tokenizer.encode(text, add_special_tokens=False).ids for text in column] == expected
+        counter = tokenizer.new_word_counter()
+        counter.update(pa.array(column, pa.string()))
+        counts = {row["word"].decode(): row["count"] for row in counter.to_table().to_pylist()}
+        assert counts == Counter(" ".join(itertools.chain.from_iterable(words)).split())
 
 
 def test_without_it_the_tokenizer_stays_what_hf_makes_of_it(small: Tokenizer) -> None:
