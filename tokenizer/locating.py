@@ -5,19 +5,23 @@ The reference implementation of `located` is `align`; `tests/tokenizer/test_offs
 """
 
 import dataclasses
+import itertools
+import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.models import Unigram
+from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
+from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers.traced import characters_before
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
 from tokenmill.tokenizer.pre_tokenizers.sequence import flat, n_byte_levels
-from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import LETTER_WIDTHS, unspell
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.words import Words
 
@@ -50,6 +54,8 @@ class Located(NamedTuple):
     """int64[n_tokens]: the number of each token's word in its row."""
     n_words: Int64s
     """int64[n_rows]: the words of each row."""
+    is_sure: npt.NDArray[np.bool_]
+    """bool[n_rows]: the rows for which these are right."""
 
 
 def _takes_whole_rows(pre_tokenizer: Any, model: Any) -> bool:
@@ -97,7 +103,11 @@ def located(stages: Any, model: Any, rows: Ragged, is_first: npt.NDArray[np.bool
     is_own = (ends > begins) | (np.arange(ids.size) == offsets[of_row])
     own = np.maximum.accumulate(np.where(is_own, np.arange(ids.size), 0))
     first_word = words.row_offsets[of_row]
-    return Located(Ragged(ids, offsets), starts[own], stops[own] + 1, numbers - first_word, np.diff(words.row_offsets))
+    is_sure = np.ones(rows.n_rows, np.bool_)
+    if is_byte_level(pre_tokenizer):  # tokens that end before their word does: bytes of it were dropped
+        is_sure[of_row[np.append(is_new[1:], True)[: ends.size] & (ends < lengths)]] = False
+    located_ids, n_words = Ragged(ids, offsets), np.diff(words.row_offsets)
+    return Located(located_ids, starts[own], stops[own] + 1, numbers - first_word, n_words, is_sure)
 
 
 def _unprefixed(places: Int64s, rows: Ragged, before: Pieces, prefixed: npt.NDArray[np.bool_]) -> Int64s:
@@ -137,27 +147,60 @@ def align(
     words = Words(values, offsets[:-1].copy(), offsets[1:].copy(), np.array([0, len(pieces)], np.int64))
     characters = np.cumsum((values & 0xC0) != 0x80)
     tokens: list[AlignedToken] = []
-    at = (-1, 0)
-    for token_id, end, number in zip(*(each.tolist() for each in runner.align(words)), strict=True):
-        word, begin = at if at[0] == number else (number, 0)
-        piece, data = pieces[word], encoded[word]
-        # A token's span has the characters that it covers, whole or in part; an empty token has the span of the
-        # one before.
-        first, last = (min(i, len(data) - 1) for i in (begin, max(begin, end - 1)))
-        if not spelled:
-            start = offsets[word]
-            first, last = (int(characters[start + i] - characters[start]) for i in (first, last))
-        if end == begin and tokens:
-            span = tokens[-1].span
-        else:
-            span = (piece.starts[first], piece.stops[last])
-        is_unknown = token_id == runner.unk_id and runner.model_name == "unigram"
-        found = piece.text[first : last + 1] if is_unknown else ""
-        if is_unknown and is_byte_level(pre_tokenizer) and not spelled:
-            found = "".join(BYTE_ALPHABET[byte] for byte in data[begin:end])
-        tokens.append(AlignedToken(token_id, span, first_word + word, found))
-        at = (number, end)
+    found_tokens = zip(*(each.tolist() for each in runner.align(words)), strict=True)
+    for word, group in itertools.groupby(found_tokens, operator.itemgetter(2)):
+        piece, data, begin = pieces[word], encoded[word], 0
+        of_word = [(token_id, end) for token_id, end, _ in group]
+        lacks_bytes = is_byte_level(pre_tokenizer) and of_word[-1][1] < len(data)
+        places = _among_letters(model, data, of_word) if lacks_bytes else []
+        for i, (token_id, end) in enumerate(of_word):
+            # A token's span has the characters that it covers, whole or in part; an empty token has the span of the
+            # one before.
+            first, last = places[i] if lacks_bytes else (min(k, len(data) - 1) for k in (begin, max(begin, end - 1)))
+            if not spelled:
+                start = offsets[word]
+                first, last = (int(characters[start + k] - characters[start]) for k in (first, last))
+            if end == begin and tokens and not lacks_bytes:
+                span = tokens[-1].span
+            else:
+                span = (piece.starts[first], piece.stops[last])
+            is_unknown = token_id == runner.unk_id and runner.model_name == "unigram"
+            found = piece.text[first : last + 1] if is_unknown else ""
+            if is_unknown and is_byte_level(pre_tokenizer) and not spelled:
+                found = "".join(BYTE_ALPHABET[byte] for byte in data[begin:end])
+            tokens.append(AlignedToken(token_id, span, first_word + word, found))
+            begin = end
     return tokens, first_word + len(pieces)
+
+
+def _among_letters(model: BPE, word: bytes, tokens: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the first and last byte that each token is taken for in a word of which the model drops some bytes.
+
+    HF adds up the letters that spell bytes, in UTF-8, as if those dropped were not there, and then asks which letters
+    of the whole word are at these places.
+
+    Args:
+      tokens: the id of each token, and its end in the bytes that are kept.
+    """
+    widths = LETTER_WIDTHS[np.frombuffer(word, np.uint8)]
+    byte_at = np.repeat(np.arange(len(word)), widths).tolist()
+    kept = np.append(0, np.cumsum(widths[_kept(model, word)])).tolist()
+    found, begin, n = [], 0, 0
+    for token_id, end in tokens:
+        is_byte_token = end - begin < 2 and token_id in model.byte_ids  # one for each byte of a letter
+        n_after = n + (1 if is_byte_token else kept[end] - kept[begin])
+        last = min(n_after, len(byte_at)) - 1
+        found.append((byte_at[min(n, last)], byte_at[last]))
+        begin, n = end, n_after
+    return found
+
+
+def _kept(model: BPE, word: bytes) -> list[bool]:
+    """Returns which bytes of a word become tokens in a byte-level model without an unknown token."""
+    rows = [(CONTINUES if i else 0) | (ENDS if i == len(word) - 1 else 0) for i in range(len(word))]
+    spelled = (model.spelled(BYTE_ALPHABET[byte], row) for row, byte in zip(rows, word, strict=True))
+    by_bytes = model.byte_fallback
+    return [x in model.vocab or (by_bytes and all(model.byte_ids[b] >= 0 for b in x.encode())) for x in spelled]
 
 
 def _align_whole(model: Unigram, text: AlignedText, word: int) -> tuple[list[AlignedToken], int]:

@@ -90,7 +90,10 @@ def are_bytes(tokenizer: Any) -> bool:
     model, before = tokenizer.model, tokenizer.pre_tokenizer
     if not isinstance(tokenizer.normalizer, NormalForm | None):
         return False
-    return isinstance(model, BPE) and is_byte_level(before) and not adds_prefix_space(before) and before.keeps_text
+    # Tokens with markers are longer than their bytes: as long, by chance, as a text of which something was dropped.
+    if not isinstance(model, BPE) or model.byte_fallback or model.prefix or model.suffix:
+        return False
+    return is_byte_level(before) and not adds_prefix_space(before) and before.keeps_text
 
 
 def in_utf8(rows: Ragged, id_offsets: npt.NDArray[np.int64], places: Int32s) -> Int32s:

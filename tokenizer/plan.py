@@ -272,15 +272,16 @@ class EncodePlan:
         texts = segments.take(of_text) if of_added.size else segments
         if isinstance(self._engine, BertEngine):
             places_found, is_sure = self._engine.locate(texts)
-            found: Located | None = Located(*places_found)
+            found: Located | None = Located(*places_found, is_sure)
         else:
             found = located(self._engine.stages, self._model, texts, read_only(is_first[~is_token]))
-            is_sure = np.ones(of_text.size, np.bool_)
         if found is None:
             return places[0], places[1], places[2], np.zeros(rows.n_rows, np.bool_)
-        is_same = not unnormalized or unnormalized[0].rows is unnormalized[0].before
+        is_same = not unnormalized or (
+            unnormalized[0].rows is unnormalized[0].before and bool(unnormalized[0].is_right.all())
+        )
         # Most calls with few texts.
-        if is_same and is_sure.all() and row_segments is None and all(map(np.array_equal, found.ids, ids)):
+        if is_same and found.is_sure.all() and row_segments is None and all(map(np.array_equal, found.ids, ids)):
             narrow = [each.astype(np.int32) for each in (found.starts, found.stops, found.words)]
             return narrow[0], narrow[1], narrow[2], np.ones(rows.n_rows, np.bool_)
         raw = unnormalized[0] if unnormalized else Traced.unchanged(segments)
@@ -321,7 +322,7 @@ class EncodePlan:
         n_tokens = np.diff(ids.offsets)
         is_right = n_found == n_tokens
         is_right[row_of[~raw.is_right[owner]]] = is_right[row_of[segment[~known]]] = False
-        is_right[list(again)] = is_right[row_of[of_text[~is_sure]]] = False
+        is_right[list(again)] = is_right[row_of[of_text[~found.is_sure]]] = False
         if unnormalized:
             is_right[self._with_changed_tokens(rows, raw)] = False
         kept, wanted = np.repeat(is_right, n_found), np.repeat(is_right, n_tokens)
@@ -333,11 +334,18 @@ class EncodePlan:
         return places[0], places[1], places[2], is_right
 
     def _with_changed_tokens(self, rows: Ragged, normalized: Traced) -> npt.NDArray[np.int64]:
-        """Returns the rows with an added token whose text, white space around it included, the normalizer changed."""
+        """Returns the rows with an added token whose text, white space around it included, the normalizer changed.
+
+        Also where one of its steps undid what another did: the characters are not those of the text then.
+        """
         _, tokens, row_segments = self._cut(self._raw, rows, no_tokens(), None, None, None)
         if row_segments is None:
             return np.empty(0, np.int64)
         is_changed = ~same_rows(normalized.before, normalized.rows)
+        after = normalized.rows
+        moved = np.flatnonzero(normalized.origins != Traced.unchanged(after).origins)
+        ends = characters_before(*after)
+        is_changed[np.searchsorted(ends - ends[0], moved, "right") - 1] = True
         return np.searchsorted(row_segments, np.flatnonzero((tokens >= 0) & is_changed), "right") - 1
 
     def align(self, parts: list[tuple[AlignedText, int]]) -> list[AlignedToken]:

@@ -253,6 +253,57 @@ def nothing_found(_, rows, ids, trims, *, in_bytes=False):
     return zeros, zeros, np.zeros(rows.n_rows, np.bool_), zeros.copy
 
 
+def of_letters(*more: str, **options) -> BPE:
+    vocab = {token: i for i, token in enumerate(dict.fromkeys([*(b for b in BYTE_ALPHABET if b != "Ġ"), *more]))}
+    return BPE(vocab, [("C", "a"), ("l", "l"), ("Ca", "ll")], **options)
+
+
+LOCATED = {
+    "steps that undo each other": (
+        {
+            "model": BPE({token: i for i, token in enumerate(" ab")}, []),
+            "normalizer": Sequence((Strip(), Prepend(" "))),
+            "added_tokens": [AddedToken(2, "b", lstrip=True, special=False)],
+        },
+        {" ba": [(0, 2), (2, 3), (2, 3)], "ab": [(0, 1), (0, 1), (1, 2)]},
+    ),
+    "a match that becomes itself": (
+        {
+            "model": BPE({token: i for i, token in enumerate(" ab")}, []),
+            "normalizer": Replace("ab|ba", "ab", is_regex=True),
+        },
+        {"ab a": [(1, 2), (1, 2), (2, 3), (3, 4)]},
+    ),
+    "bytes that are dropped": (
+        {"model": of_letters("Ca", "ll", "Call"), "pre_tokenizer": ByteLevel(add_prefix_space=False)},
+        {"an Call!": [(0, 1), (1, 2), (2, 5), (7, 8)], "é a": [(0, 1), (0, 1), (1, 2)]},
+    ),
+    "markers as long as what is dropped": (
+        {
+            "model": of_letters("Ca", "ll", "Call", "a_", "@a_", end_of_word_suffix="_", unk_token="!"),
+            "pre_tokenizer": Sequences((WhitespaceSplit(), ByteLevel(add_prefix_space=False))),
+        },
+        {" a": [(1, 2)], "  Ca": [(2, 3), (3, 4)]},
+    ),
+}
+"""Name -> a tokenizer, and the offsets of texts, which are those of HF tokenizers 0.23."""
+
+
+@pytest.mark.parametrize("name", LOCATED)
+def test_offsets_where_lengths_and_texts_look_right(name) -> None:
+    parts, expected = LOCATED[name]
+    tokenizer = Tokenizer(**parts)
+    assert [tokenizer.encode(text).offsets for text in expected] == list(expected.values())
+    found = tokenizer.encode_arrow(list(expected), offsets=True)
+    pairs = zip(found.column("starts").to_pylist(), found.column("stops").to_pylist(), strict=True)
+    assert [list(zip(*pair, strict=True)) for pair in pairs] == list(expected.values())
+    try:
+        hf = pytest.importorskip("tokenizers").Tokenizer.from_str(tokenizer.to_str())
+    except pytest.skip.Exception:
+        return
+    assert [hf.encode(text).offsets for text in expected] == list(expected.values())
+
+
 def test_texts_as_people_write_them_need_no_plain_stages(monkeypatch) -> None:
     monkeypatch.setattr(Tokenizer, "_aligned", None)
     parts = [("T5", "Metaspace"), ("Llama", "none"), ("BERT", "BERT"), ("map", "T5"), ("none", "Whitespace")]

@@ -6,6 +6,7 @@ The reference implementation, which knows it of any text, is `Normalizer.normali
 """
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.normalizers.base import Edges, Normalizer, same_rows
 from tokenmill.tokenizer.normalizers.characters import CharacterStep
 from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenmill.tokenizer.normalizers.edits import Prepend
+from tokenmill.tokenizer.normalizers.edits import Prepend, Replace
 from tokenmill.tokenizer.normalizers.forms import NFC, NFD, NFKC, NFKD, NormalForm
 from tokenmill.tokenizer.normalizers.kernels.precompiled import find_mapped
 from tokenmill.tokenizer.normalizers.precompiled import Precompiled
@@ -56,13 +57,15 @@ def traced(normalizer: Normalizer, rows: Ragged) -> Traced:
     """Normalizes rows, and finds out where their characters came from."""
     done = Traced.unchanged(rows)
     for step in normalizer.flat() if isinstance(normalizer, Sequence) else [normalizer]:
-        made = step.normalize_rows(done.rows)
-        if made is done.rows:
+        made, kept = step.normalize_rows(done.rows), _puts_back(step)
+        if made is done.rows and not kept:
             continue
         before, after = (np.diff(characters_before(*each)) for each in (done.rows, made))
-        n_new = _n_new(step, done)
+        n_new = None if kept else _n_new(step, done)
         if n_new is None or n_new.sum() != after.sum():
             same = same_rows(done.rows, made)
+            if kept:
+                same &= [kept not in made.values[a:b].tobytes() for a, b in itertools.pairwise(made.offsets.tolist())]
             done.is_right[:] &= same
             origins = np.zeros(int(after.sum()), np.int64)
             origins[np.repeat(same, after)] = done.origins[np.repeat(same, before)]
@@ -70,6 +73,13 @@ def traced(normalizer: Normalizer, rows: Ragged) -> Traced:
             origins = np.repeat(done.origins, n_new)
         done = done._replace(rows=made, origins=origins)
     return done
+
+
+def _puts_back(step: Any) -> bytes:
+    """Returns what a step may replace by itself, all of which then has the place of its last character; else b""."""
+    if isinstance(step, Replace) and len(step.content) > 1 and (not step.is_fast or step.pattern == step.content):
+        return step.content.encode()
+    return b""
 
 
 def _n_new(step: Any, done: Traced) -> Int64s | None:

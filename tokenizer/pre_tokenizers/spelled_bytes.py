@@ -16,7 +16,8 @@ from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
 from tokenmill.tokenizer.ragged import read_only
 from tokenmill.tokenizer.words import Words
 
-_WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
+LETTER_WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
+"""int64[256]: the bytes of the letter that spells each byte."""
 
 
 def spelled_words(words: Words) -> Words:
@@ -36,7 +37,7 @@ def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
     np.cumsum(lengths, out=begins[1:])
     raw = words.values[np.repeat(words.starts - begins[:-1], lengths) + np.arange(begins[-1])]
     at = np.zeros(raw.size + 1, np.int64)
-    np.cumsum(_WIDTHS[raw], out=at[1:])
+    np.cumsum(LETTER_WIDTHS[raw], out=at[1:])
     spelled = spelled_words(words)
     cut = split(Pieces(spelled, pieces.is_first))
     assert cut.words.values is spelled.values or np.shares_memory(cut.words.values, spelled.values)
