@@ -6,9 +6,10 @@
         tokens = texts | Tokenize("vocab")  # beam.Row(id=1, text="a text", input_ids=[...], n_tokens=2, n_oov=0)
 
 An element is a `beam.Row`, a NamedTuple, a dataclass, a dict or a string; or a `pa.RecordBatch` of many rows, which
-costs least, because no Python object is made for a document. Rows are gathered into columns of about
-`batching.BATCH_CHARACTERS`, go through the kernels together, and come out in their order with their own timestamps and
-windows.
+costs least, because no Python object is made for a document; or a `pa.Table`, of which record batches come out.
+
+Rows are gathered into columns of about `batching.BATCH_CHARACTERS`, go through the kernels together, and come out in
+their order with their own timestamps and windows.
 
 An element that cannot be used ends the pipeline with an error that shows it, or goes to a second output:
 

@@ -19,6 +19,7 @@ from apache_beam.typehints import typehints
 from apache_beam.utils.shared import Shared
 from apache_beam.utils.windowed_value import WindowedValue
 
+from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, RowsError, failed_element
 from tokenmill.pipeline.transforms import arrow_coder
@@ -31,6 +32,8 @@ BATCH_ELEMENTS = 4096
 
 KEPT_FUNCTIONS = 16
 """A worker keeps the functions, and so tokenizers, of this many side inputs: those that were used last."""
+
+_ARROW = frozenset((pa.RecordBatch, pa.Table))
 
 
 class Columns(Protocol):
@@ -87,6 +90,8 @@ class RowTransform(FallibleTransform):
           side_input: the side input whose value goes to `columns.prepare`; None: there is none.
         """
         super().__init__()
+        if side_input is None:
+            columns.prepare(None)  # raises here what workers would raise later
         self._columns = columns
         self._column = column
         self._side_input = side_input
@@ -97,9 +102,9 @@ class RowTransform(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        name, pcoll = type(self).__name__, elements_of.declared(self, pcoll)
+        name, pcoll = type(self).__name__, declared_types.declared(self, pcoll)
         reads = self._columns.reads if self._errors is None else None
-        made = elements_of.extended_type(pcoll.element_type, self._column, self._columns.fields, name, reads)
+        made = declared_types.extended_type(pcoll.element_type, self._column, self._columns.fields, name, reads)
         given = () if self._side_input is None else (self._side_input,)
         kind: type[_ComputeFn] = _GatherBesideFn if given else _GatherFn
         if elements_of.are_batches(pcoll.element_type):
@@ -165,16 +170,17 @@ class _ComputeFn(beam.DoFn):
         self._n_failed.inc()
         return failed
 
-    def _batch(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
-        """Yields the outputs of an Arrow batch. Where nothing tells which rows fail, it is halved to find them."""
+    def _batches(self, element: Any, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
+        """Yields the outputs of a batch or table. Where nothing tells which rows fail, it is halved to find them."""
         arrow_coder.register()
-        self._n_in.inc(batch.num_rows)
-        try:
-            elements_of.check_batch(batch)
-        except ValueError as error:  # looking at a row of it could end the process
-            yield self._failed(f"an Arrow batch of {batch.num_rows} rows", error)
-            return
-        yield from self._batch_outputs(batch, function)
+        for batch in elements_of.batches_of(element) or ():
+            self._n_in.inc(batch.num_rows)
+            try:
+                elements_of.check_batch(batch)
+            except ValueError as error:  # looking at a row of it could end the process
+                yield self._failed(f"an Arrow batch of {batch.num_rows} rows", error)
+                continue
+            yield from self._batch_outputs(batch, function)
 
     def _batch_outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
         try:
@@ -212,10 +218,10 @@ class _ComputeFn(beam.DoFn):
 
 
 class _BatchFn(_ComputeFn):
-    """For PCollections of Arrow batches."""
+    """For PCollections of Arrow batches or tables."""
 
-    def process(self, element: pa.RecordBatch, given: Any = None) -> Iterator[Any]:
-        return self._batch(element, self._prepare(given))
+    def process(self, element: pa.RecordBatch | pa.Table, given: Any = None) -> Iterator[Any]:
+        return self._batches(element, self._prepare(given))
 
 
 class _Gathered:
@@ -231,7 +237,7 @@ class _Gathered:
 
 
 class _GatherFn(_ComputeFn):
-    """For PCollections of rows; of Arrow batches among them, each goes by itself."""
+    """For PCollections of rows; of Arrow batches and tables among them, each goes by itself."""
 
     def start_bundle(self) -> None:
         self._clear()
@@ -253,8 +259,8 @@ class _GatherFn(_ComputeFn):
         return self._gather(element, None, timestamp, window, pane)
 
     def _gather(self, element: Any, given: Any, timestamp: Any, window: Any, pane: Any) -> Iterator[Any] | None:
-        if type(element) is pa.RecordBatch:
-            return self._batch(element, self._prepare(given))
+        if type(element) in _ARROW:
+            return self._batches(element, self._prepare(given))
         gathered = self._gathered
         if gathered is None or given is not self._given:
             gathered = self._by_given.get(given)

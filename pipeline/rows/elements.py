@@ -1,29 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elements of PCollections: get a field of one, give one more fields, and say the type of the result."""
+"""Elements of PCollections: get a field of one, and give one more fields."""
 
 import contextlib
 import dataclasses
-import difflib
-import functools
 import operator
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
-from apache_beam.typehints import typehints
-from apache_beam.typehints.native_type_compatibility import convert_to_python_type
-from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.tokenizer import check_array
 
 _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
-
-_SCALARS = (str, bytes, int, float, np.generic)
-"""Types of single values; a field that is declared as one of these holds no ids, and only the first can be text."""
 
 
 def getter_of(kind: type, field: str) -> Callable[[Any], Any]:
@@ -273,7 +263,7 @@ def _taken(old: Iterable[str], new: Iterable[str]) -> ValueError:
 def reader_of(kind: type, field: str) -> Callable[[Any], Mapping[str, Any]]:
     """Returns a function that maps an element of this type to its fields by name."""
     if issubclass(kind, dict):
-        return _itself
+        return itself
     if issubclass(kind, str):
         return lambda element: {field: element}
     if dataclasses.is_dataclass(kind):
@@ -282,118 +272,23 @@ def reader_of(kind: type, field: str) -> Callable[[Any], Mapping[str, Any]]:
     return vars if issubclass(kind, Row) else operator.methodcaller("_asdict")
 
 
-def _itself(element: Any) -> Any:
+def itself(element: Any) -> Any:
+    """Returns its argument."""
     return element
 
 
 def are_batches(element_type: Any) -> bool:
-    """Returns whether a PCollection with this element type holds Arrow batches instead of rows."""
-    return element_type is pa.RecordBatch
+    """Returns whether a PCollection with this element type holds Arrow batches or tables instead of rows."""
+    return element_type is pa.RecordBatch or element_type is pa.Table
 
 
-def declared(step: Any, pcoll: Any) -> Any:
-    """Returns the input of a step as the type that `with_input_types` has given to the step, if it has."""
-    hints = step.get_type_hints().input_types
-    if not hints or not hints[0] or hints[0][0] in (typehints.Any, pcoll.element_type):
-        return pcoll
-    return pcoll | "Declare" >> beam.Map(_itself).with_output_types(hints[0][0])
+def batches_of(element: Any) -> Sequence[pa.RecordBatch] | None:
+    """Returns the Arrow batches of an element, in order: of a table those that it is made of; None of a row."""
+    if isinstance(element, pa.Table):
+        return cast(Sequence[pa.RecordBatch], element.to_batches())
+    return (element,) if isinstance(element, pa.RecordBatch) else None
 
 
-def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | None]:
-    """Returns the type of a step's results, and what makes such of them if `with_output_types` has given another type.
-
-    Args:
-      step: the step.
-      made: the type of the rows, dicts or batches that it makes.
-
-    Raises:
-      ValueError: if the given type is one of rows, and has other fields.
-    """
-    hints = step.get_type_hints().output_types
-    kind: Any = hints[0][0] if hints and hints[0] else typehints.Any
-    is_row = isinstance(kind, RowTypeConstraint)
-    wanted: Any = kind if is_row else RowTypeConstraint.from_user_type(kind)
-    are_rows = made is typehints.Any or _is_dict(made) or isinstance(made, RowTypeConstraint)
-    if wanted is None or kind == made or not are_rows:  # Beam compares them
-        return made, None
-    if isinstance(made, RowTypeConstraint) and dict(wanted._fields).keys() != dict(made._fields).keys():
-        given, found = (", ".join(name for name, _ in row._fields) for row in (wanted, made))
-        raise ValueError(f"{type(step).__name__}: with_output_types has the fields {given}, but the rows have {found}")
-    return kind, functools.partial(_made_as, Row if is_row else kind)
-
-
-def _made_as(kind: Callable[..., Any], element: Any) -> Any:
-    if are_batches(type(element)):
-        return element
-    fields = reader_of(type(element), "")(element)
-    try:
-        return kind(**fields)
-    except TypeError as error:
-        raise TypeError(f"with_output_types: no {kind.__name__} has the fields {', '.join(fields)}: {error}") from None
-
-
-def _is_dict(kind: Any) -> bool:
-    return kind is dict or isinstance(kind, typehints.DictConstraint)
-
-
-def extended_type(
-    element_type: Any, field: str, outputs: Mapping[str, Any], step: str, reads: pa.DataType | None = None
-) -> Any:
-    """Returns the type of what `extend` yields.
-
-    Args:
-      element_type: the type of the input elements, as Beam knows it; `Any` where it does not.
-      field: the field that the step reads.
-      outputs: the types of the new fields.
-      step: its name, for messages.
-      reads: the type of the column that the field becomes; None: any.
-
-    Raises:
-      ValueError: if the elements are known to have no such field, or one of the new ones already.
-      TypeError: if the field is known to hold neither text nor ids, as `reads` says.
-    """
-    if are_batches(element_type):
-        return pa.RecordBatch
-    if element_type is str:
-        return RowTypeConstraint.from_fields(list({field: str, **outputs}.items())) if outputs else str
-    is_row = isinstance(element_type, RowTypeConstraint)
-    row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
-    if row is None:
-        return typehints.Dict[str, typehints.Any] if _is_dict(element_type) else typehints.Any
-    fields: dict[str, Any] = {name: typehints.Any if _is_misread(kind) else kind for name, kind in row._fields}
-    if field not in fields:
-        near = difflib.get_close_matches(field, fields, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; name it: column=..." if reads is not None else ""
-        raise ValueError(f"{step}: the rows have no field {field!r}, only {', '.join(fields)}{hint}")
-    kind, is_text = fields[field], reads is not None and pa.types.is_string(reads)
-    is_scalar = isinstance(kind, type) and issubclass(kind, _SCALARS)
-    if reads is not None and is_scalar and not (is_text and issubclass(kind, str)):
-        wanted = "a string" if is_text else "a list of numbers"
-        raise TypeError(f"{step}: the field {field!r} must be {wanted}, but it is declared as {kind.__name__}")
-    try:
-        check_new(fields, outputs.keys() - {field})
-    except ValueError as error:
-        raise ValueError(f"{step}: {error}") from None
-    return RowTypeConstraint.from_fields(list({**fields, **outputs}.items())) if outputs else element_type
-
-
-def _is_misread(kind: Any) -> bool:
-    """Returns whether Beam's schemas take another type for that of a field, or of what is in it.
-
-    Of `Union[float, int, None]` and of `tuple[float, str]` they take the first alone: numbers would change, texts fail.
-    """
-    kind = convert_to_python_type(kind) if isinstance(kind, typehints.TypeConstraint) else kind
-    inner = typing.get_args(kind)
-    members = [each for each in inner if each not in (type(None), ...)]
-    are_several = any(each != members[0] for each in members)
-    if are_several and (type(None) in inner or typing.get_origin(kind) is tuple):
-        return True
-    if isinstance(kind, type) and (row := RowTypeConstraint.from_user_type(kind)) is not None:
-        members = [each for _, each in row._fields]
-    return any(map(_is_misread, members))
-
-
-def check_global(pcoll: Any, step: str) -> None:
-    """Raises ValueError if a PCollection is in windows, for a step that has one result for all."""
-    if not pcoll.windowing.is_default():
-        raise ValueError(f"{step}: the rows are in windows ({pcoll.windowing.windowfn}), but it has one result for all")
+def n_rows(element: Any) -> int:
+    """Returns how many rows an element is."""
+    return element.num_rows if are_batches(type(element)) else 1

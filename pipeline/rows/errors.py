@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import Row, TaggedOutput
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tokenmill.pipeline.rows.elements import declared_output
+from tokenmill.pipeline.rows.declared_types import declared_output
+from tokenmill.pipeline.rows.elements import n_rows
 
 _STACK_FRAMES = 3
 """Of a stack, the innermost frames are kept: a bad element then costs hundreds of bytes, not thousands."""
@@ -87,7 +87,7 @@ class ErrorHandling:
             for name, each in (("All", pcoll), ("Failed", failed))
         ]
         n_all, n_failed = (
-            each | f"Count{name}" >> beam.Map(_n_rows) | f"Sum{name}" >> beam.CombineGlobally(sum).without_defaults()
+            each | f"Count{name}" >> beam.Map(n_rows) | f"Sum{name}" >> beam.CombineGlobally(sum).without_defaults()
             for name, each in zip(("All", "Failed"), counted, strict=True)
         )
         _ = n_failed | "CheckShare" >> beam.Map(_check_share, beam.pvalue.AsSingleton(n_all), self.threshold)
@@ -191,10 +191,6 @@ class _DealFn(beam.DoFn):
         if isinstance(element, Failed):
             element = TaggedOutput(self._errors.dead_letter_tag, element.letter)
         yield element
-
-
-def _n_rows(element: Any) -> int:
-    return element.num_rows if isinstance(element, pa.RecordBatch) else 1
 
 
 def _check_share(n_failed: int, n_all: int, threshold: float) -> None:

@@ -27,6 +27,7 @@ from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.batching import (
     BATCH_CHARACTERS,
@@ -120,12 +121,12 @@ class WriteShards(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        pcoll = elements_of.declared(self, pcoll)
+        pcoll = declared_types.declared(self, pcoll)
         for column, reads in zip(self._columns, (IDS if self._errors is None else None, None), strict=True):
             if column is not None:
-                elements_of.extended_type(pcoll.element_type, column, {}, "WriteShards", reads)
+                declared_types.extended_type(pcoll.element_type, column, {}, "WriteShards", reads)
         _earlier_files(self._output, self._n_shards)
-        elements_of.check_global(pcoll, "WriteShards")
+        declared_types.check_global(pcoll, "WriteShards")
         ids, doc_ids = self._columns
         checks = [Check(ids, IDS, self._given.check_ids, self._given.side_input)]
         if doc_ids is not None:
@@ -242,14 +243,16 @@ class _DealFn(beam.DoFn):
         self._n_ids = 0
 
     def process(self, element: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if isinstance(element, pa.RecordBatch):
-            elements_of.check_batch(element)
-            self._require(element.schema.names)
-            given = [element.column(name) if name in element.schema.names else None for name in self._names]
-            given[1] = elements_of.batch_column(element, self._names[1], IDS)
+        batches = elements_of.batches_of(element)
+        for batch in batches or ():
+            elements_of.check_batch(batch)
+            self._require(batch.schema.names)
+            given = [batch.column(name) if name in batch.schema.names else None for name in self._names]
+            given[1] = elements_of.batch_column(batch, self._names[1], IDS)
             if not self._has_ids and given[0] is not None:
                 given[0] = _own_ids(given[0])
-            yield from self._deal(element.num_rows, *given)
+            yield from self._deal(batch.num_rows, *given)
+        if batches is not None:
             return
         self._elements.append(element)
         self._n_ids += size_of(element, self._names[1])

@@ -136,6 +136,7 @@ class _Tokenize:
     def prepare(self, given: Any) -> Callable[[pa.Array], Computed]:
         tokenizer = self.given.tokenizer(given)
         layout = tokenizer.layout(self.add_special_tokens)
+        _check_fits(layout, has_windows=self.has_windows)
         # One Python int per id, made in advance: looking one up takes a third of the time of making it.
         objects = np.array(range(tokenizer.n_ids), dtype=object)
 
@@ -242,6 +243,16 @@ def _lay_out(
     n_oov -= np.count_nonzero(layout.before == unknown) + np.count_nonzero(layout.after == unknown)
     counts = {"n_tokens": stops - starts, "n_oov": n_oov, **counts}
     return rows, {name: numbers.astype(np.int32) for name, numbers in counts.items()}, sources
+
+
+def _check_fits(layout: Layout, *, has_windows: bool) -> None:
+    """Raises ValueError if not even a text without a token fits between the tokens around it."""
+    nothing = np.zeros(1, np.int64)
+    if has_windows:
+        layout.windows(nothing)
+    elif layout.padding is not None:
+        _check_padded(layout.kept(nothing) + layout.n_around, layout.padding.target(0))
+    layout.kept(nothing)
 
 
 def _check_padded(n_tokens: np.ndarray, target: int) -> None:

@@ -18,6 +18,7 @@ from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
+from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.rows.batching import (
     BATCH_CHARACTERS,
@@ -81,9 +82,9 @@ class CountWords(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        pcoll = elements_of.declared(self, pcoll)
+        pcoll = declared_types.declared(self, pcoll)
         reads = pa.string() if self._errors is None else None
-        elements_of.extended_type(pcoll.element_type, self._column, {}, "CountWords", reads)
+        declared_types.extended_type(pcoll.element_type, self._column, {}, "CountWords", reads)
         return expand_checked(self, pcoll, self._expand, Check(self._column, pa.string()))
 
     def display_data(self) -> dict[str, Any]:
@@ -119,14 +120,15 @@ class _CountWordsFn(beam.DoFn):
     def process(self, element: Any, given: str | None, window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
         if window not in self._counters:
             self._counters[window] = self._given.tokenizer(given).new_word_counter()
-        if isinstance(element, pa.RecordBatch):
-            elements_of.check_batch(element)
-            texts = elements_of.batch_column(element, self._column, pa.string())
+        batches = elements_of.batches_of(element)
+        for batch in batches or ():
+            elements_of.check_batch(batch)
+            texts = elements_of.batch_column(batch, self._column, pa.string())
             if texts.null_count:
                 raise ValueError(f"CountWords: the field {self._column!r} is null in {texts.null_count} rows")
             self._counters[window].update(texts)
-            self._n_in.inc(element.num_rows)
-        else:
+            self._n_in.inc(batch.num_rows)
+        if batches is None:
             self._elements.setdefault(window, []).append(element)
             self._n_gathered += 1
             self._n_characters += size_of(element, self._column)
@@ -196,9 +198,9 @@ class TrainVocabulary(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        pcoll = elements_of.declared(self, pcoll)
+        pcoll = declared_types.declared(self, pcoll)
         for column in schemas.WORD_COUNTS.names:
-            elements_of.extended_type(pcoll.element_type, column, {}, "TrainVocabulary")
+            declared_types.extended_type(pcoll.element_type, column, {}, "TrainVocabulary")
         checks = Check("word", pa.large_binary()), Check("count", pa.int64())
         return expand_checked(self, pcoll, self._expand, *checks)
 
@@ -209,18 +211,27 @@ class TrainVocabulary(FallibleTransform):
 
     def _expand(self, pcoll: Any) -> Any:
         counts = pcoll
-        if not elements_of.are_batches(pcoll.element_type):
-            gathered = beam.BatchElements(min_batch_size=1000, max_batch_size=100_000)
-            counts = pcoll | "Gather" >> gathered | "AsBatches" >> beam.Map(_as_batch).with_output_types(pa.RecordBatch)
+        if pcoll.element_type is not pa.RecordBatch:
+            gathered = beam.BatchElements(
+                min_batch_size=1000, max_batch_size=100_000, element_size_fn=elements_of.n_rows
+            )
+            made = beam.FlatMap(_as_batches).with_output_types(pa.RecordBatch)
+            counts = pcoll | "Gather" >> gathered | "AsBatches" >> made
         add_up = beam.CombineGlobally(AddWordCounts())  # type: ignore[no-untyped-call]
         if not pcoll.windowing.is_default():
             add_up = add_up.without_defaults()  # otherwise training runs, and fails, where there is nothing to train on
         return counts | "AddUp" >> add_up | "Train" >> beam.Map(_train, self._config).with_output_types(str)
 
 
-def _as_batch(rows: list[Any]) -> pa.RecordBatch:
+def _as_batches(elements: list[Any]) -> Iterator[pa.RecordBatch]:
+    rows = []
+    for element in elements:
+        batches = elements_of.batches_of(element)
+        if batches is None:
+            rows.append(element)
+        yield from batches or ()
     columns = [column_of("TrainVocabulary", rows, field.name, field.type) for field in schemas.WORD_COUNTS]
-    return pa.record_batch(columns, schema=schemas.WORD_COUNTS)
+    yield pa.record_batch(columns, schema=schemas.WORD_COUNTS)
 
 
 def _train(counts: pa.RecordBatch, options: TokenizerConfig) -> str:
@@ -251,10 +262,10 @@ class VocabularyStatistics(FallibleTransform):
 
     def expand(self, pcoll: Any) -> Any:
         """Adds the step to a pipeline."""
-        pcoll = elements_of.declared(self, pcoll)
+        pcoll = declared_types.declared(self, pcoll)
         reads = IDS if self._errors is None else None
-        elements_of.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics", reads)
-        elements_of.check_global(pcoll, "VocabularyStatistics")
+        declared_types.extended_type(pcoll.element_type, self._column, {}, "VocabularyStatistics", reads)
+        declared_types.check_global(pcoll, "VocabularyStatistics")
         check = Check(self._column, IDS, self._given.check_ids, self._given.side_input)
         return expand_checked(self, pcoll, self._expand, check)
 
@@ -285,9 +296,11 @@ class _IdsFn(beam.DoFn):
 
     def process(self, element: Any, given: str | None) -> Iterator[pa.Array]:
         self._given_value = given
-        if isinstance(element, pa.RecordBatch):
-            elements_of.check_batch(element)
-            yield self._checked(elements_of.batch_column(element, self._column, IDS))
+        batches = elements_of.batches_of(element)
+        for batch in batches or ():
+            elements_of.check_batch(batch)
+            yield self._checked(elements_of.batch_column(batch, self._column, IDS))
+        if batches is not None:
             return
         self._elements.append(element)
         self._n_ids += size_of(element, self._column)

@@ -8,13 +8,15 @@ import typing
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.dataframe.convert import to_dataframe, to_pcollection
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tests.rows import TEXTS, Doc, as_dict, as_row, run_inline
+from tests.rows import TEXTS, Doc, as_dict, as_row, fields, run_inline
 from tokenmill import (
     ComputeAndApplyTokenizer,
     CountWords,
@@ -23,10 +25,13 @@ from tokenmill import (
     Normalize,
     Tokenize,
     TrainVocabulary,
+    VocabularyStatistics,
     WriteShards,
 )
+from tokenmill.pipeline import schemas
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
+from tokenmill.tokenizer import Tokenizer
 
 
 def test_strings_become_rows_with_a_text(inline, tokenizer):
@@ -216,3 +221,64 @@ def test_a_batch_that_is_not_valid_is_an_error():
 def test_columns_of_text_are_a_list():
     with pytest.raises(TypeError, match="columns must be a list, got one str, 'text'"):
         ComputeAndApplyTokenizer("text", vocab_size=40)
+
+
+@pytest.mark.parametrize("kind", [pa.Table, typing.Any])
+def test_tables_go_where_batches_go(kind, inline, tokenizer, tmp_path):
+    """`ReadFromParquetBatched` gives tables, whose columns may be in chunks, and declares no type."""
+    names = ["id", "text"]
+    parts = [pa.table([[f"d{i}"], [text]], names) for i, text in enumerate(TEXTS)]
+    tables = [pa.concat_tables(parts[:5]), pa.concat_tables(parts[5:]), parts[0].slice(0, 0)]
+    ids = {f"d{i}": tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
+    texts = inline | beam.Create(tables).with_output_types(kind)
+    tokens = texts | Tokenize(tokenizer)
+    assert tokens.element_type is (pa.RecordBatch if kind is pa.Table else typehints.Any)
+    rows = tokens | "Rows" >> beam.FlatMap(lambda batch: batch.select([0, 2]).to_pylist())
+    assert_that(rows, equal_to([{"id": i, "input_ids": each} for i, each in ids.items()]), label="Ids")
+    again = tokens | "AsTables" >> beam.Map(lambda batch: pa.Table.from_batches([batch])).with_output_types(kind)
+    back = again | Detokenize(tokenizer, output="again") | "N" >> beam.Map(lambda batch: batch.num_rows)
+    assert_that(back | beam.CombineGlobally(sum), equal_to([len(TEXTS)]), label="Back")
+    counts = texts | CountWords(tokenizer, n_partitions=1)
+    made = counts | "Tables" >> beam.combiners.ToList() | beam.Map(_as_counts).with_output_types(kind)
+    trained = made | TrainVocabulary(vocab_size=80, min_frequency=1)
+    assert_that(trained | beam.Map(lambda text: Tokenizer.from_str(text).n_ids), equal_to([80]), label="Trained")
+    told = again | VocabularyStatistics(tokenizer) | "Told" >> beam.Map(lambda told: told["documents"])
+    assert_that(told, equal_to([len(TEXTS)]), label="Statistics")
+    good, bad = again | WriteShards(str(tmp_path), tokenizer, id_column="id").with_exception_handling(threshold=0.5)
+    assert_that(good | "Written" >> beam.Map(lambda row: row.rows), equal_to([len(TEXTS)]), label="Shards")
+    assert_that(bad, equal_to([]), label="Bad")
+    inline.run()
+    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
+    assert {row["doc_id"]: row["input_ids"] for row in table.to_pylist()} == ids
+
+
+def _as_counts(elements):
+    """Returns word counts, batches or rows of them, as one table."""
+    tables = [pa.Table.from_batches([each]) for each in elements if isinstance(each, pa.RecordBatch)]
+    rows = [fields(each) for each in elements if not isinstance(each, pa.RecordBatch)]
+    return pa.concat_tables([*tables, pa.Table.from_pylist(rows, schemas.WORD_COUNTS)])
+
+
+def test_parquet_in_tables_from_beam_and_to_beam(inline, tokenizer, tmp_path):
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "in.parquet", row_group_size=5)
+    tables = inline | beam.io.ReadFromParquetBatched(str(tmp_path / "in.parquet"))
+    tables |= Tokenize(tokenizer, with_counts=False).with_output_types(pa.Table)
+    assert tables.element_type is pa.Table
+    schema = pa.schema([("text", pa.string()), ("input_ids", tokenizer.encode_arrow(pa.array(["a"])).type)])
+    _ = tables | beam.io.WriteToParquetBatched(str(tmp_path / "out"), schema)
+    inline.run()
+    found = pa.concat_tables(pq.read_table(path) for path in tmp_path.glob("out*"))
+    expected = dict(zip(TEXTS, tokenizer.encode_arrow(pa.array(TEXTS)).to_pylist(), strict=True))
+    assert sorted(found["text"].to_pylist()) == sorted(TEXTS)
+    assert {row["text"]: row["input_ids"] for row in found.to_pylist()} == expected
+
+
+def test_only_batches_become_tables(tokenizer):
+    with pytest.raises(Exception, match=r"with_output_types\(pa.Table\) is for Arrow batches, got dict"):
+        run_inline(
+            lambda p: (
+                p
+                | beam.Create([{"text": "a"}]).with_output_types(typing.Any)
+                | Tokenize(tokenizer).with_output_types(pa.Table)
+            )
+        )

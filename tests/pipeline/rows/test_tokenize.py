@@ -3,11 +3,13 @@
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,3 +252,55 @@ def test_a_text_for_a_path_and_a_path_for_a_text_are_named_in_a_line(tokenizer, 
             run_inline(lambda p, given=elements: p | beam.Create(["a"]) | Tokenize(p | "Nothing" >> beam.Create(given)))
     with pytest.raises(TypeError, match=r"AsSingleton, got AsList$"):
         Tokenize(beam.pvalue.AsList(beam.Pipeline() | beam.Create(["a"])))
+
+
+def test_arguments_that_fit_no_text_are_told_before_anything_runs(tokenizer):
+    for options, message in (
+        ({"max_length": 1}, "max_length 1 leaves no room for the 2 special tokens"),
+        ({"pad_to": 1}, "a row has 2 tokens, more than pad_to 1"),
+        (
+            {"max_length": 4, "overflow": "rows", "stride": 2},
+            "max_length 4 leaves a window 2 tokens beside the 2",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Tokenize(tokenizer, add_special_tokens=True, **options)
+        assert Tokenize(tokenizer, **options)
+    assert Tokenize(tokenizer, add_special_tokens=True, max_length=2, pad_to=2)
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    with pytest.raises(ValueError, match="the last turn ends without a special token"):
+        Tokenize(tokenizer, messages="messages", chat={"template": template})
+
+
+WRONG = [1, 2.5, True, b"text", None, ("key", "a mill"), ["a mill"], {"a mill"}, np.int64(3), pa.array(["a"])]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_elements_of_the_wrong_type_are_told_before_anything_runs(wrong, tokenizer, tmp_path):
+    steps = [Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords(), Detokenize(tokenizer)]
+    steps += [TrainVocabulary(vocab_size=80), VocabularyStatistics(tokenizer), WriteShards(str(tmp_path), tokenizer)]
+    steps += [RenderChat("{{ messages }}")]
+    for step in steps:
+        hint = r"tuple\[str, str\]; beam.MapTuple" if isinstance(wrong, tuple) else "; make them these"
+        name = type(step).__name__
+        with pytest.raises(TypeError, match=f"{name}: elements are strings, dicts, .* declared as .*{hint}"):
+            beam.Pipeline() | beam.Create([wrong]) | step
+    assert beam.Pipeline() | beam.Create([wrong]) | Tokenize(tokenizer).with_exception_handling()
+
+
+def test_several_wrong_types_are_wrong_and_others_may_be_right(tokenizer):
+    for elements in ([1, 2.5], [1, None], [("a", 1), 2]):
+        with pytest.raises(TypeError, match="these are declared as"):
+            beam.Pipeline() | beam.Create(elements) | Tokenize(tokenizer)
+    for elements in (["a", None], ["a", 5], [Doc(1, "a")], [{"text": "a"}], [{"id": 1, "text": "a"}]):
+        assert beam.Pipeline() | beam.Create(elements) | Tokenize(tokenizer)
+    with pytest.raises(TypeError, match=r"the field 'text' must be a string, but it is declared as int"):
+        beam.Pipeline() | beam.Create([{"text": 1, "id": 2}]) | Tokenize(tokenizer)
+    for kind, shown in (
+        (list[str], r"list\[str\]"),
+        (float | None, r"(float \| N|typing.Opt)"),
+        (bytes, "bytes"),
+    ):
+        row = RowTypeConstraint.from_fields([("text", kind)])
+        with pytest.raises(TypeError, match=f"the field 'text' must be a string, but it is declared as {shown}"):
+            beam.Pipeline() | beam.Create([]).with_output_types(row) | Tokenize(tokenizer)
