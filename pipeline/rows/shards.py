@@ -6,6 +6,7 @@ import functools
 import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, cast
 
 import apache_beam as beam
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
-from apache_beam.transforms.combiners import CountCombineFn
 from apache_beam.typehints import Tuple
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
@@ -47,6 +47,9 @@ _WRITTEN = RowTypeConstraint.from_fields(
     [("file", str), ("rows", int), ("tokens", int), ("n_bytes", int), ("sha256", str)]
 )
 _NOT_COUNTED = -1
+_RENAMES = 16
+"""So many files get their final names at a time."""
+
 _STRINGS = pa.string(), pa.large_string(), pa.string_view()
 _SHARD = re.compile(r"tokens-\d+-of-\d+\.")
 _KEYED = pa.schema([*schemas.TOKENS, pa.field("key", pa.uint64(), nullable=False)])
@@ -64,8 +67,9 @@ class WriteShards(FallibleTransform):
     its file and its place there. That is why Beam's own sinks do not write them: these place rows by bundle and by
     chance. Memory: the rows of one file, on the worker that writes it.
 
-    A run may be repeated. Once all rows are there, and not before, the files of an earlier run are removed, what it has
-    half written, too; so the files of two runs are never side by side.
+    A run may be repeated. Files have temporary names until all are written. Only then the last step removes those of an
+    earlier run, what it has half written, too, and renames; so the files of two runs are never side by side, and a
+    pipeline that fails before leaves the folder's shards as they were.
 
     There is no ledger and no manifest; a job of `tokenmill run` has both, and needs no shuffle.
     """
@@ -136,32 +140,25 @@ class WriteShards(FallibleTransform):
     def _expand(self, pcoll: Any) -> Any:
         deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
         keyed = pcoll | "Deal" >> deal.with_output_types(Tuple[int, pa.RecordBatch])
-        # Not before all rows are there: if they cannot be made, the shards of an earlier run stay whole.
-        n_dealt = keyed | "CountDealt" >> beam.CombineGlobally(CountCombineFn())
-        found = n_dealt | "FindEarlier" >> beam.Map(_find_earlier, self._output, self._n_shards)
-        found = beam.pvalue.AsSingleton(found)
-        is_clear = call_once(pcoll.pipeline, "RemoveEarlier", _remove_earlier, found, self._output)
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
-        write = beam.ParDo(fn, self._given.side_input, beam.pvalue.AsSingleton(is_clear))
+        write = beam.ParDo(fn, self._given.side_input)
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
         empty = numbers | "Empty" >> beam.Map(_no_rows).with_output_types(Tuple[int, pa.RecordBatch])
-        return (
-            (keyed, empty)
-            | "All" >> beam.Flatten()
-            | "ByShard" >> beam.GroupByKey()
-            | "Write" >> write.with_output_types(_WRITTEN)
-        )
+        written = (keyed, empty) | "All" >> beam.Flatten() | "ByShard" >> beam.GroupByKey() | "Write" >> write
+        files = beam.pvalue.AsList(written)
+        rows = call_once(pcoll.pipeline, "Publish", _publish, files, self._output, self._n_shards)
+        return rows | "Files" >> beam.FlatMap(_rows_of).with_output_types(_WRITTEN)
 
 
 def _earlier_files(output: OutputConfig, n_shards: int) -> list[str]:
-    """Returns the names of what an earlier run has left in the folder.
+    """Returns the names of what an earlier run has left in the folder, half written or not.
 
     Raises:
       ValueError: if there are other shards, which a run would not replace: readers would take both.
     """
     names = {filenames.shard_name(i, n_shards, formats.suffix(output)) for i in range(n_shards)}
     found = [name for name in storage.list_files(output.path) if _SHARD.match(name)]
-    if others := sorted({storage.HALF_WRITTEN.sub("", name) for name in found} - names):
+    if others := [name for name in found if name not in names and not storage.HALF_WRITTEN.search(name)]:
         raise ValueError(
             f"WriteShards: {output.path!r} has other shards already, such as {others[0]!r}, which this step "
             f"would not replace; remove them, or choose another folder"
@@ -169,22 +166,31 @@ def _earlier_files(output: OutputConfig, n_shards: int) -> list[str]:
     return found
 
 
-def _find_earlier(_: int, output: OutputConfig, n_shards: int) -> list[tuple[str, float | None]]:
-    """Returns the shards of an earlier run, and what it has half written, and when each was written."""
-    names = _earlier_files(output, n_shards)
-    return [(name, storage.changed_at(storage.join(output.path, name))) for name in names]
+def _publish(files: Sequence[tuple[str, Any]], output: OutputConfig, n_shards: int) -> list[Any]:
+    """Gives shards, pairs of a temporary path and what it holds, their final names; returns what they hold.
 
+    Files of an earlier run are removed before the first is renamed. A runner may repeat this: what is renamed stays.
 
-def _remove_earlier(found: Sequence[tuple[str, float | None]], output: OutputConfig) -> bool:
-    """Removes files of an earlier run, so that none is taken for one of this run.
-
-    A runner may do this twice, and the second time when shards are written already: these have other times.
+    Raises:
+      OSError: if a file is neither under its temporary nor under its final name, before anything is removed.
     """
-    for name, changed_at in found:
-        path = storage.join(output.path, name)
-        if storage.exists(path) and storage.changed_at(path) == changed_at:
-            storage.delete(path)
-    return True
+    earlier = [storage.join(output.path, name) for name in _earlier_files(output, n_shards)]
+    staged = [(path, row) for path, row in files if storage.exists(path)]
+    renamed = {row.file for path, row in files} - {row.file for _, row in staged}
+    if lost := sorted(renamed.difference(earlier)):
+        raise FileNotFoundError(f"WriteShards: {lost[0]!r} was removed while others were written; run it again alone")
+    for path in {*earlier} - renamed - {path for path, _ in staged}:
+        storage.delete(path)
+    with ThreadPoolExecutor(_RENAMES) as pool:  # an object store copies each
+        for _ in pool.map(lambda each: storage.rename(each[0], each[1].file), staged):
+            pass
+    return [row for _, row in sorted(files, key=lambda each: each[1].file)]
+
+
+def _rows_of(rows: list[Any]) -> Iterator[Any]:
+    for row in rows:
+        FileSystems.report_sink_lineage(row.file)
+        yield row
 
 
 def _check_doc_ids(field: str, _: Any, ids: Any) -> None:
@@ -334,10 +340,8 @@ class _WriteFn(beam.DoFn):
         self._given = given
         self._rows = Metrics.counter(WriteShards, "rows-written")
 
-    def process(
-        self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None, is_clear: bool
-    ) -> Iterator[Row]:
-        del is_clear  # it only makes this step wait
+    def process(self, element: tuple[int, Iterable[pa.RecordBatch]], given: str | None) -> Iterator[tuple[str, Row]]:
+        """Writes a shard; yields its temporary path and, under its final one, what it holds."""
         shard, batches = element
         tokenizer = self._given.tokenizer(given)
         rows = pa.Table.from_batches(list(batches), schema=_KEYED)
@@ -345,7 +349,7 @@ class _WriteFn(beam.DoFn):
         info = dataclasses.replace(tokenizer_info(tokenizer), padding_side=self._padding_side)
         name = filenames.shard_name(shard, self._n_shards, formats.suffix(self._output))
         path = storage.join(self._output.path, name)
-        # Two attempts may run at once; the last to rename wins, with the same bytes.
+        # Two attempts may run at once; the runner passes on what one of them yields.
         file = StagedFile(name, f"{path}.{uuid.uuid4().hex}.tmp")
         try:
             writer = formats.open_writer(cast(BinaryIO, file), self._output, info)
@@ -353,13 +357,12 @@ class _WriteFn(beam.DoFn):
                 writer.write(self._counted(batch, tokenizer.unk_token_id, tokenizer.n_ids))
             writer.close()
             record = file.finish(rows=writer.n_rows, tokens=writer.n_tokens)
-            storage.rename(file.path, path)
         except BaseException:
             file.discard()
             raise
-        FileSystems.report_sink_lineage(path)
         self._rows.inc(writer.n_rows)
-        yield Row(file=path, rows=writer.n_rows, tokens=writer.n_tokens, n_bytes=record.n_bytes, sha256=record.sha256)
+        written = {"rows": writer.n_rows, "tokens": writer.n_tokens, "n_bytes": record.n_bytes, "sha256": record.sha256}
+        yield file.path, Row(file=path, **written)
 
     def _counted(self, batch: pa.RecordBatch, unk_id: int | None, n_ids: int) -> pa.RecordBatch:
         """Returns rows with `n_oov` counted where it was not, after checking that padding was declared."""

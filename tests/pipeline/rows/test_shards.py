@@ -195,35 +195,83 @@ def test_shards_of_another_number_are_not_left_beside_these(tokenizer, tmp_path)
 
 
 def test_shards_of_an_earlier_run_are_never_among_those_of_this_one(tokenizer, tmp_path):
-    """What fails before all rows are there leaves the folder as it was; what fails later leaves no old shard."""
+    """What fails before all files are written leaves the shards as they were; what it has half written goes later."""
 
-    def write(rows):
+    def write(rows, then=lambda row: row):
         step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
-        run_inline(lambda pipeline: pipeline | beam.Create(rows).with_output_types(typing.Any) | step)
+        run_inline(lambda pipeline: pipeline | beam.Create(rows).with_output_types(typing.Any) | step | beam.Map(then))
 
-    write([{"input_ids": [i]} for i in range(9)])
-    earlier = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(Exception, match="the field 'input_ids' is null"):
-        write([{"input_ids": [1]}, {"input_ids": None}])
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
-    half = tmp_path / f"tokens-00001-of-00004.parquet.{'0' * 32}.tmp"
-    half.write_bytes(b"half")
+    def shards_now():
+        return {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".tmp"}
+
+    def fail(row):
+        raise ValueError("a later step fails")
+
     with pytest.raises(Exception, match="it is padded; say padding_side"):
         write([{"input_ids": [i, 0], "n_tokens": 2 if i < 5 else 1} for i in range(6)])
-    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert not half.exists()
-    assert all(left[name] != data for name, data in earlier.items() if name in left)
-    write([{"input_ids": [i]} for i in range(9)])
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
-    # A runner may remove them again when shards of this run are there.
-    step = WriteShards(str(tmp_path), tokenizer, n_shards=4)
-    found = shards._find_earlier(9, step._output, 4)
-    write([{"input_ids": [i]} for i in range(9)])
-    assert shards._remove_earlier(found, step._output)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == earlier
-    half.with_name(half.name.replace("of-00004", "of-00007")).write_bytes(b"half")
+    assert shards_now() == {}
+    with pytest.raises(Exception, match="a later step fails"):
+        write([{"input_ids": [i]} for i in range(9)], fail)
+    earlier = shards_now()
+    assert len(earlier) == 4
+    for wrong in ({"input_ids": None}, {"input_ids": [5, 0], "n_tokens": 1}):
+        with pytest.raises(Exception, match=r"the field 'input_ids' is null|it is padded; say padding_side"):
+            write([*({"input_ids": [i]} for i in range(6)), wrong])
+        assert shards_now() == earlier
+    half = tmp_path / f"tokens-00001-of-00007.parquet.{'0' * 32}.tmp"
+    half.write_bytes(b"half")
+    write([{"input_ids": [i]} for i in range(8)])
+    assert {path.name for path in tmp_path.iterdir()} == {*earlier}
+    assert shards_now() != earlier
+    half.with_name("tokens-00001-of-00007.parquet").write_bytes(b"whole")
     with pytest.raises(ValueError, match=r"has other shards already, such as 'tokens-00001-of-00007\.parquet'"):
         write([{"input_ids": [1]}])
+
+
+def test_the_last_step_may_be_repeated_wherever_it_was_interrupted(tokenizer, tmp_path, monkeypatch):
+    output = WriteShards(str(tmp_path), tokenizer, n_shards=3)._output
+    names = [f"tokens-{i:05d}-of-00003.parquet" for i in range(3)]
+
+    def stage():
+        for path in tmp_path.iterdir():
+            path.unlink()
+        files = []
+        for name in names:
+            (tmp_path / name).write_text("earlier")
+            staged = tmp_path / f"{name}.{'a' * 32}.tmp"
+            staged.write_text(name)
+            files.append((str(staged), beam.Row(file=str(tmp_path / name), rows=1)))
+        return files
+
+    def content():
+        return {path.name: path.read_text() for path in tmp_path.iterdir()}
+
+    rename = shards.storage.rename
+    for n_renamed in range(4):
+        files, left = stage(), [*range(n_renamed)]
+
+        def interrupted(source, destination, left=left):
+            if not left:
+                raise OSError("interrupted")
+            left.pop()
+            rename(source, destination)
+
+        monkeypatch.setattr(shards, "_RENAMES", 1)
+        monkeypatch.setattr(shards.storage, "rename", interrupted)
+        if n_renamed < 3:
+            with pytest.raises(OSError, match="interrupted"):
+                shards._publish(files, output, 3)
+            assert "earlier" not in content().values()
+        monkeypatch.setattr(shards.storage, "rename", rename)
+        for _ in range(2):
+            assert [row.file for row in shards._publish(files, output, 3)] == [row.file for _, row in files]
+            assert content() == {name: name for name in names}
+    files = stage()
+    for path in (files[1][0], files[1][1].file):
+        shards.storage.delete(path)
+    with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.parquet' was removed while others were written"):
+        shards._publish(files, output, 3)
+    assert content()[names[0]] == "earlier"
 
 
 @pytest.mark.parametrize("kind", ["rows", "batches"])
