@@ -48,7 +48,6 @@ _MOST_LOST, _LONGEST = 100, 100
 """How many names a batch may count, and how many characters of each."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-_MAX_SHAPES = 1024
 Field = tuple[str, int]
 """A field of a message, as (name, message), or of the record, as (name, -1)."""
 _Counts = npt.NDArray[np.int64]
@@ -113,7 +112,6 @@ class ChatTexts:
         self._field = field
         self._chat = chat
         self._reading = reading
-        self._unshown: dict[Any, bool] = {}  # whether a shape's doubtful fields are not in the text
 
     @classmethod
     def of(cls, config: Config, tokenizer: Tokenizer) -> Self:
@@ -271,31 +269,19 @@ class ChatTexts:
                     good.append(each._replace(lost=lost))
         return sorted(good, key=lambda each: each.row), rejects
 
-    def _find_lost(self, template: ChatTemplate, good: Sequence[_Good]) -> list[list[Field]]:
-        """Returns for each conversation the fields without which its text is the same.
-
-        Fields that the template does not even name are left out of one conversation of each shape, others of each.
-        """
-
-        def are_same(places: Sequence[tuple[int, Sequence[Field]]]) -> list[bool]:
-            texts = template.render_all([_without(good[k].conversation, fields) for k, fields in places])
-            return [text == good[k].marked.text for (k, _), text in zip(places, texts, strict=True)]
-
-        doubtful = [_doubtful(each) for each in good]
-        shapes = [_shape_of_lost(template, each, fields) for each, fields in zip(good, doubtful, strict=True)]
-        if len(self._unshown) > _MAX_SHAPES:
-            self._unshown.clear()
-        first = {key: k for k, key in reversed([*enumerate(shapes)]) if key is not None and key not in self._unshown}
-        self._unshown |= zip(first, are_same([(k, doubtful[k]) for k in first.values()]), strict=True)
-        lost = [[*its] if self._unshown.get(key) else [] for key, its in zip(shapes, doubtful, strict=True)]
-        left = [(k, its) for k, its in enumerate(doubtful) if its and not lost[k]]
-        while left:
+    @staticmethod
+    def _find_lost(template: ChatTemplate, good: Sequence[_Good]) -> list[list[Field]]:
+        """Returns for each conversation the fields without which its text is the same."""
+        lost: list[list[Field]] = [[] for _ in good]
+        left = [(k, fields) for k, each in enumerate(good) if (fields := _doubtful(each))]
+        while left:  # at first all of a conversation, then halves of those that its text depends on
+            texts = template.render_all([_without(good[k].conversation, fields) for k, fields in left])
             halves = []
-            for (k, its), is_same in zip(left, are_same(left), strict=True):
-                if is_same:
-                    lost[k] += its
-                elif len(its) > 1:
-                    halves += [(k, its[: len(its) // 2]), (k, its[len(its) // 2 :])]
+            for (k, fields), text in zip(left, texts, strict=True):
+                if text == good[k].marked.text:
+                    lost[k] += fields
+                elif len(fields) > 1:
+                    halves += [(k, fields[: len(fields) // 2]), (k, fields[len(fields) // 2 :])]
             left = halves
         return lost
 
@@ -379,14 +365,6 @@ def _doubtful(good: _Good) -> list[Field]:
         and (i, "reasoning" if name in REASONING else name) not in shown
     ]
     return sorted([*found, *((name, -1) for name in ("tools", "documents") if conversation.arguments.get(name))])
-
-
-def _shape_of_lost(template: ChatTemplate, good: _Good, fields: Sequence[Field]) -> Any:
-    """Returns what conversations have in common of which a template shows the same fields; None: it names one."""
-    names = {each for name, _ in fields for each in (REASONING if name in REASONING else (name,))}
-    if not fields or any(name in template.source for name in names):
-        return None
-    return template.source, (*fields,), (*(message["role"] for message in good.conversation.messages),)
 
 
 def _without(conversation: Conversation, fields: Iterable[Field]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

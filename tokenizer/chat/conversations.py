@@ -2,7 +2,6 @@
 """Finds the conversation in a record, whichever of the usual shapes it has."""
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from tokenmill.tokenizer.chat.messages import (
     Message,
     Reading,
     Role,
+    from_json,
     has_text,
     kind,
     read_message,
@@ -204,7 +204,7 @@ def _with_marks_beside(fields: _Record, read: list[Message]) -> tuple[list[Messa
             detail = f"{name} of the record has {len(given)} marks for {len(read)} messages; it may have one for each"
             raise ConversationError("bad_mark", detail)
         for i, mark in enumerate(given):
-            weight = take_weight(f"of turn {i}", {key: mark}, reading)
+            weight = take_weight(f"of turn {i}", {key: mark}, reading, read[i].message["role"])
             if read[i].weight not in (None, weight) and weight is not None:
                 raise ConversationError("bad_mark", f"{name} of the record contradicts a mark of message {i}")
             read[i] = read[i]._replace(weight=read[i].weight if weight is None else weight)
@@ -235,14 +235,9 @@ def _parsed(value: Any) -> Any:
     """Returns the messages that a text holds, as JSON or as in HH-RLHF; any other value as it is."""
     if not isinstance(value, str) or not _JSON_OBJECTS.match(value):
         return _turns(value)
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    has = {"role", "from"}, {"content", "value", "tool_calls"}
-    return (
-        found if all(isinstance(each, dict) and all(names & each.keys() for names in has) for each in found) else value
-    )
+    found, has = from_json(value) or [None], ({"role", "from"}, {"content", "value", "tool_calls"})
+    is_found = all(isinstance(each, dict) and all(names & each.keys() for names in has) for each in found)
+    return found if is_found else value
 
 
 def _turns(text: Any) -> Any:

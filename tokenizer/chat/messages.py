@@ -19,6 +19,8 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of the reasoning of a message."""
 _DETAILS = ("train_detail", "training_detail")
 _WEIGHTS = ("train", "training", "trainable", "weight", "loss", "loss_mask", "loss_weight", "step_loss_mask")
+_OF_ANSWERS = ("trainable", "loss", "step_loss_mask", "masked")
+"""Marks that take any message out, but train only what the assistant says: as verl, ms-swift and slime have them."""
 MARKS = (*_WEIGHTS, "masked")
 """Fields that say whether something is trained on: as OpenAI, axolotl, LLaMA-Factory, ms-swift and verl write them."""
 SOUNDS_LIKE_A_MARK = re.compile(r"loss|mask|weight|(?<!s)train", re.IGNORECASE)
@@ -134,7 +136,7 @@ def read_message(i: int, item: Any, reading: Reading) -> Message:
     if isinstance(content, list):  # from which marks are taken
         content = [dict(part) if isinstance(part, dict) else part for part in content]
     message["content"] = content
-    untrained_text, weight = _read_details(i, message), take_weight(f"of message {i}", message, reading)
+    untrained_text, weight = _read_details(i, message), take_weight(f"of message {i}", message, reading, role)
     refuse_unknown_marks(f"of message {i}", message)
     parts = [
         (take_weight(f"of part {k} of message {i}", part, reading), k)
@@ -142,9 +144,7 @@ def read_message(i: int, item: Any, reading: Reading) -> Message:
         if isinstance(part, dict)
     ]
     if any(each not in (None, 0, 1) for each, _ in parts):
-        raise ConversationError(
-            "bad_mark", f"a part of message {i} has a weight between 0 and 1; messages may have one"
-        )
+        raise ConversationError("bad_mark", f"a part of message {i} has a weight other than 0 and 1; messages may")
     if untrained_text is not None and weight is None:
         weight = float(untrained_text != [(0, len(content))])
     is_said = has_text(content) or message.get("tool_calls") or any(has_text(message.get(n)) for n in REASONING)
@@ -157,11 +157,7 @@ def _read_old_call(i: int, message: dict[str, Any], *, is_call: bool) -> None:
     """Makes a tool call of `function_call`, OpenAI's field of old, or of the text of such a message of ShareGPT."""
     calls = message.pop("function_call", None)
     if calls is None and is_call:
-        calls = message.pop("content", None)
-        try:
-            calls = json.loads(calls) if isinstance(calls, str) else calls
-        except (ValueError, RecursionError):
-            calls = None
+        calls = from_json(message.pop("content", None))
     if calls is None and not is_call:
         return
     calls = calls if isinstance(calls, list) else [calls]
@@ -185,10 +181,7 @@ def _read_calls(i: int, message: dict[str, Any], reading: Reading) -> int:
             continue
         n += 1
         if reading.parse_arguments:
-            try:
-                parsed = json.loads(arguments or "{}")
-            except (ValueError, RecursionError):
-                parsed = None
+            parsed = from_json(arguments or "{}")
             if not isinstance(parsed, dict):
                 detail = f"the arguments of call {k} of message {i} are a text that is not an object in JSON"
                 raise ConversationError("not_a_conversation", detail)
@@ -200,45 +193,45 @@ def _read_calls(i: int, message: dict[str, Any], reading: Reading) -> int:
 
 def read_objects(name: str, value: Any) -> list[Any]:
     """Returns a list of objects, which data sets also have as JSON in a text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ConversationError("not_a_conversation", f"{name} is a text that is not JSON") from None
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ConversationError("not_a_conversation", f"{name} is not a list of objects")
-    return list(value)
+    found = from_json(value)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ConversationError("not_a_conversation", f"{name} is {kind(value)}, not a list of objects, or JSON of one")
+    return list(found)
 
 
-def take_weight(where: str, value: dict[str, Any], reading: Reading) -> float | None:
+def from_json(value: Any) -> Any:
+    """Returns what a text of JSON says, None if it is not JSON, and any other value as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def take_weight(where: str, value: dict[str, Any], reading: Reading, role: str = "assistant") -> float | None:
     """Takes the marks out of an object and returns what they say: 0 is "not trained"; None if there is none."""
     weights = {name: _weight(where, name, value.pop(name), reading) for name in MARKS if value.get(name) is not None}
-    if len({*weights.values()}) > 1:
-        raise ConversationError("bad_mark", f"{' and '.join(weights)} {where} contradict each other")
-    return next(iter(weights.values()), None)
+    said = {
+        name: weight for name, weight in weights.items() if not weight or role == "assistant" or name not in _OF_ANSWERS
+    }
+    if len({*said.values()}) > 1:
+        raise ConversationError("bad_mark", f"{' and '.join(said)} {where} contradict each other")
+    return next(iter(said.values()), None)
 
 
 def _weight(where: str, name: str, mark: Any, reading: Reading) -> float:
-    is_number = isinstance(mark, bool | int | float)
-    if name == "masked" and is_number and mark in (0, 1):
-        return float(not mark)
-    if (
-        not is_number
-        or not 0 <= mark <= _HEAVIEST
-        or (mark not in (0, 1) and (name == "masked" or not reading.has_weights))
-    ):
+    has_weights = reading.has_weights and name != "masked"
+    if not isinstance(mark, bool | int | float) or not (mark in (0, 1) or (has_weights and 0 <= mark <= _HEAVIEST)):
         allowed = "it may be 0, 1, true, false" + (" or a weight, with chat.weights" if name != "masked" else "")
         raise ConversationError("bad_mark", f"{name} {where} is {mark!r:.200}; {allowed}")
-    return float(mark)
+    return float(not mark if name == "masked" else mark)
 
 
 def refuse_unknown_marks(where: str, names: Iterable[str]) -> None:
     """Raises ConversationError if a field sounds like a mark: what it says would be ignored."""
     if unknown := next((name for name in names if SOUNDS_LIKE_A_MARK.search(name)), None):
         known = ", ".join((*MARKS, *_DETAILS))
-        detail = (
-            f"{unknown!r:.100} {where} sounds like a mark; known are {known}; input.chat_fields says what others mean"
-        )
+        to_do = f"say in input.chat_fields which of them it means, or {{{unknown:.100}: null}} if it is to be ignored"
+        detail = f"{unknown!r:.100} {where} sounds like a mark of what is trained; known are {known}; {to_do}"
         raise ConversationError("bad_mark", detail)
 
 

@@ -64,7 +64,21 @@ def test_a_record_can_say_that_it_is_not_trained(mark: dict[str, Any]) -> None:
     assert trained({"messages": BOTH, name: not mark[name]}) == ["so<|im_end|>"]
 
 
+@pytest.mark.parametrize(
+    ("name", "on"), [("trainable", True), ("loss", True), ("step_loss_mask", 1), ("masked", False)]
+)
+def test_marks_of_answers_train_nothing_else(name: str, on: Any) -> None:
+    """In verl, ms-swift and slime no message of another role is trained, whatever its mark says."""
+    messages = [{**ASK, name: on}, {**ANSWER, name: not on}, {**ASK, name: not on}, {**ANSWER, name: on}]
+    assert read_conversation({"messages": messages}).trained == {1: False, 2: False, 3: True}
+    beside = {"messages": [*BOTH, *BOTH], name: [each[name] for each in messages]}
+    assert read_conversation(beside).trained == {1: False, 2: False, 3: True}
+    assert read_conversation({"messages": [{**ASK, "train": True}, {**ANSWER, "train": 1}]}).trained[0]
+
+
 def test_what_sounds_like_a_mark_is_refused() -> None:
+    said = refused({"messages": BOTH, "mask": "User"})[1]  # of NeMo
+    assert "say in input.chat_fields which of them it means, or {mask: null} if it is to be ignored" in said
     for name in ("mask", "loss_scale", "lossWeight", "do_train", "sample_weight"):
         assert refused({"messages": [ASK, {**ANSWER, name: 1}]})[0] == "bad_mark"
         assert refused({"messages": BOTH, name: "x"})[0] == "bad_mark"
