@@ -25,6 +25,7 @@ from tokenmill.pipeline.input.lines import Mask, Records, Scan, copied, cut_reco
 from tokenmill.pipeline.input.record_kernels import BROKEN, STRAY, UNCLOSED, scan_rows
 from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.isolating import isolate
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 _SHAPES = (
@@ -149,16 +150,15 @@ def _parse(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     return values, np.flatnonzero(is_wrong).tolist() + others
 
 
-def _cast(column: pa.Array, type_: pa.DataType, first: int = 0) -> tuple[pa.Array, list[int]]:
+def _cast(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     """As `_parse`; what is wrong is found by halving, which takes 30 µs each."""
-    try:
-        return column.cast(type_), []
-    except pa.ArrowInvalid:
-        if len(column) == 1:
-            return pa.nulls(1, type_), [first]
-    middle = len(column) // 2
-    (head, wrong), (tail, also) = _cast(column[:middle], type_, first), _cast(column[middle:], type_, first + middle)
-    return pa.concat_arrays([head, tail]), wrong + also
+    parts, wrong = [], []
+    for start, stop, part in isolate(lambda start, stop: column[start:stop].cast(type_), len(column), pa.ArrowInvalid):
+        if isinstance(part, Exception):
+            wrong.append(start)
+            part = pa.nulls(stop - start, type_)
+        parts.append(part)
+    return pa.concat_arrays(parts), wrong
 
 
 class Delimited:

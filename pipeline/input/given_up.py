@@ -21,6 +21,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books.input_counts import rejected
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.rejects import SAMPLE_BYTES
+from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.splits import Split
 from tokenmill.tokenizer import UnknownCharacterError
 
@@ -41,26 +42,15 @@ def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.Record
     """
     reasons = np.full(documents.num_rows, "", object)
 
-    def search(start: int, stop: int) -> None:
-        try:
-            work(documents.slice(start, stop - start))
-        except GAVE_UP as error:
-            if stop - start > 1:
-                halve(start, stop)
-            else:
-                reasons[start] = next(
-                    reason for kind, reason in zip(GAVE_UP, REASONS, strict=True) if isinstance(error, kind)
-                )
+    def attempt(start: int, stop: int) -> bool:
+        work(documents.slice(start, stop - start))
+        return True
 
-    def halve(start: int, stop: int) -> None:
-        middle = (start + stop) // 2
-        search(start, middle)
-        search(middle, stop)
-
-    if documents.num_rows > 1:
-        halve(0, documents.num_rows)
-    else:
-        search(0, documents.num_rows)
+    for start, _, error in isolate(attempt, documents.num_rows, GAVE_UP, has_failed=True):
+        if isinstance(error, GAVE_UP):
+            reasons[start] = next(
+                reason for kind, reason in zip(GAVE_UP, REASONS, strict=True) if isinstance(error, kind)
+            )
     return reasons
 
 

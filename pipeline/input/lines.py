@@ -205,11 +205,12 @@ def find_lines(data: bytes) -> tuple[Positions, Positions, Positions]:
 
 def skip_marks(data: bytes, starts: Positions, ends: Positions) -> Positions:
     """Returns int64[n_lines]: where lines begin without the byte order marks that they have where files were joined."""
-    if not data.startswith(BYTE_ORDER_MARK) and b"\n" + BYTE_ORDER_MARK not in data:
+    rows = np.flatnonzero(ends - starts >= len(BYTE_ORDER_MARK))
+    rows = rows[np.frombuffer(data, np.uint8)[starts[rows]] == BYTE_ORDER_MARK[0]]
+    if not rows.size:
         return starts
     starts = starts.copy()
-    rows = np.flatnonzero(ends - starts >= len(BYTE_ORDER_MARK))
-    for row in rows[np.frombuffer(data, np.uint8)[starts[rows]] == BYTE_ORDER_MARK[0]].tolist():
+    for row in rows.tolist():
         while data.startswith(BYTE_ORDER_MARK, starts[row], ends[row]):
             starts[row] += len(BYTE_ORDER_MARK)
     return starts

@@ -1,91 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of fields in lines of JSON: the kernel, its reference implementation and the standard library agree."""
+"""Kept fields of JSON lines: many lines at once give what one line at a time gives, numbers as they are written."""
 
 import json
+from unittest import mock
 
-import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenmill.pipeline.input.json_value_kernels import find_values
-from tokenmill.pipeline.input.json_values import KIND_NAMES, Names, find_all, find_slowly, texts_of
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.config.kept_fields import declared_fields
+from tokenmill.pipeline.input import json_columns, jsonl
+from tokenmill.pipeline.input.batches import Source
+from tokenmill.pipeline.input.json_values import spelled
+from tokenmill.pipeline.input.lines import Block
 
-NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"', "a\\", ""])
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
-OBJECTS = st.dictionaries(NAMES, VALUES, max_size=5)
-PATHS = [("a",), ("a", "b"), ("a.b",), ("meta", "a", "b"), ("é",)]
-
-
-def look_up(record, path):
-    for name in path:
-        if not isinstance(record, dict) or name not in record:
-            return None, False
-        record = record[name]
-    return record, True
+NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"a', "a\\", ""])
+SPELLED = ["0", "-0", "1", "-7", "1.50", "1e3", "2E+05", "9223372036854775808", "9" * 30, "0.1", "1e999"]
+OTHERS = ["null", "true", '"x"', '"\\u00e9"', '"\\ud800"', '"a\\":5"', "[1,2.50]", '{"a":1.0,"b":"y"}', "[]", "{}"]
+SCALARS = st.sampled_from([*SPELLED, *SPELLED, *OTHERS])
 
 
-def lines_of(records, **how):
-    lines = [json.dumps(record, **how).encode() for record in records]
-    ends = np.cumsum([len(line) + 1 for line in lines]) - 1
-    starts = ends - [len(line) for line in lines]
-    return np.frombuffer(b"".join(line + b"\n" for line in lines), np.uint8), starts, ends
+def spell(pairs):
+    return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in pairs) + "}"
 
 
-@given(st.lists(OBJECTS, min_size=1, max_size=4), st.booleans(), st.sampled_from([None, (" , ", " : "), (",", ":")]))
-def test_values_are_those_of_the_standard_library(records, ensure_ascii, separators):
-    data, starts, ends = lines_of(records, ensure_ascii=ensure_ascii, separators=separators)
-    for path, values in zip(PATHS, find_all(data, starts, ends, PATHS, Names.of(PATHS)), strict=True):
-        texts, is_broken = texts_of(values)
-        assert not is_broken.any()
-        for i, record in enumerate(records):
-            value, is_there = look_up(record, path)
-            assert (KIND_NAMES[values.kinds[i]] == "nothing") == (not is_there)
-            if not is_there or value is None:
-                assert texts[i].as_py() is None
-            elif isinstance(value, str):
-                assert texts[i].as_py() == value
-            else:
-                assert json.loads(texts[i].as_py()) == value
+VALUES = SCALARS | st.lists(st.tuples(NAMES, SCALARS), max_size=3).map(spell)
+LINES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(lambda pairs: spell([("text", '"t"'), *pairs]))
+ALIKE = st.sampled_from(["1", "2.50", '"x"']).flatmap(
+    lambda value: st.lists(st.just(spell([("text", '"t"'), ("a", value), ("meta", f'{{"a":{value}}}')])), min_size=3)
+)
 
 
-@given(st.lists(OBJECTS, min_size=1, max_size=4))
-def test_the_kernel_is_its_reference_implementation(records):
-    data, starts, ends = lines_of(records)
-    n, n_paths = len(records), len(PATHS)
-    found, kinds = np.zeros(n, np.bool_), np.zeros((n_paths, n), np.uint8)
-    begins, stops = np.zeros((n_paths, n), np.int64), np.zeros((n_paths, n), np.int64)
-    find_values(data, starts, ends, *Names.of(PATHS), np.zeros(n_paths, np.int64), found, kinds, begins, stops)
-    for i in np.flatnonzero(found):
-        for p, value in enumerate(find_slowly(data[starts[i] : ends[i]].tobytes(), PATHS)):
-            ours = data[begins[p, i] : stops[p, i]].tobytes() if kinds[p, i] else b""
-            assert ours == (value[1:-1] if value[:1] == b'"' else value)
+def read(data, keep_fields, **options):
+    config = InputConfig(paths=["x"], keep_fields=keep_fields, **options)
+    parser = jsonl.LineParser(Source(0, "x", "x"), config, declared_fields(config), mock.Mock())
+    part = parser.parse_lines(Block(0, data))
+    return part.documents.to_pylist(), [] if part.rejects is None else part.rejects.to_pylist()
+
+
+def refuse(*_):
+    raise pa.ArrowInvalid("not asked")
+
+
+KEPT = (["a", "a.b", "meta"], ["meta.a"], {"a": "double", "meta": {"a": "string"}}, {"a": "int8"}, {"a": ["float"]})
+
+
+@given(
+    lines=st.lists(LINES, max_size=4), alike=ALIKE, kept=st.sampled_from(KEPT), id_field=st.sampled_from(["a", None])
+)
+@example(lines=['{"text":"t","a":{"b":2},"a.b":null}'], alike=['{"text":"t","a":{"b":1}}'], kept=["a.b"], id_field=None)
+@example(lines=['{"text":"t","a":2.0,"\\u0061":3.00}'], alike=['{"text":"t","a":1.0}'], kept=["a"], id_field="a")
+@example(lines=['{"text":"t","q\\"a":2.0,"\\u0061":2.00}'], alike=['{"text":"t","a":1.0}'], kept=["a"], id_field="a")
+@example(lines=['{"text":"t","b":{"a":2.0},"a":2.00}'], alike=['{"text":"t","a":1.0}'], kept=["a"], id_field="a")
+@example(lines=['{"text":"t","a":-0}'], alike=['{"text":"t","a":0}'], kept=["a"], id_field="a")
+def test_lines_give_what_each_of_them_gives_alone(lines, alike, kept, id_field):
+    data = "\n".join([*lines, *alike]).encode()
+    fast = read(data, kept, id_field=id_field)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_columns, "read_objects", refuse)
+        assert read(data, kept, id_field=id_field) == fast
+
+
+@pytest.mark.parametrize("value", ["7", "-3", "1.50", "18446744073709551615", "true", '"x"', "null"])
+@pytest.mark.parametrize("name", ["a", "meta.a"])
+def test_values_as_text_take_the_fast_path(monkeypatch, name, value):
+    monkeypatch.setattr(jsonl, "_parse_line", refuse)
+    line = f'{{"text":"t", "a":{value}, "n":1, "meta":{{"x":2}}}}'
+    if "." in name:
+        line = f'{{"text":"t", "meta":{{"b":2, "a" : {value}}}}}'
+    documents, rejects = read(f"{line}\n".encode() * 3, [name], id_field=None)
+    expected = None if value == "null" else value.strip('"')
+    assert [row["fields"] for row in documents] == [{name: expected}] * 3
+    assert not rejects
+
+
+@pytest.mark.parametrize("value", ["[1, 2.50]", '{"a": 1.0}', '{"a":1,"a":2}'])
+def test_arrays_and_objects_are_kept_as_they_are_spelled(value):
+    documents, _ = read(f'{{"text":"t", "a":{value}}}\n'.encode() * 2, ["a"])
+    assert [row["fields"]["a"] for row in documents] == [value] * 2
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         ('{"a": 1, "a": 2}', "2"),
-        ('{"a": {"b": 1}, "a": {}}', None),
+        ('{"a": {"b": 1}, "a": {}}', ""),
         ('{"a": {}, "a": {"b": 1}}', "1"),
-        ('{"a": {"b": "x"}, "a": 3}', None),
-        ('{"a": {"\\u0062": "y"}}', "y"),
-        ('{"\\u0061": {"b": "z"}}', "z"),
-        (' {\t"a" : {"c":[{"b":1},"}"] , "b":\r"v" } }\r', "v"),
-        ('{"a": {"b": "\\ud83d\\ude00 \\n"}}', "😀 \n"),
-        ('{"a": [{"b": 1}]}', None),
+        ('{"a": {"b": "x"}, "a": 3}', ""),
+        ('{"a": {"\\u0062": "y"}}', '"y"'),
+        ('{"\\u0061": {"b": "z"}}', '"z"'),
+        (' {\t"a" : {"c":[{"b":1},"}"] , "b":\r"v" } }\r', '"v"'),
+        ('{"a": [{"b": 1}]}', ""),
     ],
 )
 def test_what_counts_where_names_occur_twice_or_have_escapes(line, expected):
-    path = ("a",) if expected == "2" else ("a", "b")
-    data = np.frombuffer(line.encode(), np.uint8)
-    (values,) = find_all(data, np.array([0]), np.array([data.size]), [path], Names.of([path]))
-    assert texts_of(values)[0].to_pylist() == [expected]
-
-
-def test_half_a_surrogate_pair_is_told():
-    data = np.frombuffer(b'{"a": "x\\ud800"}', np.uint8)
-    (values,) = find_all(data, np.array([0]), np.array([data.size]), [("a",)], Names.of([("a",)]))
-    texts, is_broken = texts_of(values)
-    assert (texts.to_pylist(), is_broken.tolist()) == ([None], [True])
+    path = ["a"] if expected == "2" else ["a", "b"]
+    assert spelled(line.encode(), [path]) == [expected]
