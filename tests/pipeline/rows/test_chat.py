@@ -64,9 +64,8 @@ def rows_are(expected):
 
 
 def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused():
-    step = Tokenize(make_tokenizer(), messages="messages", chat={"template": TEMPLATES["bare"]})
-    with pytest.raises(Exception, match="on_bad_mask"), beam.Pipeline("DirectRunner") as pipeline:
-        _ = pipeline | beam.Create([as_row(0, CONVERSATIONS[0])]) | step
+    with pytest.raises(ValueError, match="on_bad_mask"):
+        Tokenize(make_tokenizer(), messages="messages", chat={"template": TEMPLATES["bare"]})
 
 
 @pytest.mark.parametrize("kind", [as_row, as_dict, as_json])
