@@ -4,10 +4,13 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import Row
@@ -25,8 +28,8 @@ from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransf
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.transforms import arrow_coder
 
-_UNIT_BYTES = 32 << 20
-"""A split of uncompressed text that is larger can be rebalanced in units of this; each opens the file again."""
+_UNIT_BYTES = 1 << 20
+"""A split of uncompressed text can be rebalanced in units of this; neighbouring ones are read without a break."""
 
 _RUN_UNITS = 64
 """So many small files are opened before a runner can take away the next."""
@@ -45,7 +48,7 @@ class ReadCorpus(FallibleTransform):
     Input: a pipeline. Output: `beam.Row(doc_id, text)`, or with `as_batches` batches of `schemas.DOCUMENTS` of about
     4 MiB. Large files are cut into splits, so that all workers read. Splits go out in the order of their work, and a
     runner is told how much each is and how far it has come, and may rebalance it: in files, in row groups of Parquet,
-    or in units of 32 MiB of uncompressed text. Memory: one batch per worker. The files are reported as lineage.
+    or in units of 1 MiB of uncompressed text. Memory: one batch per worker. The files are reported as lineage.
     Counters: bytes-in, documents-out, documents-rejected.
 
     With exception handling, the letter of a record says in `element` where it is, and in `msg` why it is rejected and
@@ -165,6 +168,9 @@ class _ReadFn(beam.DoFn, RestrictionProvider):
     def process(self, element: str, tracker: Any = _OF_SPLIT) -> Iterator[Any]:
         split, units = Split.from_json(element), _units(element, self._input.document)
         start, stop = tracker.current_restriction().start, tracker.current_restriction().stop
+        if len(split.pieces) == 1 and is_cut_by_bytes(split.pieces[0], self._input.document):
+            yield from self._read_on(split, units[start:stop], start, tracker)
+            return
         while start < stop:
             run: list[Piece] = []
             # Small units are read together, as long as that does not take away from what can be rebalanced.
@@ -176,6 +182,27 @@ class _ReadFn(beam.DoFn, RestrictionProvider):
             for path in dict.fromkeys(piece.path for piece in run):
                 beam.io.filesystems.FileSystems.report_source_lineage(path)
             yield from read_split(dataclasses.replace(split, pieces=_joined(run)), self._input)
+
+    def _read_on(self, split: Split, units: Sequence[Piece], first: int, tracker: Any) -> Iterator[ReadBatch]:
+        """Reads units of one file in one go, and claims each, `first` onwards, when its first record has been read.
+
+        A unit has the records that begin in it. Those of a unit that the runner has taken away, which another worker
+        reads, are dropped: at most a batch is read in vain, and no unit opens the file again.
+        """
+        if not units or not tracker.try_claim(first):
+            return
+        beam.io.filesystems.FileSystems.report_source_lineage(units[0].path)
+        n_claimed = 1
+        for batch in read_split(dataclasses.replace(split, pieces=_joined(units)), self._input):
+            last = max(_offsets(each).max(initial=-1) for each in (batch.documents, batch.rejects) if each is not None)
+            while n_claimed < len(units) and units[n_claimed].start <= last:
+                if not tracker.try_claim(first + n_claimed):
+                    yield _before(batch, units[n_claimed].start)
+                    return
+                n_claimed += 1
+            yield batch
+        while n_claimed < len(units) and tracker.try_claim(first + n_claimed):  # no record begins in these
+            n_claimed += 1
 
 
 class _DealFn(beam.DoFn):
@@ -207,6 +234,20 @@ class _DealFn(beam.DoFn):
             failed_element(self._errors, "ReadCorpus", where, ValueError(f"{where}: {msg}"))
             self._rejected.inc()
             yield Failed(Row(element=where, msg=msg, stack=""))
+
+
+def _offsets(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    return cast("npt.NDArray[np.int64]", records.column("offset").to_numpy())
+
+
+def _before(batch: ReadBatch, position: int) -> ReadBatch:
+    """Returns the records of a batch that begin before a position in the file."""
+    documents, rejects = (
+        each if each is None else each.filter(pa.array(_offsets(each) < position))
+        for each in (batch.documents, batch.rejects)
+    )
+    n_bytes = sum(pc.sum(each.column("n_bytes")).as_py() or 0 for each in (documents, rejects) if each is not None)
+    return dataclasses.replace(batch, documents=documents, rejects=rejects, n_bytes=n_bytes)
 
 
 def _is_short(run: Sequence[Piece]) -> bool:

@@ -164,3 +164,65 @@ def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_c
         run_inline(lambda pipeline: pipeline | ReadCorpus(paths))
     with pytest.raises(Exception, match=r"1 of 5 elements fail, more than the threshold of 0\.1 allows"):
         run_inline(lambda pipeline: pipeline | ReadCorpus(paths).with_exception_handling(threshold=0.1))
+
+
+def test_a_split_of_plain_text_can_be_split_and_shows_progress(tmp_path):
+    """By default it was one unit of 32 MiB: nothing could be taken away, and it was at 0 % until its end."""
+    (tmp_path / "text.txt").write_text("the mill grinds text\n" * 500_000)
+    options = InputConfig(paths=[str(tmp_path / "text.txt")])
+    fn, (line,) = _ReadFn(options), _plan(b"", options)
+    tracker = fn.create_tracker(fn.initial_restriction(line))
+    assert tracker.current_restriction().stop == 11
+    reading = fn.process(line, tracker)
+    n = sum(next(reading).documents.num_rows for _ in range(3))
+    assert 0.1 < tracker.current_progress().fraction_completed < 0.8
+    primary, residual = tracker.try_split(0.5)
+    n += sum(batch.documents.num_rows for batch in reading)
+    tracker.check_done()
+    assert 0 < residual.start == primary.stop
+    rest = fn.create_tracker(residual)
+    assert n + sum(batch.documents.num_rows for batch in fn.process(line, rest)) == 500_000
+    rest.check_done()
+
+
+TEXTS = {
+    "jsonl": b'{"text": "a mill"}\n\n  {"text": "caf\xc3\xa9"}\r\nnot json\n{"text": ""}\n   \n' * 9,
+    "line": b"\xef\xbb\xbfa mill\n\n \t\ngrinds text\r\nlatin caf\xe9\n  words\n" * 9,
+    "blank_line": b"\n\na mill\ngrinds\n\n \t\n\n\r\n\r\ntext\n\ncaf\xe9\n\n\n" * 9,
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_what_is_taken_away_within_a_file_is_read_once(kind, tmp_path, monkeypatch):
+    """At any byte, after any batch: with blank lines, marks and records that are rejected."""
+    path = tmp_path / ("text.jsonl" if kind == "jsonl" else "text.txt")
+    path.write_bytes(TEXTS[kind])
+    document = {} if kind == "jsonl" else {"document": kind}
+    options = InputConfig(paths=[str(path)], on_damage="warn", **document)
+    read_split, rng = corpus.read_split, random.Random(kind)
+    expected = _records(read_split(Split.from_json(next(_plan(b"", options))), options))
+    assert len(expected) > 20
+    assert len(set(expected)) == len(expected)
+    monkeypatch.setattr(corpus, "read_split", lambda split, options: read_split(split, options, rng.randrange(1, 90)))
+    for _ in range(60):
+        monkeypatch.setattr(corpus, "_UNIT_BYTES", rng.randrange(1, 40))
+        _units.cache_clear()
+        fn, line = _ReadFn(options), next(_plan(b"", options))
+        left, found = [fn.initial_restriction(line)], []
+        while left:
+            tracker = fn.create_tracker(left.pop())
+            for batch in fn.process(line, tracker):
+                found += _records([batch])
+                if rng.random() < 0.1 and (taken := tracker.try_split(rng.random())) is not None:
+                    left.append(taken[1])
+            tracker.check_done()
+        assert sorted(found) == sorted(expected)
+
+
+def _records(batches):
+    """Returns offset and bytes of each document and reject."""
+    found = []
+    for batch in batches:
+        for each in (batch.documents, batch.rejects):
+            found += zip(each["offset"].to_pylist(), each["n_bytes"].to_pylist(), strict=True) if each else ()
+    return found
