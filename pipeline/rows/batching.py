@@ -69,6 +69,8 @@ class Computed:
     """Makes the Python values of a column; None: `to_pylist`."""
     rows: np.ndarray | None = None
     """int64[n]: the index of the element that each row comes from; None: row i comes from element i."""
+    report: Callable[[], None] | None = None
+    """Adds the rows to metrics; called once they have been computed as a whole."""
 
     def values_of(self, name: str) -> Any:
         """Returns the values of a column, a Python object for each row."""
@@ -192,6 +194,8 @@ class _ComputeFn(beam.DoFn):
         except Exception as error:
             yield from self._without_failed(batch, error, function)
             return
+        if computed.report is not None:
+            computed.report()
         if computed.rows is not None:
             batch = elements_of.take_rows(batch, computed.rows)
         yield elements_of.with_columns(batch, computed.columns)
@@ -326,6 +330,8 @@ class _GatherFn(_ComputeFn):
             yield from self._outputs(function, elements[:half], indices[:half])
             yield from self._outputs(function, elements[half:], indices[half:])
             return
+        if computed.report is not None:
+            computed.report()
         sources = range(len(elements)) if computed.rows is None else computed.rows.tolist()
         rows = elements_of.extend([elements[i] for i in sources], self._column, columns)
         failures = set()

@@ -179,5 +179,11 @@ def _is_misread(kind: Any) -> bool:
 
 def check_global(pcoll: Any, step: str) -> None:
     """Raises ValueError if a PCollection is in windows, for a step that has one result for all."""
-    if not pcoll.windowing.is_default():
-        raise ValueError(f"{step}: the rows are in windows ({pcoll.windowing.windowfn}), but it has one result for all")
+    windowing = pcoll.windowing
+    if not windowing.is_default():
+        options = ", ".join(f"{name}={value}" for name, value in sorted(vars(windowing.windowfn).items()))
+        raise ValueError(
+            f"{step}: the rows are in windows, {type(windowing.windowfn).__name__}({options}) with the trigger "
+            f"{windowing.triggerfn}, but it has one result for all; put "
+            "beam.WindowInto(beam.window.GlobalWindows()) before it"
+        )

@@ -2,6 +2,7 @@
 """`Tokenize` and `Detokenize`: texts to ids, and back."""
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.chat import ChatConfig
@@ -32,6 +34,8 @@ class Tokenize(RowTransform):
     Input: rows with a text, or batches. Output: the same with `input_ids` (int32), `n_tokens` (without padding) and
     `n_oov`, how many of the text's tokens are the unknown token. With `overflow="rows"` a text that is too long becomes
     several rows, which `window` numbers from 0. Ids are those of `Tokenizer.encode`.
+
+    Counters: elements-in, elements-failed, tokens-out, tokens-unknown; the distribution tokens-per-row.
 
     With `messages="messages"` rows have conversations, as `RenderChat` takes them, and also get `loss_mask`: which
     tokens are trained.
@@ -73,7 +77,8 @@ class Tokenize(RowTransform):
           padding_side: the end that is padded.
           oov: how a word with unknown characters is encoded, as `tokenizer.oov` of a config; WordPiece only.
           with_counts: add `n_tokens` and `n_oov`.
-          as_numpy: ids of a row are a NumPy array instead of a list; this halves the time, but not all sinks accept it.
+          as_numpy: ids of a row are a NumPy array instead of a list; this halves the time. Beam's schemas have no type
+            for arrays: `WriteToParquet` needs a `schema` then, and dicts; without it, it refuses "logical types".
 
         Raises:
           OSError: if the tokenizer cannot be read.
@@ -151,7 +156,7 @@ class _Tokenize:
                 return [listed[start:stop] for start, stop in itertools.pairwise(offsets)]
 
             columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
-            return Computed({self.output: rows, **columns}, values, sources)
+            return Computed({self.output: rows, **columns}, values, sources, functools.partial(_report, counts))
 
         return compute
 
@@ -203,9 +208,18 @@ class _TokenizeChat:
                 flat = listed.values.to_numpy(zero_copy_only=False)
                 return np.split(flat, listed.offsets.to_numpy()[1:-1]) if len(listed) else []
 
-            return Computed(columns, values)
+            return Computed(columns, values, report=functools.partial(_report, counts))
 
         return compute
+
+
+def _report(counts: Mapping[str, np.ndarray]) -> None:
+    """Adds the counts of rows, int32[n] each, to the metrics of `Tokenize`."""
+    Metrics.counter(Tokenize, "tokens-out").inc(int(counts["n_tokens"].sum()))
+    Metrics.counter(Tokenize, "tokens-unknown").inc(int(counts["n_oov"].sum()))
+    lengths = Metrics.distribution(Tokenize, "tokens-per-row")
+    for n in counts["n_tokens"].tolist():
+        lengths.update(n)
 
 
 def _encode(

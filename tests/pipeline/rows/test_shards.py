@@ -72,7 +72,8 @@ def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
     with pytest.raises(ValueError, match="allowed are parquet, tfrecord, arrow"):
         WriteShards(str(tmp_path), tokenizer, format="mds")
     rows = inline | beam.Create([TimestampedValue(as_row(0, "a"), 0)]) | beam.WindowInto(FixedWindows(5))
-    with pytest.raises(ValueError, match="it has one result for all"):
+    windows = r"FixedWindows\(offset=Duration\(0\), size=Duration\(5\)\) with the trigger DefaultTrigger\(\)"
+    with pytest.raises(ValueError, match=rf"in windows, {windows}, but it has one result for all; put beam.WindowInto"):
         _ = rows | Tokenize(tokenizer) | WriteShards(str(tmp_path), tokenizer)
     with pytest.raises(ValueError, match="it has one result for all"):
         _ = rows | "Again" >> Tokenize(tokenizer) | VocabularyStatistics(tokenizer)

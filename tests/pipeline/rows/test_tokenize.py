@@ -4,6 +4,7 @@
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
@@ -203,6 +204,7 @@ def test_counters_and_display_data(tokenizer):
         counters = pipeline.run().metrics().query()["counters"]
     found = {each.key.metric.name: each.committed for each in counters}
     assert (found["elements-in"], found["elements-failed"]) == (2, 1)
+    assert (found["tokens-out"], found["tokens-unknown"]) == (1, 0)
     told = {"column": "text", "fields": "input_ids, n_tokens, n_oov", "tokenizer": tokenizer.digest}
     assert step.display_data() == {**told, "add_special_tokens": False, "as_numpy": False}
     options = Tokenize(tokenizer, max_length=7, pad_to=9).display_data()["tokenizer_options"]
@@ -212,6 +214,35 @@ def test_counters_and_display_data(tokenizer):
     assert (words["tokenizer"], shards["tokenizer"], shards["n_shards"]) == (tokenizer.digest, tokenizer.digest, 3)
     assert '"vocab_size":70' in TrainVocabulary(vocab_size=70).display_data()["train"]
     assert Normalize(["nfc"]).display_data()["steps"] == '["nfc"]'
+
+
+@pytest.mark.parametrize("kind", ["rows", "batches"])
+def test_tokens_unknown_ones_and_lengths_are_counted_once(kind, inline, tokenizer):
+    """Also where elements fail and the others are computed again; padding and special tokens as in `n_tokens`."""
+    texts = ["a mill", "", "millⰋ a", None, "the mill grinds text"]
+    elements = [{"text": text} for text in texts] + [{"text": "a", "input_ids": 1}] * (kind == "rows")
+    if kind == "batches":
+        elements = [pa.record_batch({"text": texts})]
+    step = Tokenize(tokenizer, add_special_tokens=True, pad_to=9).with_exception_handling()
+    _ = inline | beam.Create(elements) | step
+    metrics = inline.run().metrics().query()
+    found = {each.key.metric.name: each.committed for each in metrics["counters"]}
+    encoded = [tokenizer.encode(text) for text in texts if text is not None]
+    unknown = sum(each.ids.count(tokenizer.unk_token_id) for each in encoded)
+    lengths = [len(each.ids) for each in encoded] + [3] * (kind == "rows")
+    assert (found["tokens-out"], found["tokens-unknown"]) == (sum(lengths), unknown)
+    assert unknown == 1
+    (told,) = (each.committed for each in metrics["distributions"] if each.key.metric.name == "tokens-per-row")
+    assert (told.count, told.sum, told.min, told.max) == (len(lengths), sum(lengths), min(lengths), max(lengths))
+
+
+def test_numpy_ids_are_written_with_a_schema(inline, tokenizer, tmp_path):
+    schema = pa.schema({"text": pa.string(), "input_ids": pa.list_(pa.int32())})
+    tokens = inline | beam.Create([{"text": "a mill"}]) | Tokenize(tokenizer, as_numpy=True, with_counts=False)
+    _ = tokens | beam.io.WriteToParquet(str(tmp_path / "out"), schema)
+    inline.run()
+    (path,) = tmp_path.glob("out*")
+    assert pq.read_table(path).to_pylist() == [{"text": "a mill", "input_ids": [6, 7]}]
 
 
 def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
