@@ -30,7 +30,7 @@ class PlainJob:
         self.config = Config.model_validate(
             {
                 "input": {"paths": [str(corpus / "*.jsonl")], "split_bytes": 300, "on_damage": "warn"},
-                "tokenizer": {"file": str(vocab), **sections.pop("tokenizer", {})},
+                "tokenizer": {"file": str(vocab), "max_unknown_fraction": 1.0, **sections.pop("tokenizer", {})},
                 "output": {"path": str(self.output), **sections.pop("output", {})},
                 **sections,
             }

@@ -67,7 +67,7 @@ def _different(there: Mapping[str, Any], config: Config) -> list[str]:
             digest = open_counts(counts).digest
         except (OSError, ValueError) as error:
             raise ValueError(f"tokenizer.train.counts: {error}; {_NOT_COMPARED}") from error
-    here = Job.of(there["job"], _padded_as(there, config), None, digest).parts
+    here = Job.of(there["job"], padded_as(there, config), None, digest).parts
     lines = [line for name in _DECIDES for line in differences(there.get(name), here.get(name), name)]
     if "folders" in there:
         now = parts.configs(config)
@@ -85,8 +85,8 @@ def _different(there: Mapping[str, Any], config: Config) -> list[str]:
     return [*lines, *check_tokenizer(there["tokenizer"], there["unicode"], config)]
 
 
-def _padded_as(there: Mapping[str, Any], config: Config) -> Config:
-    """Returns a config that names the token with which a job pads, if it leaves it to the job to find one."""
+def padded_as(there: Mapping[str, Any], config: Config) -> Config:
+    """Returns a config that names the token with which the job of a manifest pads, where it leaves that to the job."""
     packing = config.output.packing
     if packing is None or packing.pad_token is not None:
         return config

@@ -7,7 +7,7 @@ import hashlib
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module, metadata
 from typing import Any
 
@@ -218,7 +218,7 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
         report.problems.append(f"cannot tokenize again: {error}")
         return report
     ids = list(manifest.split_ids(found))
-    chosen = sample(ids, share)
+    chosen = _with_documents(output, ids, sample(ids, share))
     report.n_splits, report.n_documents = len(ids), found["totals"]["n_documents"]
     if storage.exists(storage.join(output, filenames.REPLAY, filenames.MANIFEST)):  # which is not tokenized again
         totals = manifest.read(storage.join(output, filenames.REPLAY))["totals"]
@@ -259,8 +259,25 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
 def sample(ids: Sequence[str], share: float) -> list[str]:
     """Returns a sample of ids, the same one each time; a larger share contains that of a smaller one."""
     n = min(len(ids), max(LEAST_SPLITS, math.ceil(share * len(ids))))
-    chosen = set(sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())[:n])
+    chosen = set(_shuffled(ids)[:n])
     return [split_id for split_id in ids if split_id in chosen]
+
+
+def _shuffled(ids: Iterable[str]) -> list[str]:
+    return sorted(ids, key=lambda split_id: hashlib.sha256(split_id.encode()).digest())
+
+
+def _with_documents(output: str, ids: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Returns chosen splits, and more until LEAST_SPLITS have documents: those behind a very long line have none."""
+    found, n = list(chosen), 0
+    for split_id in (*chosen, *_shuffled({*ids} - {*chosen})):
+        if n == LEAST_SPLITS:
+            break
+        entry = ledger.LedgerEntry.read(output, split_id)
+        if entry is not None and entry.n_documents:
+            n += 1
+            found += [split_id] if split_id not in found else []
+    return found
 
 
 def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:

@@ -27,7 +27,7 @@ from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import Wanted
 from tokenmill.pipeline.input.splitting import MAX_PIECES
 from tokenmill.pipeline.jobs.finish import finish_output
-from tokenmill.pipeline.jobs.same_job import check_tokenizer
+from tokenmill.pipeline.jobs.same_job import check_tokenizer, padded_as
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.writers import formats
@@ -133,7 +133,7 @@ def _manifest_digest(output: str) -> str:
 
 
 def _check_config(config: Config, found: Mapping[str, Any]) -> None:
-    now = Job.of("", config, None).parts["config"]
+    now = Job.of("", padded_as(found, config), None).parts["config"]
     then = found["config"]
     wrong = [
         f"{where}: {before!r} there, {value!r} now"

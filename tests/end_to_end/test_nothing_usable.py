@@ -139,7 +139,7 @@ def test_conversations_that_are_none_have_an_example_too(make_job, tiny_vocab_fi
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"dialogue": "?"}\n' * 3)
     given = {"paths": [str(tmp_path / "in")], "messages_field": "messages"}
-    chat = {"template": "{{ messages[0].content }}"}
+    chat = {"template": "{{ messages[0].content }}", "on_bad_mask": "warn"}
     job = make_job("job", input=given, tokenizer={"file": str(tiny_vocab_file)}, chat=chat)
     assert job.run("tokenize", "--mode", "inline") == 1
     said = capsys.readouterr().err

@@ -87,7 +87,8 @@ def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, m
 
 def test_an_existing_tokenizer_and_documents_in_no_language(make_parted, tiny_vocab_file, capsys):
     keep = {"keep": ["zh", "und"]}
-    job = make_parted("job", languages=keep, tokenizer={"file": str(tiny_vocab_file)})
+    tokenizer = {"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0}
+    job = make_parted("job", languages=keep, tokenizer=tokenizer)
     assert job.run("tokenize", "--mode", "inline") == 0
     found = json.loads((job.output / "parts.json").read_text())
     parts = {part["folder"]: part for part in found["parts"]}

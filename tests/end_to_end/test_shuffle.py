@@ -20,7 +20,7 @@ def sections(corpus, tiny_vocab_file, tmp_path):
         shuffle = {"seed": 7, "shards": N_SHARDS}
         return {
             "input": {"paths": [str(corpus / "*")], "split_bytes": split_bytes},
-            "tokenizer": {"file": str(tiny_vocab_file)},
+            "tokenizer": {"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0},
             "output": {"path": str(tmp_path / name / "out"), "shuffle": shuffle, **output},
         }
 

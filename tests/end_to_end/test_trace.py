@@ -52,7 +52,7 @@ def make_traced(make_job, corpus, tiny_vocab_file, tmp_path):
         return make_job(
             name,
             input={"paths": [str(corpus / "*")], "split_bytes": 6000},
-            tokenizer={"file": str(tiny_vocab_file), **sections.pop("tokenizer", {})},
+            tokenizer={"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0, **sections.pop("tokenizer", {})},
             output={"path": str(tmp_path / name / "out"), **output},
             **sections,
         )

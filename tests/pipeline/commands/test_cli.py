@@ -116,8 +116,8 @@ def test_mistakes_in_the_config_are_all_named(capsys, write_config):
     assert err.splitlines() == [
         "tokenmill: tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input",
         "tokenmill: tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
-        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, pattern, "
-        "as_class, unicode, train, lowercase, strip_accents, oov, add_special_tokens, truncation, padding",
+        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, pattern, as_class, unicode, train, "
+        "lowercase, strip_accents, oov, add_special_tokens, max_unknown_fraction, truncation, padding",
         "tokenmill: output.format: 'csv': allowed: parquet, tfrecord, arrow, mds, megatron, memmap",
     ]
 

@@ -15,6 +15,8 @@ from tokenmill.pipeline.commands.arguments import commands_of
 @pytest.fixture
 def config(tmp_path, tiny_corpus, tiny_vocab_file):
     path = tmp_path / "job.yaml"
+    with tiny_vocab_file.open("a", encoding="utf-8") as vocab:
+        vocab.write("##ⰻ\n")  # else there are unknown tokens, which are warned of
     path.write_text(
         f"input: {{paths: [{tiny_corpus}/*.jsonl], on_damage: warn}}\ntokenizer: {{file: {tiny_vocab_file}}}\n"
         f"output: {{path: {tmp_path / 'out'}}}\n",

@@ -60,7 +60,7 @@ def config_of(corpus: Path, vocab: Path, folder: Path, languages: dict[str, Any]
     return Config.model_validate(
         {
             "input": {"paths": [str(corpus)], "on_damage": "warn"},
-            "tokenizer": {"file": str(vocab), "oov": "contain"},
+            "tokenizer": {"file": str(vocab), "oov": "contain", "max_unknown_fraction": 1.0},
             "output": {"path": str(folder)},
             "languages": languages,
             **sections,
