@@ -190,8 +190,10 @@ class LossyFiles:
 
     def warnings(self) -> list[str]:
         """Returns a warning for each of the first such files, and one that says how many more there are."""
-        return [f"input file {line}" for line in self._listed()]
+        n_more = self._n - len(self._lines)
+        more = f"{n_more:,} more input files are damaged or lost as much; `inputs` of the manifest has all"
+        return [*(f"input file {line}" for line in self._lines), *([more] if n_more else [])]
 
     def _listed(self) -> list[str]:
         n_more = self._n - len(self._lines)
-        return [*self._lines, *([f"and {n_more:,} more; `inputs` of the manifest has all"] if n_more else [])]
+        return [*self._lines, *([f"and {n_more:,} more"] if n_more else [])]

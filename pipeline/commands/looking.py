@@ -222,11 +222,13 @@ def _described(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     place = f"row {source['offset']}"
     if not FORMATS[source["format"]].has_rows:
         place = f"bytes {source['offset']} to {source['offset'] + source['n_bytes']}"
-    held = f"tokens {start} to {start + size} of the row are {first} to {first + size} of the document's"
+    last, n = first + size, document["n_tokens"]
+    held = f"tokens {start} to {start + size} of the row are {first} to {min(last, n)} of the document's {n}"
+    held += f" and {last - n} that the job adds" if last > n else ""
     found = [
         ("document", f"{printable(document['doc_id'])}, number {document['number']} of the shard"),
         ("source", f"{printable(source.get('path', source['name']))}, {place}"),
-        ("held", f"{held} {document['n_tokens']}"),
+        ("held", held),
     ]
     for name, value in document["fields"].items():
         found.append((name, printable(value if isinstance(value, str) else json.dumps(value, default=to_plain))))

@@ -75,7 +75,10 @@ def _idle(found: Forecast, workers: int) -> Advice | None:
             "input.paths", f"{why}: {largest.pieces[0].path!r} can only be read whole; write it as several files"
         )
     ideal = max(_SMALLEST_SPLIT, found.plan.n_bytes // (4 * workers))
-    return Advice("input.split_bytes", f"{why}; {1 << (ideal.bit_length() - 1)} would make enough of them")
+    fitting = 1 << (ideal.bit_length() - 1)
+    if fitting >= found.plan.config.input.split_bytes:
+        return None
+    return Advice("input.split_bytes", f"{why}; {fitting} would make enough of them")
 
 
 def _tiny(found: Forecast, _: int) -> Advice | None:

@@ -271,7 +271,7 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
         are_distinct(_identify(file.path, folders) for found, _ in listings for file in found)
         and are_distinct(name for name, _ in files)
     ):
-        return files
+        return _without_named(files, config, seen)
     again: list[str] = []
     for found, directory in listings:
         identified = ((_identify(file.path, folders), file) for file in found)
@@ -284,7 +284,15 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
         more = f" and {len(again) - 1:,} more" if len(again) > 1 else ""
         warnings.append(f"{config.where}.paths: a file that is matched more than once is read once: {again[0]}{more}")
     told = zip(_tell_apart([*names.values()]), names.values(), strict=True)
-    return sorted(((name, file) for name, (_, file) in told), key=itemgetter(0))
+    return _without_named(sorted(((name, file) for name, (_, file) in told), key=itemgetter(0)), config, seen)
+
+
+def _without_named(files: _Files, config: InputConfig, seen: _Seen) -> _Files:
+    """Leaves out the files that `exclude` gives by the name that messages about their records call them."""
+    given = {*config.exclude} - seen.excluding  # which no path matched
+    named = {name for name, _ in files if name in given} if given else set()
+    seen.excluding.update(named)
+    return [each for each in files if each[0] not in named] if named else files
 
 
 def _list_files(given: str, config: InputConfig, seen: _Seen) -> tuple[str, Listing, list[OSError], list[str]]:

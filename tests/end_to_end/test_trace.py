@@ -5,6 +5,7 @@ import bz2
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -227,5 +228,12 @@ def test_what_is_printed_for_a_person(make_traced, corpus, capsys):
     assert "token 3: id" in printed
     assert f"{corpus / 'a.jsonl'}, bytes " in printed
     assert "⟦" in printed
+    held = re.findall(
+        r"tokens (\d+) to (\d+) of the row are (\d+) to (\d+) of the document's (\d+)( and 1 that the job)?", printed
+    )
+    assert held
+    for begin, end, first, last, n, added in held:
+        assert int(last) <= int(n)
+        assert int(end) - int(begin) == int(last) - int(first) + bool(added)
     assert cli.main(["trace", str(job.output), "0"]) == 0
     assert capsys.readouterr().out.count("document  ") > 1

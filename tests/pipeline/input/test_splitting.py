@@ -329,6 +329,23 @@ def test_a_file_that_cannot_be_read_is_refused_left_out_or_one_reject(tmp_path, 
         list(read_split(split, config))
 
 
+def test_the_name_of_a_file_in_messages_leaves_it_out(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        for name in ("a.txt", "b.txt"):
+            (tmp_path / folder / name).write_text("a line\n")
+    for paths, names in (([tmp_path / "**/*.txt"], 4), ([tmp_path / "one", tmp_path / "two"], 4)):
+        everything = InputConfig(paths=[str(path) for path in paths])
+        pieces = [piece for split in plan_splits(everything, "") for piece in split.pieces]
+        assert len(pieces) == names
+        for piece in pieces:
+            config = everything.model_copy(update={"exclude": [piece.name]})
+            said: list[str] = []
+            left = [each.name for split in plan_splits(config, "", said) for each in split.pieces]
+            assert left == [each.name for each in pieces if each is not piece]
+            assert not [line for line in said if "leaves out" in line]
+
+
 def test_a_pattern_that_excludes_nothing_is_told(tmp_path):
     paths = [str(write(tmp_path / name)) for name in ("a.txt", "b [1].txt")]
     config = InputConfig(paths=[str(tmp_path)], exclude=[paths[1], "*/c.txt"])
