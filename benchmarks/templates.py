@@ -40,6 +40,18 @@ _TEXTS = (
     *("system", "assistant", "<b>bold</b> &amp;", '{"a": "b"}', "{{ x }}", "%s {0}", "tool", "end of turn", "It's."),
     *("<think>\nwhy\n</think>\n\nso", "<tool_call>\n{}\n</tool_call>", "a</think>b", "# one\n\ntwo\n"),
 )
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Looks.",
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string", "description": "Where."}},
+            "required": ["at"],
+        },
+    },
+}
 _MARKS = range(0xF0000, 0xFFFFE)
 _HEADER = re.compile(
     r"(?i)^<\|turn>$|^<(s|bos)>$|header|of_role|inst\]"
@@ -66,6 +78,8 @@ class Conversation(NamedTuple):
     """The message of each mark."""
     letters: list[str]
     """What each mark stands for."""
+    tools: list[dict[str, Any]] | None
+    """Those that the template is given."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -102,7 +116,7 @@ def try_template(source: str, n: int) -> tuple[str, str]:
     for seed in range(n):
         conversation = make(random.Random(seed))
         try:
-            read = read_conversation({"messages": conversation.plain})
+            read = read_conversation({"messages": conversation.plain, "tools": conversation.tools})
             made = marker.mark(read)
         except ConversationError as error:
             counts[error.reason] += 1
@@ -162,7 +176,8 @@ def make(rng: random.Random) -> Conversation:
             made = {**calls[0]["function"], "arguments": marked(calls[0]["function"]["arguments"], i)}
             fields["tool_calls"] = [{**calls[0], "function": made}]
         changed.append({**message, **fields})
-    return Conversation(messages, changed, owners, letters)
+    has_tools = is_odd and rng.random() < 0.5
+    return Conversation(messages, changed, owners, letters, [_TOOL] if has_tools else None)
 
 
 class Oracle:
@@ -214,7 +229,8 @@ class Oracle:
         for start, stop in spans:
             trained[start:stop] = b"\1" * (stop - start)
         if self._has_generation:
-            _, (places,) = self._rendered(conversation.plain, return_assistant_tokens_mask=True)
+            more = {"return_assistant_tokens_mask": True, "tools": conversation.tools}
+            _, (places,) = self._rendered(conversation.plain, **more)
             expected = bytearray(len(text))
             for start, stop in places:
                 expected[start:stop] = b"\1" * (stop - start)
@@ -223,7 +239,7 @@ class Oracle:
                 at = next(i for i, (a, b) in enumerate(zip(expected, trained, strict=True)) if a != b)
                 yield f"generation blocks differ at {at}: {text[at : at + 40]!r}"
             return
-        marked = self._render(conversation.marked)
+        marked = self._render(conversation.marked, tools=conversation.tools)
         if marked is None or marked.translate(dict(zip(_MARKS, conversation.letters, strict=False))) != text:
             counts["looked into"] += 1
             return
@@ -262,13 +278,14 @@ class Oracle:
         self, conversation: Conversation, i: int, text: str, trained: bytearray, before: int, first: int
     ) -> Iterator[str]:
         between = text[before + 1 : first]
-        given = self._render(conversation.marked[:i], add_generation_prompt=True) or ""
+        more = {"tools": conversation.tools}
+        given = self._render(conversation.marked[:i], add_generation_prompt=True, **more) or ""
         last = max((k for k, owner in enumerate(conversation.owners) if owner == i - 1), default=0)
         prompt = given.rpartition(chr(_MARKS[last]))[2] if i else given
         starts = trained.find(1, before + 1, first + 1) - before - 1
         if starts < 0 or any(ord(each) in _MARKS for each in prompt + between):
             return
-        if prompt and between.startswith(prompt) and given != self._render(conversation.marked[:i]):
+        if prompt and between.startswith(prompt) and given != self._render(conversation.marked[:i], **more):
             if starts != len(prompt) and between[min(starts, len(prompt)) : max(starts, len(prompt))].strip():
                 yield f"message {i} is trained from {between[starts:]!r}; the prompt is {prompt!r}"
             return
@@ -287,6 +304,9 @@ class Oracle:
         ends = trained.find(0, last, behind)
         ends = (ends if ends >= 0 else behind) - last
         closing = self._closing(tail)
+        is_whole = ends == len(tail) and self._header not in _squeezed(tail)
+        if is_whole and not is_asked and self._stops.isdisjoint(each.group() for each in closing):
+            return  # unasked the model goes on: what frames its next text is its own, too
         first = next((k for k, each in enumerate(closing) if each.group() in self._stops), len(closing) - 1)
         if closing and ends < closing[first].end():
             yield f"the stop {closing[first].group()!r} of message {i} is not trained, only {tail[:ends]!r}"

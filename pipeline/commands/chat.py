@@ -46,7 +46,7 @@ def _check(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.tokenizing.chat import rule_of, templates_of
     from tokenmill.tokenizer import Tokenizer
-    from tokenmill.tokenizer.chat.check import check_chat
+    from tokenmill.tokenizer.chat.check import PLAIN, check_chat
     from tokenmill.tokenizer.chat.made_up import Finding
 
     with mistakes():
@@ -73,6 +73,7 @@ def _check(options: argparse.Namespace) -> int:
         n_records, rejected = 0, Counter[str]()
         if options.data and is_usable:
             n_records, rejected, examples = _try_records(config, tokenizer, options.records)
+            findings = [each._replace(level="note") if each.name == PLAIN else each for each in findings]
             if n_records and rejected.total() == n_records:
                 findings.append(Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
     is_good = all(each.level != "bad" for each in findings)

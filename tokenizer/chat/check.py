@@ -41,6 +41,10 @@ _SHAPES: Mapping[str, list[dict[str, Any]]] = {
 }
 
 
+PLAIN = "plain messages"
+"""The finding that a template does not take them."""
+
+
 class Example(NamedTuple):
     """A rendered conversation, token by token."""
 
@@ -96,6 +100,10 @@ def check_chat(
 
     wrong = "bad" if trains_assistant(rule) else "note"
     findings = (*_findings(template, render, made, wrong), *check_masks(marker, arguments, end_tokens))
+    if as_parts or given != arguments:
+        needed = "contents as lists of parts" if as_parts else "conversations with tools"
+        detail = f"the template takes only {needed}; with DATA the check shows whether your records have them"
+        findings = (*findings, Finding(PLAIN, wrong, detail))
     return ChatCheck(findings, tuple(_example(bare, name, found) for name, found in made.items()))
 
 
@@ -159,11 +167,9 @@ def _arguments(render: Callable[..., str]) -> Iterable[Finding]:
 
 
 def _stability(render: Callable[..., str]) -> Iterable[Finding]:
-    thoughts = [ASK, THOUGHT], [ASK, THOUGHT, AGAIN]
-    plain = [ASK, ANSWER], [ASK, ANSWER, AGAIN]
-    for name, (short, long) in (("prefix-stable", plain), ("prefix-stable with reasoning", thoughts)):
+    for name, turn in (("prefix-stable", ANSWER), ("prefix-stable with reasoning", THOUGHT)):
         try:
-            is_stable = render(long).startswith(render(short))
+            is_stable = render([ASK, turn, AGAIN]).startswith(render([ASK, turn]))
         except TemplateError:
             continue
         detail = "earlier turns are rendered the same when more follow"

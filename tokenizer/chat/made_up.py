@@ -98,6 +98,8 @@ def check_masks(
             bad.setdefault(what, f"{name}: {detail}")
         if name in ("one turn", "two turns"):
             stops["the last turn" if name == "one turn" else "an earlier turn"] = turns.stop_of(1)
+        elif name == "tool call" and not marker.template.has_generation and not turns.stop_of(1):
+            stops["a tool call"] = ""
     part = Marker(marker.template, marker.special_tokens, dataclasses.replace(rule, train="assistant"))
     calls = [] if rule.tool_calls else [[ASK, CALL, RESULT, LAST]]
     thoughts = [] if rule.thinking else [[ASK, THOUGHT], [ASK, _TAGGED]]
@@ -136,15 +138,12 @@ class _Turns:
         self._trained = bytearray(len(marked.text))
         for start, stop in marked.spans:
             self._trained[start:stop] = b"\1" * (stop - start)
-        own: dict[tuple[str, int], Span] = {}  # where each text is shown first
+        own: dict[int, dict[str, Span]] = {}  # where each text is shown first
         for start, stop, i in sorted(marked.messages):
             text = marked.text[start:stop]
             if text in (("colour", "sky") if messages[i].get("tool_calls") else (messages[i]["content"],)):
-                own.setdefault((text, i), (start, stop))
-        by_message = [
-            (i, [place for _, place in its]) for i, its in itertools.groupby(own.items(), lambda it: it[0][1])
-        ]
-        edges = [(i, its[0][0], its[-1][1]) for i, its in by_message]
+                own.setdefault(i, {}).setdefault(text, (start, stop))
+        edges = [(i, min(its.values())[0], max(its.values())[1]) for i, its in own.items()]
         self._edges = [(-1, 0, 0), *edges, (-1, len(marked.text), len(marked.text))]
 
     def problems(self, ends: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -162,16 +161,16 @@ class _Turns:
             else:
                 first = self._trained.rfind(0, before[2], start) + 1 or before[2]
                 name = "header" if self._messages[i]["content"] else "tool call"
-                yield from ((name, said) for said in self._front(i, before, max(first, before[2]), start, stop))
+                yield from ((name, said) for said in self._front(i, before, first, start, stop))
                 yield from (("stop token", said) for said in self._back(i, stop, after[1], ends))
 
     def stop_of(self, message: int) -> str:
         """Returns the special tokens that are trained behind a message; empty: none is."""
-        k = next((k for k, edge in enumerate(self._edges) if edge[0] == message), None)
-        if k is None:
-            return ""
-        found = self._probe.stop.search(self._text, self._edges[k][2], self._edges[k + 1][1])
-        return found.group() if found is not None and all(self._trained[found.start() : found.end()]) else ""
+        for (i, _, stop), (_, behind, _) in itertools.pairwise(self._edges):
+            found = self._probe.stop.search(self._text, stop, behind) if i == message else None
+            if found is not None and all(self._trained[found.start() : found.end()]):
+                return found.group()
+        return ""
 
     def _front(self, i: int, before: tuple[int, int, int], first: int, start: int, stop: int) -> Iterator[str]:
         """Yields what is wrong in front of a turn: `first` is where it begins to be trained, `start` its own text."""

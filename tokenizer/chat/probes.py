@@ -72,11 +72,6 @@ class Prompt(NamedTuple):
         """Whether a template adds anything when it is asked for a generation prompt."""
         return bool(self.text[self.n_plain :].strip())
 
-    def asked_by(self, appended: str) -> "Prompt":
-        """Returns the same, if `appended` at its end is the generation prompt."""
-        n_plain = len(self.text) - len(appended)
-        return self._replace(n_plain=n_plain) if self.text.endswith(appended) else self
-
 
 class Probe(NamedTuple):
     """What a template writes between the messages of short conversations."""
@@ -160,13 +155,14 @@ def find_probe(template: ChatTemplate, special: re.Pattern[str], arguments: Mapp
     appended = last[len(common) :] if earlier else ""
     user = prompts.get("user", Prompt("", 0, ()))
     if appended.strip() and not user.asks and user.text.endswith(appended):
-        prompts = {role: each.asked_by(appended) for role, each in prompts.items()}
+        asked = {role: each for role, each in prompts.items() if each.text.endswith(appended)}
+        prompts |= {role: each._replace(n_plain=len(each.text) - len(appended)) for role, each in asked.items()}
         user = prompts["user"]
     else:
         appended = ""
     starts = (traced(_SYSTEM, _USER, _ANSWER), traced(_USER, _ANSWER))
     openers = _openers(special, template.tokens.get("bos_token", ""), earlier, starts)
-    end = _stop(common if appended or special.search(common) else last, special, openers if appended else ())
+    end = _stop(common if appended or special.search(common) else last, special, openers)
     last = common[: common.find(end) + len(end)] if appended else last
     in_turn = traced(_USER, _CALL, _RESULT)
     called, call = "".join(each.text for each in in_turn if each.before >= 0), behind(in_turn, 1) or ""
@@ -285,26 +281,39 @@ def in_front(found: Iterable[Gap], message: int) -> str | None:
 
 def segments(runs: Iterable[Run]) -> list[Segment]:
     """Returns the texts of messages in the order in which they are shown, without what is in their headers."""
-    own = (r for r in runs if r.origin.field not in HEADER_FIELDS and not r.origin.field.endswith(".id"))
     found = []
-    for message, group in itertools.groupby(sorted(own), key=lambda run: run.origin.message):
+    for message, group in itertools.groupby(sorted(filter(is_own, runs)), key=lambda run: run.origin.message):
         its = tuple(group)
         found.append(Segment(message, its[0].start, max(run.stop for run in its), its))
     return found
 
 
+def is_own(run: Run) -> bool:
+    """Returns whether a run is of a text of its message, and not in its header."""
+    return run.origin.field not in HEADER_FIELDS and not run.origin.field.endswith(".id")
+
+
 def first_renderings(runs: Iterable[Run]) -> list[Run]:
-    """Returns runs without those of characters that were rendered before, such as the name of the tool that answers."""
+    """Returns runs without those of characters that are also rendered elsewhere, such as a tool's name in its answer.
+
+    Of several renderings that is kept which has another text of its message beside it; else the first one behind the
+    message in front; else the first.
+    """
+    ordered = sorted(runs)
+    own = [run for run in ordered if is_own(run)]
+    first = {run.origin.message: run.start for run in reversed(own)}
+    pairs = [(a, b) for a, b in itertools.pairwise(own) if a.origin != b.origin]
+    beside = {run for a, b in pairs if a.origin.message == b.origin.message for run in (a, b)}
     seen: dict[Any, list[tuple[int, int]]] = {}
     kept = []
-    for run in sorted(runs):
+    for run in sorted(ordered, key=lambda run: (run not in beside, run.start < first.get(run.origin.message - 1, 0))):
         there = seen.setdefault(run.origin, [])  # in order, none overlapping
         span = run.at, run.at + run.stop - run.start
         k = bisect.bisect(there, span)
         if not (k and there[k - 1][1] > span[0]) and not (k < len(there) and there[k][0] < span[1]):
             there.insert(k, span)
             kept.append(run)
-    return kept
+    return sorted(kept)
 
 
 def agree(one: str, other: str) -> tuple[int, int]:

@@ -293,6 +293,9 @@ class Marker:
                 at = probe.begin(text[first:start], role if is_next else None, text[start : start + _MOST_PROMPT])
                 if at is None and is_next and segments[k].runs[0].origin.field.startswith("tool_calls"):
                     at = probe.own(text[first:start], role)
+                elif at is None and before is not None and messages[before.message]["role"] == "assistant":
+                    # Behind a turn that has not ended the model goes on.
+                    at = None if probe.stop.search(text, first, start) else 0
                 start = start if at is None else first + at
             after = segments[k + 1].start if k + 1 < len(segments) else len(text)
             if (found := probe.stop.search(text, stop, after)) is not None:

@@ -267,8 +267,13 @@ def follow(value: Any, function: Callable[[Any], Any]) -> Any:
 
     def mark(value: Any) -> Any:
         if isinstance(value, Traced) and value.runs:
-            found.append(value)
-            return f"{border}{len(found) - 1}{border}{str.__str__(value)}{border}"
+            text, at, pieces = str.__str__(value), 0, []
+            for start, stop, *_ in sorted(value.runs):
+                if at <= start:
+                    pieces += [text[at:start], f"{border}{len(found)}{border}{text[start:stop]}{border}"]
+                    found.append(value._slice(start, stop))
+                    at = stop
+            return "".join([*pieces, text[at:]])
         if isinstance(value, dict):
             return {key: mark(each) for key, each in value.items()}
         return type(value)(map(mark, value)) if type(value) in (list, tuple) else value

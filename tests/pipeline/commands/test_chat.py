@@ -43,6 +43,15 @@ def test_templates_with_stop_tokens_are_good(folder, capsys, family) -> None:
     assert said["trains the answer"].startswith("good")
 
 
+def test_a_template_for_contents_in_parts_is_good_with_data_that_has_them(folder, capsys) -> None:
+    source = TEMPLATES["chatml"].replace("message['content']", "message['content'][0]['text']")
+    assert check(folder, capsys, source)[0] == 1
+    turns = [{"role": role, "content": [{"type": "text", "text": "why?"}]} for role in ("user", "assistant")]
+    (folder / "a.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    code, said = check(folder, capsys, source, str(folder / "a.jsonl"))
+    assert (code, said["plain messages"][:4]) == (0, "note")
+
+
 def test_a_template_without_a_stop_token_is_bad(folder, capsys) -> None:
     code, said = check(folder, capsys, UNSTOPPED.replace("<|", "<").replace("|>", ">"))
     assert code == 1

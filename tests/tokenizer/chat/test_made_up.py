@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.chats import NAMED, SPECIAL, TEMPLATES, make_conversation
+from tests.chats import NAMED, SPECIAL, TEMPLATES, make_conversation, make_tokenizer
+from tokenmill.tokenizer.chat.check import check_chat
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
 from tokenmill.tokenizer.chat.made_up import check_masks
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
@@ -20,7 +21,16 @@ CALL = {
     "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"at": "x"}}}],
 }
 RESULT = {"role": "tool", "content": "seen"}
-TOKENS = [*SPECIAL, "<|t|>", "<｜Assistant｜>", "<|CALL|>", "<|assistant_end|>", "<|user_start|>"]
+TOKENS = [
+    *SPECIAL,
+    "<|t|>",
+    "<｜Assistant｜>",
+    "<|CALL|>",
+    "<|assistant_end|>",
+    "<|user_start|>",
+    "<|channel>",
+    "<channel|>",
+]
 
 HEADER = "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'"
 TURN = "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content + '<|eot_id|>' }}"
@@ -31,6 +41,8 @@ OPEN_DEFAULT = OPEN.replace(
     "{% endif %}{% for",
     1,
 )
+OPEN_PROMPTED = OPEN.replace("m.content", "('<|t|>' if m.role == 'assistant' else '') + m.content")
+OPEN_PROMPTED += "{% if add_generation_prompt %}<|t|>{% endif %}"
 OPEN_SHORT = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}<|assistant|>"
 OPEN_UNASKED = OPEN_SHORT.replace("'<|end|>'", "('<|end|>' if m.role != 'assistant' else '</s>')")
 INDENTED = """
@@ -108,6 +120,34 @@ DEFAULT_ENDS = """{{ '<|system|>Be good.<|end|><|user_start|>' }}
 {{- m.content + ('<|assistant_end|>' if m.role == 'assistant' and not loop.last else '') -}}
 {%- if m.role == 'user' -%}<｜Assistant｜>{%- endif -%}
 {%- endfor -%}"""
+NAMED_ANSWERS = """
+{%- for m in messages -%}
+{{- '<|start|>' + ('tool' if m.role == 'tool' else m.role) + '<|message|>' -}}
+{%- if m.role == 'tool' -%}
+  {%- for other in messages -%}{%- for call in other.tool_calls or [] if call.id == m.tool_call_id -%}
+  {{- '<' + call.function.name + '>' -}}
+  {%- endfor -%}{%- endfor -%}
+  {{- m.content + '<|end|>' -}}
+{%- elif m.tool_calls -%}
+  {%- set call = m.tool_calls[0].function -%}
+  {{- '<call>' + call.name + ' ' + (call.arguments | tojson if call.arguments else '') + '</call><|call|>' -}}
+{%- else -%}{{- m.content + '<|end|>' -}}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|start|>assistant<|message|>{%- endif -%}"""
+GOES_ON = """
+{%- for m in messages -%}
+{%- if m.role == 'assistant' -%}
+  {{- '<|start|>assistant<|message|>' if messages[loop.index0 - 1].role != 'tool' else '' -}}
+  {{- '<|channel>thought ' + m.reasoning_content + '<channel|>' if m.reasoning_content else '' -}}
+  {%- if m.tool_calls -%}
+    {{- '<call>' + m.tool_calls[0].function.name + '</call><|call|>' -}}
+    {{- '<answer>' + messages[loop.index].content + '</answer>' + m.content -}}
+  {%- else -%}{{- m.content + '<|end|>' -}}{%- endif -%}
+{%- elif m.role != 'tool' -%}
+  {{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt and messages[-1].role != 'tool' -%}<|start|>assistant<|message|>{%- endif -%}"""
 PARTS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% for p in m.content %}{{ p.text }}{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -133,6 +173,7 @@ def bad(source: str, ends: tuple[str, ...] = (), **rule: Any) -> dict[str, str]:
     [
         (OPEN, ["so<|eot_id|>", "thus<|eot_id|>"]),
         (OPEN_DEFAULT, ["so<|eot_id|>", "thus<|eot_id|>"]),
+        (OPEN_PROMPTED, ["so<|eot_id|>", "thus<|eot_id|>"]),
         (OPEN_SHORT, ["so<|end|>", "thus<|end|>"]),
         (OPEN_UNASKED, ["so</s>", "thus</s>"]),
         (INDENTED, ["so</s>", "thus</s>"]),
@@ -163,6 +204,29 @@ def test_a_call_is_trained_from_where_its_markup_begins(source: str, expected: s
     assert said[0].endswith(expected)
     assert said[0].removesuffix(expected) in ("", "<think>\n\n</think>\n\n")
     assert "seen" not in "".join(said)
+
+
+@pytest.mark.parametrize(("arguments", "shown"), [({"at": "x"}, '{"at": "x"}'), ({}, "")])
+def test_the_name_of_a_call_that_an_earlier_answer_shows_is_not_trained_there(
+    arguments: dict[str, str], shown: str
+) -> None:
+    calls = [{"type": "function", "id": "abcdefghi", "function": {"name": "look", "arguments": arguments}}]
+    call, result = {**CALL, "tool_calls": calls}, {**RESULT, "tool_call_id": "abcdefghi"}
+    said = trained(NAMED_ANSWERS, ASK, call, result, ANSWER, AGAIN, call, result, LAST)
+    called = f"<call>look {shown}</call><|call|>"
+    assert said == [called, "so<|end|>", called, "thus<|end|>"]
+    assert bad(NAMED_ANSWERS) == {}
+
+
+def test_behind_an_answer_of_a_tool_all_is_trained_with_which_a_model_goes_on_unasked() -> None:
+    call, answer = {**CALL, "content": "well"}, {**ANSWER, "reasoning_content": "hm"}
+    said = trained(GOES_ON, ASK, call, RESULT, answer)
+    assert said == ["<call>look</call><|call|>", "well<|channel>thought hm<channel|>so<|end|>"]
+    assert bad(GOES_ON) == {}
+
+
+def test_a_call_without_a_stop_is_bad() -> None:
+    assert "a tool call ends without" in bad(NAMED_ANSWERS.replace("</call><|call|>", "</call>"))["stop token"]
 
 
 @pytest.mark.parametrize(
@@ -218,6 +282,18 @@ def test_contents_in_parts_and_needed_tools_are_no_hindrance() -> None:
     tools = [{"type": "function", "function": {"name": "look"}}]
     found = marker(NEEDS_TOOLS).mark(read_conversation({"messages": [ASK, ANSWER], "tools": tools}))
     assert [found.text[start:stop] for start, stop in found.spans] == ["so<|im_end|>"]
+
+
+def test_a_template_that_takes_no_plain_messages_is_bad() -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    for source, given, levels in (
+        (PARTS, {}, ["bad"]),
+        (NEEDS_TOOLS, {}, ["bad"]),
+        (NEEDS_TOOLS, {"tools": tools}, []),
+    ):
+        found = check_chat(make_tokenizer(TOKENS), ChatTemplate(source, NAMED), arguments=given)
+        assert [each.level for each in found.findings if each.name == "plain messages"] == levels
+        assert found.is_good is not bool(levels)
 
 
 def test_a_stop_that_begins_the_next_header_is_bad_unless_the_model_ends_its_turns_with_it() -> None:

@@ -166,6 +166,7 @@ def test_the_sandbox_holds(source: str) -> None:
         ("{{ 'A: <c>'.replace('<c>', messages[1].content) }}", True),
         ("{{ 'A: <c>' | replace('<c>', messages[1].content) }}", True),
         ("{{ messages[1].content | indent }}", True),
+        ("{{ ('{' ~ messages[0].content ~ '\n' ~ messages[1].content) | indent }}", True),
         ("{{ messages[1].content | wordwrap(5) }}", False),
         ("{{ messages[1].content | urlencode }}", False),
         ("{{ messages[1].content.translate({97: 'b'}) }}", False),

@@ -134,8 +134,10 @@ def test_a_text_that_comes_out_in_one_piece_is_followed(function: Any, runs: lis
     assert sorted((run.start, run.stop, run.origin.message) for run in made) == sorted(runs)
 
 
-def test_a_changed_text_of_several_values_is_not_followed() -> None:
-    text = concat([Traced.whole("a", Origin(0, "content")), "<"])
-    assert follow(text, lambda each: f"{each}!") == "a<!"
-    assert follow(text, lambda each: f"{each}!").runs == (Run(0, 1, Origin(0, "content")),)
-    assert not isinstance(follow(text, lambda each: each.replace("<", "&lt;")), Traced)
+def test_a_changed_text_of_several_values_is_followed_by_each() -> None:
+    text = concat([Traced.whole("a", Origin(0, "content")), "<", Traced.whole("b", Origin(1, "content"))])
+    runs = (Run(0, 1, Origin(0, "content")), Run(2, 3, Origin(1, "content")))
+    assert follow(text, lambda each: f"{each}!") == "a<b!"
+    assert follow(text, lambda each: f"{each}!").runs == runs
+    escaped = follow(text, lambda each: each.replace("<", "&lt;"))
+    assert (escaped, escaped.runs[1].start) == ("a&lt;b", 5)
