@@ -306,7 +306,7 @@ def test_arguments_that_fit_no_text_are_told_before_anything_runs(tokenizer):
 WRONG = [1, 2.5, True, b"text", None, ("key", "a mill"), ["a mill"], {"a mill"}, np.int64(3), pa.array(["a"])]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
 def test_elements_of_the_wrong_type_are_told_before_anything_runs(wrong, tokenizer, tmp_path):
     steps = [Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords(), Detokenize(tokenizer)]
     steps += [TrainVocabulary(vocab_size=80), VocabularyStatistics(tokenizer), WriteShards(str(tmp_path), tokenizer)]
