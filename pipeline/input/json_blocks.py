@@ -28,6 +28,9 @@ _CHUNK_BYTES = 1 << 20
 _LEADS = np.isin(np.arange(256), list(b":,["))
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
+_ENDS = re.compile(rb"(?:inity)?(?:[,}\] \t\r\n]|\Z)")
+"""What follows a literal that Arrow takes; in English `, Inf` begins a word twenty times as often."""
+
 Path = tuple[str, ...]
 """The names that lead to a field, from the outside in."""
 
@@ -93,7 +96,7 @@ def _literals(data: bytes, values: np.ndarray) -> list[int]:
     for first, second, word in ((b"N", b"a", b"NaN"), (b"I", b"n", b"Inf")):
         places = np.flatnonzero(values[:-1] == first[0])
         for at in places[values[places + 1] == second[0]].tolist():
-            if data.startswith(word, at):
+            if data.startswith(word, at) and _ENDS.match(data, at + len(word)):
                 before = data[max(0, at - 64) : at].removesuffix(b"-").rstrip(BLANK)
                 # Behind so much white space it may be one, too.
                 if not before or before[-1:] in b":,[":
