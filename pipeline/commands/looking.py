@@ -116,7 +116,8 @@ def _inspect(options: argparse.Namespace) -> int:
                 if shard.path != last:
                     console.print(shard.path, style="dim", soft_wrap=True)
                     last = shard.path
-                console.print(inspect.render(row, tokenizer, options.tokens, with_ids=options.ids), soft_wrap=True)
+                shown = inspect.render(row, tokenizer, options.tokens, with_ids=options.ids, pattern=options.grep)
+                console.print(shown, soft_wrap=True)
             if not is_read():
                 break
     if not n_shown:

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich.text import Text
 
 from tokenmill.pipeline import filenames, schemas, storage
@@ -22,6 +24,9 @@ BOUNDARY = "┊"
 """Between two tokens. Hardly any text has it, as `|` is in tables and special tokens; one in a text is `‹┊›`."""
 SHOWN_TOKENS = 200
 """How many tokens of a row are rendered by default: a row may be a whole book."""
+
+_FEW = 5
+"""So many documents of a sequence are named."""
 
 COLOURS = ("cyan", "yellow")
 STYLES: dict[Kind, str] = {
@@ -130,7 +135,14 @@ def split_path(path: str) -> tuple[str, str]:
     return (path[:slash] or "/" if slash >= 0 else "."), path[slash + 1 :]
 
 
-def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS, *, with_ids: bool = False) -> Text:
+def render(
+    row: Row,
+    tokenizer: Tokenizer,
+    max_tokens: int | None = SHOWN_TOKENS,
+    *,
+    with_ids: bool = False,
+    pattern: str | None = None,
+) -> Text:
     """Returns a row as text: its number, document, counts, and on the next line its tokens.
 
     Tokens are what they add to the text, spaces included, with a `┊` between them, and alternate in colour on a
@@ -139,30 +151,49 @@ def render(row: Row, tokenizer: Tokenizer, max_tokens: int | None = SHOWN_TOKENS
     Args:
       max_tokens: how many tokens to show; None for all.
       with_ids: whether to show the id behind each token: `the:5`.
+      pattern: a regular expression of RE2 that the text matches: what is shown of a long row has the first match.
     """
     tokens, n_padding, is_left = row.split(tokenizer.pad_token_id)
-    runs = tokenizer.token_runs(tokens[:max_tokens])
+    first = _first_shown(tokenizer, tokens, pattern, max_tokens) if pattern is not None and max_tokens else 0
+    runs = tokenizer.token_runs(tokens[: first + max_tokens if max_tokens is not None else None])[first:]
     window = f"  window {row.window}" if row.window is not None else ""
     counts = f"n_tokens {row.n_tokens}  n_oov {_n_unknown(row, tokenizer)}"
-    text = Text().append(f"row {row.number}  {printable(row.doc_id)}{window}  {counts}\n", style="bold")
+    text = Text().append(f"row {row.number}  {printable(_named(row))}{window}  {counts}\n", style="bold")
     pad_id = row.ids[0 if is_left else -1] if n_padding else -1
     padding = f"{printable(tokenizer.id_to_token(pad_id) or f'<{pad_id}?>')}×{n_padding}" if n_padding else ""
     if is_left:
         text.append(padding + BOUNDARY, style="dim")
-    starts = {start: name for name, start in row.segments}
+    if first:
+        text.append(f"{first} before … ", style="dim")
+    starts = {start - first: name for name, start in row.segments}
     for i, run in enumerate(runs):
         if i in starts:
-            text.append("\n" if i else "").append(f"{printable(starts[i])}: ", style="dim")
+            text.append("\n" if i or first else "").append(f"{printable(starts[i])}: ", style="dim")
         elif i:
             text.append(BOUNDARY, style="dim")
         text.append(shown(run.text), style=STYLES.get(run.kind, COLOURS[i % 2]))
         if with_ids:
             text.append(f":{run.id}", style="dim")
-    if len(runs) < len(tokens):
-        text.append(f" … {len(tokens) - len(runs)} more", style="dim")
+    if (n_more := len(tokens) - first - len(runs)) > 0:
+        text.append(f" … {n_more} more", style="dim")
     if padding and not is_left:
         text.append((BOUNDARY if tokens else "") + padding, style="dim")
     return text
+
+
+def _first_shown(tokenizer: Tokenizer, tokens: Sequence[int], pattern: str, max_tokens: int) -> int:
+    """Returns the first token to show so that the first match is among `max_tokens` of them."""
+    data = [run.data for run in tokenizer.token_runs(tokens)]
+    text = pa.array([b"".join(data).decode("utf-8", "replace")])
+    at = pc.find_substring_regex(text, pattern)[0].as_py()
+    token = int(np.searchsorted(np.cumsum([len(each) for each in data]), at, "right"))
+    return max(0, token - max_tokens // 4) if token >= max_tokens else 0
+
+
+def _named(row: Row) -> str:
+    """Returns the document of a row; of more than a few only the first and the last."""
+    names = [name for name, _ in row.segments]
+    return f"{names[0]} to {names[-1]}, {len(names)} documents" if len(names) > _FEW else row.doc_id
 
 
 def shown(text: str) -> str:

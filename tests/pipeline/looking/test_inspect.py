@@ -186,3 +186,17 @@ def test_tokens_that_the_text_does_not_give_have_no_word(tokenizer):
     ids = [12, 14]  # "un" and "##ing", but "uning" is unknown to this vocabulary in no other way
     assert [t["word"] for t in to_record(Row(0, "", ids, 2, 0), tokenizer)["tokens"]] == [0, 0]
     assert [t["word"] for t in to_record(Row(0, "", [14, 5], 2, 0), tokenizer)["tokens"]] == [None, None]
+
+
+def test_what_is_looked_for_is_shown_wherever_it_is_in_a_row(tokenizer):
+    ids = [5, 7, 8] * 200 + [6, 7] + [5, 7, 8] * 100
+    row = Row(0, "a", ids, len(ids), 0, segments=[(f"#{i}", 3 * i) for i in range(100)])
+    whole = lines(row, tokenizer, max_tokens=None)
+    assert "a" in "".join(whole)
+    for tokens in (3, 20, 200):
+        shown = "\n".join(lines(row, tokenizer, max_tokens=tokens, pattern=r"\ba mill"))
+        assert "a┊ mill" in shown
+        assert "before …" in shown
+        assert "more" in shown
+        assert "#0 to #99, 100 documents" in shown
+    assert "before" not in "\n".join(lines(row, tokenizer, max_tokens=3, pattern="the mill"))
