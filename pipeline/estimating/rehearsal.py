@@ -96,7 +96,7 @@ def on_sample(config: Config, folder: Path) -> Config:
     if config.input.sources:
         sources = {name: _on_sample(each, folder / name) for name, each in config.input.by_source.items()}
         section = section.model_copy(update={"paths": [], "sources": sources})
-    tokenizer = config.tokenizer
+    tokenizer = config.tokenizer.model_copy(update={"max_unknown_fraction": 1.0})  # of a made-up text
     if tokenizer.train is not None:
         train = tokenizer.train
         smaller: dict[str, Any] = {"vocab_size": _VOCAB_SIZE + len(train.tokens)}

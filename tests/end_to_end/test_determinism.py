@@ -68,6 +68,7 @@ def test_other_splits_give_the_same_rows_and_the_same_vocabulary(corpus, make_jo
 def test_tfrecord_is_the_same_bytes_too(corpus, make_job, tiny_vocab_file):
     tokenizer = {
         "file": str(tiny_vocab_file),
+        "max_unknown_fraction": 1.0,
         "add_special_tokens": True,
         "truncation": {"max_length": 16},
         "padding": {"length": 16},

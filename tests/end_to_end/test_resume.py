@@ -77,7 +77,7 @@ def test_a_killed_worker_process_and_resumed(make_job, sections, capsys, monkeyp
 
 
 def test_new_files_are_added_and_changed_ones_redone(make_job, sections, corpus):
-    sections["tokenizer"] = {"train": None, "file": None}
+    sections["tokenizer"] = {"train": None, "file": None, "max_unknown_fraction": 1.0}
     job = make_job("job", **sections)
     vocabulary = corpus.parent / "vocab.txt"
     vocabulary.write_text("[UNK]\nthe\nmill\n")
@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
 ):
     sections = {
         "input": {"paths": [str(corpus / "*")], "split_bytes": 6000},
-        "tokenizer": {"file": str(tiny_vocab_file)},
+        "tokenizer": {"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0},
     }
     undisturbed = make_job("undisturbed", **sections)
     assert undisturbed.run("tokenize", "--mode", "inline") == 0
