@@ -153,7 +153,11 @@ def run_one(number: int, folder: Path) -> str:
 
     made = hostile_inputs.make(number, folder)
     try:
-        config = load_config(made["config"], [f"output.path={folder / 'out'}", "input.on_damage=warn"], "tokenize")
+        config = load_config(
+            made["config"],
+            [f"output.path={folder / 'out'}", "input.on_damage=warn", "tokenizer.max_unknown_fraction=1"],
+            "tokenize",
+        )
         plan = planning.plan_job("tokenize", config)
     except (ValueError, OSError) as error:
         return f"refused: {made['kind']}" if str(error).strip() else f"silent: {type(error).__name__} without a message"

@@ -28,6 +28,9 @@ from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.isolating import isolate
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
+_LEAST_QUOTED = 1 << 20
+"""A quoted cell with line ends is at least looked at so far, however small documents must be."""
+
 _SHAPES = (
     (pa.types.is_integer, "^[-+]?(0[xX][0-9a-fA-F]+|[0-9]+)$"),
     (pa.types.is_floating, "(?i)^[-+0-9.einfaty]+$"),
@@ -176,7 +179,7 @@ class Delimited:
         delimiter = self._delimiter(config)
         rows: Rows | None = None
         yield from skipped(stream.n_skipped)
-        for item in cut_records(stream, _scan(delimiter, config), config.max_document_bytes):
+        for item in cut_records(stream, _scan(delimiter, config), _limit(config)):
             if not isinstance(item, Records):
                 yield lost(item, stream, source, config.max_document_bytes)
                 continue
@@ -203,7 +206,7 @@ class Delimited:
           ValueError: when the first row is none that can be read.
         """
         delimiter = self._delimiter(config)
-        for item in cut_records(stream, _scan(delimiter, config), config.max_document_bytes):
+        for item in cut_records(stream, _scan(delimiter, config), _limit(config)):
             if not isinstance(item, Records):
                 raise ValueError(f"has a header of more than {config.max_document_bytes} bytes, or is damaged in it")
             if item.starts.size:
@@ -239,8 +242,13 @@ class Delimited:
         return config.delimiter or self._usual
 
 
+def _limit(config: InputConfig) -> int:
+    """Returns how large a row may be that is told from a stray quote: one that is too large is one reject then."""
+    return max(config.max_document_bytes, _LEAST_QUOTED)
+
+
 def _scan(delimiter: str, config: InputConfig) -> Scan:
-    byte, limit = ord(delimiter), config.max_document_bytes
+    byte, limit = ord(delimiter), _limit(config)
     return lambda data, is_last, state, found: scan_rows(data, byte, limit, is_last, state, found)
 
 

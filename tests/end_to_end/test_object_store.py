@@ -63,7 +63,10 @@ def store(server, monkeypatch):
 
 
 def sections(paths, vocab):
-    return {"input": {"paths": paths, "split_bytes": 1 << 20}, "tokenizer": {"file": str(vocab)}}
+    return {
+        "input": {"paths": paths, "split_bytes": 1 << 20},
+        "tokenizer": {"file": str(vocab), "max_unknown_fraction": 1.0},
+    }
 
 
 NAMES = ("*.jsonl*", "*.txt", "*.parquet")
@@ -98,7 +101,9 @@ def test_sources_and_members_of_archives_are_read_from_the_store(server, store, 
         names = {"a": "*.tar", "b": "*.gz", "c": "*.zip"}
         sources = {source: {"paths": [f"{place}/{pattern}"]} for source, pattern in names.items()}
         job = made[name] = make_job(
-            name, input={"sources": sources, "split_bytes": 3000}, tokenizer={"file": str(tiny_vocab_file)}
+            name,
+            input={"sources": sources, "split_bytes": 3000},
+            tokenizer={"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0},
         )
         more = ["--", f"--s3_endpoint_url={server}"] if name == "remote" else []
         assert job.run("tokenize", "--workers", "2", *more) == 0

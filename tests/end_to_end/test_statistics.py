@@ -56,7 +56,7 @@ def test_every_number_is_that_of_a_recount(make, make_job, tmp_path, tiny_vocab)
         job = make_job(
             str(number),
             input={"paths": [str(tmp_path / "*.jsonl")], "split_bytes": split_bytes},
-            tokenizer={"file": str(tmp_path / "tokenizer.json"), **section},
+            tokenizer={"file": str(tmp_path / "tokenizer.json"), "max_unknown_fraction": 1.0, **section},
             languages={"drop": list(facts["dropped"]), "rules": {code: [STEP] for code in RULES}},
         )
         settings = [f"--set=output.{name}={value}" for name, value in output.items()]

@@ -19,7 +19,7 @@ OWNER = "_owner.json"
 def sections(corpus, tiny_vocab_file):
     return {
         "input": {"paths": [str(corpus / "*")], "split_bytes": 6000},
-        "tokenizer": {"file": str(tiny_vocab_file)},
+        "tokenizer": {"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0},
     }
 
 

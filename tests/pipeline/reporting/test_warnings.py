@@ -87,7 +87,8 @@ def render():
 )
 def test_a_vocabulary_that_does_not_fit_the_text_is_told_or_refused(tmp_path, tiny_vocab_file, text, n_warnings, fails):
     def make(name, **tokenizer):
-        return PlainJob(tmp_path, [text] * 8, tiny_vocab_file, name, tokenizer=tokenizer)
+        options = {"max_unknown_fraction": 0.5, **tokenizer}
+        return PlainJob(tmp_path, [text] * 8, tiny_vocab_file, name, tokenizer=options)
 
     if fails:
         with pytest.raises(ValueError, match=r"tokens \(.*%\) are unknown.* larger tokenizer.max_unknown_fraction"):

@@ -274,7 +274,7 @@ def test_a_text_for_a_path_and_a_path_for_a_text_are_named_in_a_line(tokenizer, 
     with pytest.raises(ValueError, match="is too long for a path") as told:
         RenderChat("x" * 50_000)
     assert len(str(told.value)) < 400
-    path = str(tmp_path / "vocab.json")
+    path = "a/vocab.json"
     for text, shown in ((path, repr(path)), ('{"model": 5}', "'{\"model\": 5}'")):
         with pytest.raises(Exception, match=f"must hold a tokenizer.json as text, not its path, but holds {shown}: "):
             run_inline(lambda p, given=text: p | beam.Create(["a"]) | Tokenize(p | "Path" >> beam.Create([given])))

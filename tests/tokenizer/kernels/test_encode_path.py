@@ -12,7 +12,7 @@ _OF_THEIR_OWN = ("bert_wordpiece", "sentencepiece_bpe", "sentencepiece_unigram",
 _MOST_FILES, _MOST_LINES = 22, 4_180
 """Of any one kernel, with all in the files that it imports, which are those of other scanners and models, too; 18 and
 3,000 are wanted."""
-_MOST_LINES_IN_ALL = 9_180
+_MOST_LINES_IN_ALL = 9_200
 """Of all kernels that encode and count, with the engines; 5,000 are wanted."""
 
 
