@@ -179,7 +179,8 @@ class Delimited:
         delimiter = self._delimiter(config)
         rows: Rows | None = None
         yield from skipped(stream.n_skipped)
-        for item in cut_records(stream, _scan(delimiter, config), _limit(config)):
+        limit = _limit(config)
+        for item in cut_records(stream, _scan(delimiter, limit), limit):
             if not isinstance(item, Records):
                 yield lost(item, stream, source, config.max_document_bytes)
                 continue
@@ -205,8 +206,8 @@ class Delimited:
         Raises:
           ValueError: when the first row is none that can be read.
         """
-        delimiter = self._delimiter(config)
-        for item in cut_records(stream, _scan(delimiter, config), _limit(config)):
+        delimiter, limit = self._delimiter(config), config.max_document_bytes
+        for item in cut_records(stream, _scan(delimiter, limit), limit):
             if not isinstance(item, Records):
                 raise ValueError(f"has a header of more than {config.max_document_bytes} bytes, or is damaged in it")
             if item.starts.size:
@@ -247,8 +248,8 @@ def _limit(config: InputConfig) -> int:
     return max(config.max_document_bytes, _LEAST_QUOTED)
 
 
-def _scan(delimiter: str, config: InputConfig) -> Scan:
-    byte, limit = ord(delimiter), _limit(config)
+def _scan(delimiter: str, limit: int) -> Scan:
+    byte = ord(delimiter)
     return lambda data, is_last, state, found: scan_rows(data, byte, limit, is_last, state, found)
 
 
