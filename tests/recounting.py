@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from tokenmill.pipeline.comparing.sums import LEAST_BLOCKS, N_BLOCKS, N_RESAMPLES
+from tokenmill.pipeline.comparing.measure import LEAST_BLOCKS, N_RESAMPLES
+from tokenmill.pipeline.comparing.sums import N_BLOCKS
 from tokenmill.tokenizer import Tokenizer
 
 

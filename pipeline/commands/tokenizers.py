@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command
-from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json, say
 
 _WIDTH = 140
 """Width in characters of tables that go to a file or pipe."""
@@ -69,10 +69,6 @@ def add_parsers(commands: Any) -> None:
     )  # fmt: skip
     compare.add_argument("--speed", action="store_true", help="measure how long loading and encoding take, too")
     compare.add_argument(
-        "--fail-if", action="append", default=[], metavar="CONDITION",
-        help="exit with 1 if this holds, as in 'bytes_per_token[de] < 3.8' or 'unknown@new.json > 0'; may be repeated",
-    )  # fmt: skip
-    compare.add_argument(
         "--html", type=file_path, metavar="FILE", help="also write everything as a page that opens offline"
     )
     set_command(compare, _compare, "all of it")
@@ -80,27 +76,23 @@ def add_parsers(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> int:
     from tokenmill.pipeline import storage
-    from tokenmill.pipeline.comparing import conditions, page
+    from tokenmill.pipeline.comparing import page
     from tokenmill.pipeline.comparing.comparison import compare
 
     if options.on is None:
         return _compare_code_points(options)
     with mistakes():
-        asked = [conditions.parse(text) for text in options.fail_if]
         report = compare(
             options.tokenizers, options.on, sizes=options.sizes, text_field=options.text_field,
             lang_field=options.lang_field, max_bytes=options.max_bytes, parallel=options.parallel, speed=options.speed,
         )  # fmt: skip
-        holding = [line for condition in asked for line in conditions.holding(condition, report)]
         if options.html is not None:
             storage.write_atomic(options.html, page.page(report).encode("utf-8"))
     if options.json:
         print_json(report)
     else:
         _print(report)
-    for line in holding:
-        say(f"--fail-if {line}")
-    return FAILED if holding else DONE
+    return DONE
 
 
 def _compare_code_points(options: argparse.Namespace) -> int:
@@ -108,7 +100,7 @@ def _compare_code_points(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.comparing.comparison import code_point_lines, compare_code_points
 
     with mistakes():
-        needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "fail_if", "html")
+        needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "html")
         for name in needing:
             if getattr(options, name) not in (None, [], False, "text"):
                 raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")

@@ -2,16 +2,18 @@
 """A comparison from paths to numbers: loads tokenizers, and compares them on texts, counts, or every code point."""
 
 import dataclasses
+import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from tokenmill.pipeline.comparing import from_counts, from_text, loading, page, probes
+from tokenmill.pipeline.comparing import corpora, loading, measure, page
 from tokenmill.pipeline.comparing.loading import Candidate
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import html
+from tokenmill.pipeline.statistics.words import encode_each
 from tokenmill.tokenizer import Tokenizer
 
 _SPEED_BYTES = 8_000_000
@@ -69,18 +71,37 @@ def compare(
         for name, given in (("lang-field", lang_field), ("parallel", parallel)):
             if given is not None:
                 raise ValueError(f"--{name}: is for texts, and {on[0]!r} holds word counts")
-        report = from_counts.compare(candidates, counts.open_counts(on[0]))
+        report = corpora.compare_counts(candidates, counts.open_counts(on[0]))
     else:
-        corpus = from_text.Corpus(on, text_field, lang_field, max_bytes)
-        report = from_text.compare(candidates, corpus, parallel)
+        corpus = corpora.Corpus(on, text_field, lang_field, max_bytes)
+        report = corpora.compare_texts(candidates, corpus, parallel)
         if speed:
             again = dataclasses.replace(corpus, max_bytes=_SPEED_BYTES)
             texts = [read.table.column("text") for read in again.documents()]
     if sizes:
-        report["sizes"] = loading.gains(report, candidates)
+        report["sizes"] = measure.gains(report, candidates)
     if speed:
-        report["speed"] = probes.speed(candidates, texts)
+        report["speed"] = _speed(candidates, texts)
     return Comparison(report)
+
+
+def _speed(candidates: Sequence[Candidate], columns: Sequence[pa.Array]) -> dict[str, Any]:
+    """Returns how long each tokenizer took to load, and the megabytes that it encodes in a second, best of three.
+
+    One thread, as this machine is now: these numbers alone differ from run to run.
+    """
+    n_bytes = sum(int(column.nbytes) for column in columns)
+    speeds = {}
+    for each in candidates:
+        seconds = []
+        for _ in range(3 if columns else 0):
+            started = time.perf_counter()
+            for column in columns:
+                encode_each(each.tokenizer, column)
+            seconds.append(time.perf_counter() - started)
+        rate = n_bytes / 1e6 / min(seconds) if seconds else None
+        speeds[each.label] = {"load_seconds": each.load_seconds, "megabytes_per_second": rate}
+    return speeds
 
 
 def compare_code_points(candidates: Sequence[Candidate]) -> dict[str, Any]:

@@ -6,15 +6,12 @@ WordPiece by the same rule keeps no merges, and Unigram prunes down to a size: t
 """
 
 import dataclasses
-import math
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tokenmill.pipeline.comparing.sums import ALL
 from tokenmill.tokenizer import BPE, Tokenizer
 
 _ORACLES = {"0.23": "8", "1.0": "17", "8": "8", "17": "17"}
@@ -135,16 +132,3 @@ def smaller(tokenizer: Tokenizer, size: int) -> Tokenizer:
         model=dataclasses.replace(model, vocab=ids, merges=list(model.merges[:n_merges])),
         added_tokens=tuple(added), post_processor=None, truncation=None, padding=None,
     )  # fmt: skip
-
-
-def gains(report: Mapping[str, Any], candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
-    """Returns bytes per token at each size, and how many of them each doubling since the size before gained."""
-    found: list[dict[str, Any]] = []
-    for before, each in zip([None, *candidates], candidates, strict=False):
-        size, measured = each.tokenizer.n_ids, report[ALL]["by"][each.label]["bytes_per_token"]
-        gain = None
-        if before is not None and before.path == each.path and before.tokenizer.n_ids < size and measured:
-            gained = measured - report[ALL]["by"][before.label]["bytes_per_token"]
-            gain = gained / math.log2(size / before.tokenizer.n_ids)
-        found.append({"label": each.label, "size": size, "bytes_per_token": measured, "gain_per_doubling": gain})
-    return found

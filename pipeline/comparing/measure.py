@@ -15,62 +15,75 @@ All of them are diagnostics: they say how text is cut, not how well a model lear
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.probes import made_texts, robustness
-from tokenmill.pipeline.comparing.sums import (
-    ALL,
-    LEAST_BLOCKS,
-    OTHER,
-    SUMMED,
-    Bootstrap,
-    Floats,
-    Found,
-    GroupSums,
-    Ints,
-    changes,
-    intervals,
-)
+from tokenmill.pipeline.comparing.sums import ALL, N_BLOCKS, OTHER, SUMMED, Ints, Sums
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
 from tokenmill.pipeline.statistics.vocabulary import gini, ratio
+from tokenmill.pipeline.statistics.words import Encoded
+from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.languages import UNKNOWN
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the JSON of a comparison."""
 
 TOP_WORDS = 100
 """How many of the words that gain and lose most are listed for each tokenizer."""
 
+N_RESAMPLES = 1000
+CONFIDENCE = 0.95
+LEAST_BLOCKS = 10
+"""A group with documents in fewer blocks has no intervals: they would be meaningless."""
+_SEED = 1
 
-def report(candidates: Sequence[Candidate], found: Found, parallel: str | None = None) -> dict[str, Any]:
+Floats = npt.NDArray[np.float64]
+
+
+def report(
+    candidates: Sequence[Candidate],
+    sums: Sums,
+    encode: Callable[[Tokenizer, pa.Array], Encoded],
+    *,
+    has_documents: bool,
+    parallel: str | None = None,
+) -> dict[str, Any]:
     """Returns a comparison as plain JSON.
 
     Args:
       candidates: two or more; the others are compared with the first one.
+      sums: of their tokenizers, in this order.
+      encode: encodes the distinct words, each alone.
+      has_documents: whether texts were read: the sums are by blocks of documents, so that there are intervals, and a
+        word by itself is a text, too.
       parallel: a language, if every language has the same documents as it, translated; None if not.
 
     Raises:
       ValueError: if languages differ in their number of documents although `parallel`.
     """
     labels = [each.label for each in candidates]
-    bootstrap = Bootstrap() if found.has_documents else None
-    groups = {kind: _rows(sums, labels, bootstrap) for kind, sums in found.groups.items()}
+    weights = _draw() if has_documents else None
+    groups = {kind: _rows(sums.groups(kind), labels, weights) for kind in sums.kinds}
     total = groups.pop(ALL)[0]
     made: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
-        "tokenizers": [_tokenizer(each, ids) for each, ids in zip(candidates, found.ids, strict=True)],
+        "tokenizers": [_tokenizer(each, ids) for each, ids in zip(candidates, sums.ids, strict=True)],
         "overlap": _overlap(candidates),
         "on": {**{name: total[name] for name in SUMMED}, "parallel": parallel},
         ALL: total,
         **groups,
-        "robustness": robustness(candidates, (str(word) for word in found.words.dictionary)),
-        "made_texts": made_texts(candidates),
     }
-    _add_words(made, found, labels)
+    table = sums.words.table()
+    words = table["word"].combine_chunks().dictionary_encode()
+    encoded = [encode(each, words.dictionary) for each in sums.tokenizers]
+    _add_words(made, labels, table, words, encoded, has_documents=has_documents)
+    made["words"]["left_out"] = sums.words.n_left_out
     if "language" in groups:
         _add_languages(made, parallel)
     return made
@@ -99,60 +112,97 @@ def _overlap(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     ]
 
 
-def _add_words(made: dict[str, Any], found: Found, labels: Sequence[str]) -> None:
+def _add_words(
+    made: dict[str, Any],
+    labels: Sequence[str],
+    table: pa.Table,
+    words: pa.DictionaryArray,
+    encoded: Sequence[Encoded],
+    *,
+    has_documents: bool,
+) -> None:
     """Adds which words are kept whole, by language too, and which gain and lose most.
 
     An unknown token is no whole word, except to `strr_alone`, as in TokLens; a word that one of the tokenizers does not
     know does not gain by it.
+
+    Args:
+      made: the comparison.
+      labels: of the tokenizers.
+      table: `WORDS`.
+      words: dictionary<int32, large_string>[n]: the word of each row of the table.
+      encoded: for each tokenizer, how many tokens each distinct word has.
+      has_documents: as for `report`.
     """
-    numbers, counts = found.words.indices.to_numpy(), found.rows["count"].to_numpy()
+    numbers, counts = words.indices.to_numpy(), table["count"].to_numpy()
     # A word on which one of them fails counts for none.
-    is_good = np.min(np.stack([each.in_text for each in found.encoded]), axis=0) >= 0
-    is_known = is_good & (np.max(np.stack([each.n_unknown for each in found.encoded]), axis=0) == 0)
+    is_good = np.min(np.stack([each.in_text for each in encoded]), axis=0) >= 0
+    is_known = is_good & (np.max(np.stack([each.n_unknown for each in encoded]), axis=0) == 0)
     kinds: list[tuple[Ints, list[dict[str, Any]]]] = [(np.zeros(len(numbers), np.int64), [made[ALL]])]
     if "language" in made:
         places = {row["name"]: i for i, row in enumerate(made["language"])}
-        languages = found.rows["language"].combine_chunks().dictionary_encode()
+        languages = table["language"].combine_chunks().dictionary_encode()
         of_language = [places.get(name, places.get(OTHER)) for name in languages.dictionary.to_pylist()]
         kinds.append((np.array(of_language, np.int64)[languages.indices.to_numpy()], made["language"]))
     weights = counts * is_good[numbers]
     for groups, rows in kinds:
-        n_words = _sums(groups, weights, len(rows))
-        for i, label in enumerate(labels):
-            measures: dict[str, Any] = {"strr": found.encoded[i].is_whole[numbers]}
-            if found.has_documents:
-                alone = found.encoded[i].alone[numbers]
+        n_words = _add_up(groups, weights, len(rows))
+        for label, each in zip(labels, encoded, strict=True):
+            measures: dict[str, Any] = {"strr": each.is_whole[numbers]}
+            if has_documents:
+                alone = each.alone[numbers]
                 measures |= {"strr_alone": alone == 1, "fertility_alone": alone}
             for name, values in measures.items():
-                for row, n, total in zip(rows, _sums(groups, weights * values, len(rows)), n_words, strict=True):
+                for row, n, total in zip(rows, _add_up(groups, weights * values, len(rows)), n_words, strict=True):
                     row["by"][label][name] = ratio(n, total)
-    total_counts = np.zeros(len(found.words.dictionary), np.int64)
-    np.add.at(total_counts, numbers, counts)
+    known_counts = np.array(_add_up(numbers, counts, len(words.dictionary)), np.int64) * is_known
+    first = encoded[0].in_text
     made["words"] = {
-        "distinct": len(found.words.dictionary),
-        "left_out": found.n_left_out,
+        "distinct": len(words.dictionary),
         "changes": {
-            label: changes(
-                found.words.dictionary, total_counts * is_known, found.encoded[0].in_text, each.in_text, TOP_WORDS
-            )
-            for label, each in zip(labels[1:], found.encoded[1:], strict=True)
+            label: changes(words.dictionary, known_counts, first, each.in_text, TOP_WORDS)
+            for label, each in zip(labels[1:], encoded[1:], strict=True)
         },
     }
 
 
-def _sums(groups: Ints, values: Ints, n: int) -> list[int]:
+def changes(words: Sequence[Any], counts: Ints, before: Ints, after: Ints, top: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns the words of which a tokenizer makes fewer tokens than another, and those of which it makes more.
+
+    Each list has the `top` words that make up most of it: `count` times the difference, ties in the order of `words`.
+    """
+    difference = (after - before) * counts
+
+    def most(values: Ints) -> list[dict[str, Any]]:
+        return [
+            {
+                "word": str(words[i]),
+                "count": int(counts[i]),
+                "tokens_before": int(before[i]),
+                "tokens_after": int(after[i]),
+                "tokens": int(difference[i]),
+            }
+            for i in np.argsort(-values, kind="stable")[:top].tolist()
+            if values[i] > 0
+        ]
+
+    return {"gained": most(-difference), "lost": most(difference)}
+
+
+def _add_up(groups: Ints, values: Ints, n: int) -> list[int]:
+    """Returns the sums of values by group."""
     sums = np.zeros(n, np.int64)
     np.add.at(sums, groups, values)
     return [int(each) for each in sums.tolist()]
 
 
-def _rows(sums: GroupSums, labels: Sequence[str], bootstrap: Bootstrap | None) -> list[dict[str, Any]]:
+def _rows(groups: Mapping[str, Ints], labels: Sequence[str], weights: Floats | None) -> list[dict[str, Any]]:
     """Returns a row for each group, those with most bytes first."""
-    rows = [_row(name, blocks, labels, bootstrap) for name, blocks in zip(sums.names, sums.blocks, strict=True)]
+    rows = [_row(name, blocks, labels, weights) for name, blocks in groups.items()]
     return sorted(rows, key=lambda row: (-row["bytes"], row["name"]))
 
 
-def _row(name: str, blocks: Ints, labels: Sequence[str], bootstrap: Bootstrap | None) -> dict[str, Any]:
+def _row(name: str, blocks: Ints, labels: Sequence[str], weights: Floats | None) -> dict[str, Any]:
     """Returns the row of a group: its sums, and the measures of each tokenizer by its label."""
     numbers = blocks.sum(axis=0).tolist()
     sums, of_each = dict(zip(SUMMED, numbers, strict=False)), numbers[len(SUMMED) :]
@@ -170,25 +220,45 @@ def _row(name: str, blocks: Ints, labels: Sequence[str], bootstrap: Bootstrap | 
         for measure in ("bytes_per_token", "tokens_per_megabyte"):
             mine, first = by[label][measure], by[labels[0]][measure]
             by[label][f"{measure}_difference"] = None if mine is None or first is None else mine - first
-    if bootstrap is not None and np.count_nonzero(blocks[:, 0]) >= LEAST_BLOCKS:
-        for (label, measure), found in _intervals(bootstrap.resample(blocks), labels).items():
-            by[label][f"{measure}_interval"] = found
+    if weights is not None and np.count_nonzero(blocks[:, 0]) >= LEAST_BLOCKS:
+        for (label, measure), limits in _intervals(weights @ blocks, labels).items():
+            by[label][f"{measure}_interval"] = limits
     return {"name": name, **{each: sums[each] for each in SUMMED}, "by": by}
 
 
+def _draw() -> Floats:
+    """Returns how often each resample of the bootstrap has each block, float64[N_RESAMPLES, N_BLOCKS].
+
+    They are the same in every run, and for all groups and columns, so that differences are paired.
+    """
+    drawn = np.random.default_rng(_SEED).integers(0, N_BLOCKS, (N_RESAMPLES, N_BLOCKS))
+    weights = np.zeros((N_RESAMPLES, N_BLOCKS))
+    np.add.at(weights, (np.arange(N_RESAMPLES)[:, None], drawn), 1.0)
+    return weights
+
+
 def _intervals(resampled: Floats, labels: Sequence[str]) -> dict[tuple[str, str], list[float] | None]:
+    """Returns the intervals of each tokenizer's measures; None where one has no limit.
+
+    Args:
+      resampled: float64[N_RESAMPLES, n_columns], the sums of each resample.
+      labels: of the tokenizers.
+    """
     n_bytes, n_tokens = resampled[:, [SUMMED.index("bytes")]], resampled[:, len(SUMMED) : len(SUMMED) + len(labels)]
     with np.errstate(divide="ignore", invalid="ignore"):
         measures = {"bytes_per_token": n_bytes / n_tokens, "tokens_per_megabyte": 1e6 * n_tokens / n_bytes}
-    found: dict[tuple[str, str], list[float] | None] = {}
+    tail = 100 * (1 - CONFIDENCE) / 2
+    intervals: dict[tuple[str, str], list[float] | None] = {}
     for measure, values in measures.items():
         with np.errstate(invalid="ignore"):
-            differences = values[:, 1:] - values[:, :1]
-        limits = intervals(np.hstack([values, differences]))
-        names = [(label, measure) for label in labels]
-        names += [(label, f"{measure}_difference") for label in labels[1:]]
-        found.update(zip(names, limits, strict=True))
-    return found
+            columns = np.hstack([values, values[:, 1:] - values[:, :1]])
+        is_finite = np.all(np.isfinite(columns), axis=0)
+        limits = np.percentile(np.where(is_finite, columns, 0), [tail, 100 - tail], axis=0).T.tolist()
+        names = [*((each, measure) for each in labels), *((each, f"{measure}_difference") for each in labels[1:])]
+        intervals |= {
+            name: pair if known else None for name, pair, known in zip(names, limits, is_finite.tolist(), strict=True)
+        }
+    return intervals
 
 
 def _add_languages(report: dict[str, Any], parallel: str | None) -> None:
@@ -221,3 +291,16 @@ def _check_parallel(rows: Sequence[Mapping[str, Any]], parallel: str) -> None:
             f"--parallel {parallel}: its {n[parallel]:,} documents are not those of {unlike[0]}, which has "
             f"{n[unlike[0]]:,}; parity compares translations of the same documents, with --max-bytes 0 and --lang-field"
         )
+
+
+def gains(report: Mapping[str, Any], candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    """Returns bytes per token at each size, and how many of them each doubling since the size before gained."""
+    gained: list[dict[str, Any]] = []
+    for before, each in zip([None, *candidates], candidates, strict=False):
+        size, measured = each.tokenizer.n_ids, report[ALL]["by"][each.label]["bytes_per_token"]
+        gain = None
+        if before is not None and before.path == each.path and before.tokenizer.n_ids < size and measured:
+            more = measured - report[ALL]["by"][before.label]["bytes_per_token"]
+            gain = more / math.log2(size / before.tokenizer.n_ids)
+        gained.append({"label": each.label, "size": size, "bytes_per_token": measured, "gain_per_doubling": gain})
+    return gained

@@ -44,7 +44,7 @@ class View:
     """A table, its title, and a sentence on it."""
 
     title: str
-    said: str
+    about: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     is_narrow: bool = False
@@ -67,14 +67,13 @@ def views(report: Mapping[str, Any]) -> Iterator[View]:
         yield _sizes(report["sizes"])
     yield _vocabularies(report)
     yield from _words(report)
-    yield from _made(report)
     if report["on"].get("failed"):
         yield _failures(report["on"])
     if "speed" in report:
         yield _speed(report["speed"])
 
 
-def said(report: Mapping[str, Any]) -> str:
+def describe_input(report: Mapping[str, Any]) -> str:
     """Returns a sentence on what was read."""
     on = report["on"]
     part = (
@@ -155,22 +154,6 @@ def _words(report: Mapping[str, Any]) -> Iterator[View]:
                 yield View(f"Words that {name} with {label}", about + _rest(len(words)), heads, rows, is_narrow=True)
 
 
-def _made(report: Mapping[str, Any]) -> Iterator[View]:
-    heads = _labels(report)
-    rows = [
-        [name, number(each["words"]), *(number(measures["growth"]) for measures in each["by"].values())]
-        for name, each in report["robustness"].items()
-    ]
-    about = "Tokens of changed words, as a multiple of those before."
-    yield View("Robustness", about, ["", "words", *heads], rows, is_narrow=True)
-    rows = [
-        [name, *(f"{number(each['characters_per_token'])}, {percent(each['restored'])}" for each in by.values())]
-        for name, by in report["made_texts"].items()
-    ]
-    about = "Characters per token of texts made for this, and which share of the texts comes back from its ids."
-    yield View("Digits, white space and code", about, ["", *heads], rows, is_narrow=True)
-
-
 def _failures(on: Mapping[str, Any]) -> View:
     counts = ", ".join(f"{n:,} of {label}" for label, n in on["failed"].items())
     heads = ["tokenizer", "source", "document", "reason"]
@@ -186,13 +169,13 @@ def _speed(speed: Mapping[str, Any]) -> View:
 
 def tables(report: Mapping[str, Any]) -> Iterator[Any]:
     """Yields a comparison as what rich prints."""
-    yield said(report)
+    yield describe_input(report)
     for view in views(report):
         heads = (
             Column(head, justify="right" if i else "left", overflow="fold", no_wrap=head not in _TEXTS)
             for i, head in enumerate(view.heads)
         )
-        table = Table(*heads, title=Text(f"\n{view.title}"), title_justify="left", caption=Text(view.said))
+        table = Table(*heads, title=Text(f"\n{view.title}"), title_justify="left", caption=Text(view.about))
         for row in view.rows:
             table.add_row(*row)
         yield table
@@ -208,8 +191,8 @@ def page(report: Mapping[str, Any]) -> str:
         by=by,
         best=max(known, default=None),
         MANY_UNKNOWN=MANY_UNKNOWN,
-        said=said(report),
-        told=_told(report, labels),
+        on_what=describe_input(report),
+        in_short=_in_short(report, labels),
         sources=[name_cell(row["name"]) for row in report.get("source", ())],
         charts=list(_charts(report)),
         views=list(views(report)),
@@ -233,7 +216,7 @@ def _charts(report: Mapping[str, Any]) -> Iterator[tuple[str, list[list[Any]], l
         yield kind, [[name, *(each["bytes_per_token"] for each in measures)] for name, measures in rows], faint
 
 
-def _told(report: Mapping[str, Any], labels: list[str]) -> Iterator[str]:
+def _in_short(report: Mapping[str, Any], labels: list[str]) -> Iterator[str]:
     """Yields how many tokens each tokenizer makes, compared with the first one, and for which group fewest and most."""
     groups = next((report[kind] for kind in KINDS[1:] if len(report.get(kind, ())) > 1), ())
     first = labels[0]

@@ -1,31 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the texts or word counts of a comparison: sums by group and by block, words, and counts of ids.
+"""What is kept of the texts or word counts of a comparison: sums by group and block, words, and counts of ids.
 
-Ratios of the sums have bootstrap intervals. Each document is in one of `N_BLOCKS` blocks, by a hash of its place. The
-bootstrap draws blocks, not documents: however large the corpus, a group takes `N_BLOCKS` sums of each column.
+A document is in one of `N_BLOCKS` blocks, by a hash of its place, because intervals are drawn from blocks, not from
+documents: however large the corpus, a group takes `N_BLOCKS` sums of each column.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.pipeline.statistics.words import Encoded, split, unknown
+from tokenmill.pipeline.statistics.words import split, unknown
 from tokenmill.tokenizer import Tokenizer
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 N_BLOCKS = 100
-N_RESAMPLES = 1000
-CONFIDENCE = 0.95
-
-LEAST_BLOCKS = 10
-"""A group with documents in fewer blocks has no intervals: they would be meaningless."""
 
 MAX_GROUPS = 20_000
 OTHER = "(other)"
@@ -36,8 +28,6 @@ KINDS = ("source", "language", "script")
 
 SUMMED = ("documents", "bytes", "characters", "words")
 """The first columns of the sums; after them come the tokens of every tokenizer, then the unknown tokens of each."""
-
-_SEED = 1
 
 WORDS = pa.schema([("language", pa.string()), ("word", pa.large_string()), ("count", pa.int64())])
 
@@ -55,7 +45,6 @@ class Words:
     """
 
     def __init__(self) -> None:
-        """Starts without words."""
         self._kept = WORDS.empty_table()
         self._pending: list[pa.Table] = []
         self._n_pending = 0
@@ -67,8 +56,8 @@ class Words:
         words, rows = split(texts)
         table = pa.table({"number": languages.indices.take(rows), "word": words})
         counted = table.group_by(["number", "word"]).aggregate([([], "count_all")])
-        found = [languages.dictionary.take(counted["number"].combine_chunks()), counted["word"], counted["count_all"]]
-        self.add_counts(pa.table(found, schema=WORDS))
+        names = languages.dictionary.take(counted["number"].combine_chunks())
+        self.add_counts(pa.table([names, counted["word"], counted["count_all"]], schema=WORDS))
         return np.bincount(rows, minlength=len(texts))
 
     def add_counts(self, table: pa.Table) -> None:
@@ -98,126 +87,26 @@ class Words:
             self._kept = ordered.take(np.arange(n))  # a copy, not a view of all of it
 
 
-def changes(words: Sequence[Any], counts: Ints, before: Ints, after: Ints, top: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns the words of which a tokenizer makes fewer tokens than another, and those of which it makes more.
-
-    Each list has the `top` words that make up most of it: `count` times the difference, ties in the order of `words`.
-    """
-    difference = (after - before) * counts
-    order = np.argsort(difference, kind="stable")
-    found = {}
-    for name, best in (("gained", order[:top]), ("lost", np.argsort(-difference, kind="stable")[:top])):
-        sign = -1 if name == "gained" else 1
-        found[name] = [
-            {
-                "word": str(words[i]),
-                "count": int(counts[i]),
-                "tokens_before": int(before[i]),
-                "tokens_after": int(after[i]),
-                "tokens": int(difference[i]),
-            }
-            for i in best.tolist()
-            if sign * difference[i] > 0
-        ]
-    return found
-
-
-class GroupSums:
-    """Sums over documents of several numbers, by the groups of one kind."""
-
-    def __init__(self, n_columns: int) -> None:
-        """Starts with no group; `n_columns`: how many numbers a document has."""
-        self._numbers: dict[str, int] = {}
-        self._sums = np.zeros((16, N_BLOCKS, n_columns), np.int64)
-
-    @property
-    def names(self) -> list[str]:
-        """The groups, in the order in which they were met."""
-        return list(self._numbers)
-
-    @property
-    def blocks(self) -> Ints:
-        """The sums, int64[n_groups, N_BLOCKS, n_columns]."""
-        return self._sums[: len(self._numbers)]
-
-    def add(self, groups: pa.DictionaryArray, blocks: Ints, values: Ints) -> None:
-        """Adds documents.
-
-        Args:
-          groups: dictionary<int32, string>[n], the group of each, no nulls.
-          blocks: int64[n], the block of each.
-          values: int64[n, n_columns].
-        """
-        used, indices = np.unique(groups.indices.to_numpy(), return_inverse=True)
-        numbers = np.array([self._number(groups.dictionary[i].as_py()) for i in used.tolist()], np.int64)
-        if len(self._numbers) > self._sums.shape[0]:
-            larger = np.zeros((2 * len(self._numbers), *self._sums.shape[1:]), np.int64)
-            larger[: self._sums.shape[0]] = self._sums
-            self._sums = larger
-        np.add.at(self._sums, (numbers[indices], blocks), values)
-
-    def _number(self, name: str) -> int:
-        if name not in self._numbers and len(self._numbers) >= MAX_GROUPS:
-            name = OTHER
-        return self._numbers.setdefault(name, len(self._numbers))
-
-
-class Bootstrap:
-    """Resamples of the blocks of groups; the same in every run, and the same blocks for all columns."""
-
-    def __init__(self) -> None:
-        """Draws the blocks of all resamples."""
-        drawn = np.random.default_rng(_SEED).integers(0, N_BLOCKS, (N_RESAMPLES, N_BLOCKS))
-        self._weights = np.zeros((N_RESAMPLES, N_BLOCKS))
-        np.add.at(self._weights, (np.arange(N_RESAMPLES)[:, None], drawn), 1.0)
-
-    def resample(self, blocks: Ints) -> Floats:
-        """Returns the sums of each resample, float64[N_RESAMPLES, n_columns]; `blocks`: int64[N_BLOCKS, n_columns]."""
-        return self._weights @ blocks
-
-
-def intervals(resampled: Floats) -> list[list[float] | None]:
-    """Returns the limits between which `CONFIDENCE` of the values of each column lie; None where one is not finite.
-
-    Args:
-      resampled: float64[N_RESAMPLES, n].
-    """
-    tail = 100 * (1 - CONFIDENCE) / 2
-    is_told = np.all(np.isfinite(resampled), axis=0)
-    limits = np.percentile(np.where(is_told, resampled, 0), [tail, 100 - tail], axis=0).T.tolist()
-    return [found if told else None for found, told in zip(limits, is_told.tolist(), strict=True)]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The counts of a comparison, from which `measure.report` computes ratios."""
-
-    groups: Mapping[str, GroupSums]
-    """Sums by kind of group: `ALL` and those of `KINDS` that are known."""
-    ids: Sequence[Ints]
-    """How often each tokenizer made each id, int64[n_ids]."""
-    words: pa.DictionaryArray
-    """dictionary<int32, large_string>[n]: the word of each row of `rows`."""
-    rows: pa.Table
-    """The language and the count of each word in `words`."""
-    encoded: Sequence[Encoded]
-    """For each tokenizer, how many tokens each distinct word has."""
-    n_left_out: int
-    """Occurrences of words that were left out."""
-    has_documents: bool
-    """Whether texts were read: the sums are by blocks of documents, so that there are intervals, and a word by itself
-    is a text, too."""
-
-
 class Sums:
-    """What is kept while texts or words are read."""
+    """Sums over documents, or over words, by group; the words, and how often each tokenizer made each id."""
 
     def __init__(self, tokenizers: Sequence[Tokenizer], kinds: Iterable[str]) -> None:
         """Starts with nothing; `kinds` are those of the groups."""
-        self._tokenizers = tokenizers
-        self.groups = {kind: GroupSums(len(SUMMED) + 2 * len(tokenizers)) for kind in kinds}
+        self.tokenizers = tokenizers
         self.ids = [np.zeros(each.n_ids, np.int64) for each in tokenizers]
         self.words = Words()
+        self._places: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
+        self._n_groups = 0
+        self._sums = np.zeros((16, N_BLOCKS, len(SUMMED) + 2 * len(tokenizers)), np.int64)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of groups."""
+        return list(self._places)
+
+    def groups(self, kind: str) -> dict[str, Ints]:
+        """Returns the sums of each group of a kind, int64[N_BLOCKS, n_columns], in the order in which they were met."""
+        return {name: self._sums[place] for name, place in self._places[kind].items()}
 
     def values(
         self, texts: pa.Array, n_words: Ints, ids: Sequence[pa.LargeListArray], counts: Ints, n_documents: int
@@ -239,21 +128,34 @@ class Sums:
             pc.utf8_length(texts).to_numpy(),
             n_words,
             *(np.diff(rows.offsets.to_numpy()) for rows in ids),
-            *(unknown(each, rows) for each, rows in zip(self._tokenizers, ids, strict=True)),
+            *(unknown(each, rows) for each, rows in zip(self.tokenizers, ids, strict=True)),
         ]
         return np.stack(columns, axis=1).astype(np.int64) * counts[:, None]
 
     def add(self, groups: Mapping[str, pa.DictionaryArray], values: Ints, blocks: Ints | None = None) -> None:
-        """Adds such columns to the groups of each kind; all of them to block 0 if there are no `blocks`, int64[n]."""
-        for kind, names in groups.items():
-            self.groups[kind].add(names, np.zeros(len(names), np.int64) if blocks is None else blocks, values)
+        """Adds such columns to groups.
 
-    def found(self, encode: Callable[[Tokenizer, pa.Array], Encoded], *, has_documents: bool) -> Found:
-        """Returns what was found so far; every distinct word is encoded here, by `encode`."""
-        table = self.words.table()
-        words, rows = table["word"].combine_chunks().dictionary_encode(), table.select(["language", "count"])
-        encoded = [encode(each, words.dictionary) for each in self._tokenizers]
-        return Found(self.groups, self.ids, words, rows, encoded, self.words.n_left_out, has_documents)
+        Args:
+          groups: by kind, dictionary<int32, string>[n], the group of each row, no nulls.
+          values: int64[n, n_columns].
+          blocks: int64[n], the block of each; None: block 0 for all.
+        """
+        blocks = np.zeros(len(values), np.int64) if blocks is None else blocks
+        for kind, names in groups.items():
+            used, indices = np.unique(names.indices.to_numpy(), return_inverse=True)
+            places = np.array([self._place(kind, names.dictionary[i].as_py()) for i in used.tolist()], np.int64)
+            np.add.at(self._sums, (places[indices], blocks), values)
+
+    def _place(self, kind: str, name: str) -> int:
+        places = self._places[kind]
+        if name not in places and len(places) >= MAX_GROUPS:
+            name = OTHER
+        if name not in places:
+            places[name] = self._n_groups
+            self._n_groups += 1
+            if self._n_groups > len(self._sums):
+                self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+        return places[name]
 
 
 def constant(name: str, n: int) -> pa.DictionaryArray:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.recounting import n_tokens
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.comparing import from_counts, from_text
-from tokenmill.pipeline.comparing.from_text import Corpus
+from tokenmill.pipeline.comparing import corpora
+from tokenmill.pipeline.comparing.corpora import Corpus
 from tokenmill.pipeline.comparing.loading import load
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.counting.arithmetic import Term, merge
@@ -71,8 +71,8 @@ def saved(tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_give_what_the_texts_give(tmp_path, counted, kind):
     artifact, candidates = counted(kind), saved(tmp_path, kind)
-    on_counts = from_counts.compare(candidates, artifact)
-    on_texts = from_text.compare(candidates, Corpus([str(tmp_path / "in")]))
+    on_counts = corpora.compare_counts(candidates, artifact)
+    on_texts = corpora.compare_texts(candidates, Corpus([str(tmp_path / "in")]))
     texts_of = {row["name"]: row for row in on_texts["source"]}
     assert {row["name"] for row in on_counts["source"]} == set(texts_of) == {"a.jsonl", "b.jsonl"}
     for row, other in ((on_counts["all"], on_texts["all"]), *((r, texts_of[r["name"]]) for r in on_counts["source"])):
@@ -89,7 +89,7 @@ def test_counts_give_what_the_texts_give(tmp_path, counted, kind):
 
 def test_words_and_scripts_are_those_of_a_recount(tmp_path, counted):
     artifact, candidates = counted("wordpiece"), saved(tmp_path, "wordpiece")
-    report = from_counts.compare(candidates, artifact)
+    report = corpora.compare_counts(candidates, artifact)
     words = {row["word"].decode(): row["count"] for row in artifact.load().to_pylist()}
     assert report["all"]["words"] == sum(words.values())
     for each in candidates:
@@ -109,14 +109,14 @@ def test_tokenizers_with_other_words_are_refused_by_name(tmp_path, counted):
     train("wordpiece", 60).save(tmp_path / "bad.json")
     candidates = load([str(tmp_path / "good.json"), str(tmp_path / "bad.json")])
     with pytest.raises(ValueError, match=r"(?s)have other words than were counted.*or count again") as raised:
-        from_counts.compare(candidates, artifact)
+        corpora.compare_counts(candidates, artifact)
     assert "bad.json: its normalizer is" in str(raised.value)
     assert "good.json" not in str(raised.value)
 
 
 def test_pruned_counts_compare_the_words_that_are_left(tmp_path, counted):
     artifact, candidates = counted("wordpiece", min_count=2), saved(tmp_path, "wordpiece")
-    report = from_counts.compare(candidates, artifact)
+    report = corpora.compare_counts(candidates, artifact)
     words = {row["word"].decode(): row["count"] for row in artifact.load().to_pylist()}
     assert report["on"]["bytes_of"] == "words"
     assert not report["on"]["is_whole"]
@@ -127,6 +127,6 @@ def test_weighted_counts_weigh(tmp_path, counted):
     artifact, candidates = counted("byte_level"), saved(tmp_path, "byte_level")
     weights = {("a.jsonl",): Fraction(3), ("b.jsonl",): Fraction(0)}
     merged = merge([Term(artifact)], str(tmp_path / "merged"), weights)
-    report, before = (from_counts.compare(candidates, each) for each in (merged, artifact))
+    report, before = (corpora.compare_counts(candidates, each) for each in (merged, artifact))
     tokens = next(row for row in before["source"] if row["name"] == "a.jsonl")["by"]["260.json"]["tokens"]
     assert report["all"]["by"]["260.json"]["tokens"] == 3 * tokens

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.comparing import from_text, measure
-from tokenmill.pipeline.comparing.from_text import Corpus, Documents
+from tokenmill.pipeline.comparing import corpora, measure
+from tokenmill.pipeline.comparing.corpora import Corpus, Documents
 from tokenmill.pipeline.comparing.loading import Candidate, load
 from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS
 from tokenmill.pipeline.hashing import document_keys
@@ -67,7 +67,7 @@ def check_rows(report, documents, tokenizers):
 # White space makes no token of BERT's: of a resample with nothing else bytes per token have no limit, above or below.
 @example([("", "a.jsonl", "de")] * 8 + [("0", "a.jsonl", "de"), (" ", "a.jsonl", "de")])
 def test_all_numbers_are_those_of_a_recount(rows):
-    sums = from_text.TextSums(candidates(TOKENIZERS))
+    sums = corpora.TextSums(candidates(TOKENIZERS))
     documents = []
     for i, (text, source, language) in enumerate(rows):
         table = pa.RecordBatch.from_pylist(
@@ -82,10 +82,9 @@ def test_all_numbers_are_those_of_a_recount(rows):
         sums.add_documents(Documents(table, [source], groups))
         script = main_scripts(of_rows)[0].as_py()
         documents.append({"text": text, "source": source, "language": language, "script": script})
-    found = sums.found(encode, has_documents=True)
-    report = measure.report(candidates(TOKENIZERS), found)
+    report = measure.report(candidates(TOKENIZERS), sums, encode, has_documents=True)
     check_rows(report, documents, TOKENIZERS)
-    for ids, tokenizer in zip(found.ids, TOKENIZERS.values(), strict=True):
+    for ids, tokenizer in zip(sums.ids, TOKENIZERS.values(), strict=True):
         made = [i for text, _, _ in rows for i in tokenizer.encode(text, add_special_tokens=False).ids]
         assert ids.tolist() == [made.count(i) for i in range(tokenizer.n_ids)]
 
@@ -96,7 +95,7 @@ def test_intervals_are_those_of_a_bootstrap_by_hand(tmp_path):
         for i in range(60)
     ]
     write(tmp_path / "a.jsonl", rows)
-    report = from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path / "a.jsonl")]))
+    report = corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path / "a.jsonl")]))
     sizes = [len(json.dumps(row, ensure_ascii=False).encode()) + 1 for row in rows]
     offsets = np.cumsum([0, *sizes[:-1]])
     table = pa.record_batch({"offset": pa.array(offsets), "piece": pa.array(np.zeros(60, np.int32))})
@@ -109,7 +108,7 @@ def test_intervals_are_those_of_a_bootstrap_by_hand(tmp_path):
     assert found[0] < by["bert"]["bytes_per_token_difference"] < found[1]
     low, high = by["bert"]["bytes_per_token_interval"]
     assert by["bert"]["tokens_per_megabyte_interval"] == pytest.approx([1e6 / high, 1e6 / low], rel=1e-3)
-    assert by == from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path / "a.jsonl")]))["all"]["by"]
+    assert by == corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path / "a.jsonl")]))["all"]["by"]
 
 
 def test_a_document_on_which_one_fails_is_named_and_counts_for_none(tmp_path):
@@ -118,7 +117,7 @@ def test_a_document_on_which_one_fails_is_named_and_counts_for_none(tmp_path):
         [{"id": "good", "text": "aaa a"}, {"id": "bad", "text": "axa"}, {"id": "last", "text": "a"}],
     )
     model = Tokenizer.from_str(json.dumps({**LETTERS, "pre_tokenizer": {"type": "WhitespaceSplit"}}))
-    report = from_text.compare(candidates({"bytes": BYTES, "letters": model}), Corpus([str(tmp_path)]))
+    report = corpora.compare_texts(candidates({"bytes": BYTES, "letters": model}), Corpus([str(tmp_path)]))
     assert report["on"]["failed"] == {"letters": 1}
     named = {"tokenizer": "letters", "document": "bad", "source": "a.jsonl", "reason": "unknown_character"}
     assert report["on"]["failed_documents"] == [named]
@@ -130,7 +129,7 @@ def test_a_document_on_which_one_fails_is_named_and_counts_for_none(tmp_path):
 def test_parity_and_gini_of_parallel_texts(tmp_path):
     texts_of = {"en": ["the mill", "the token"], "de": ["die Mühle", "das Zeichen da"], "zh": ["玫瑰", "花"]}
     write(tmp_path / "a.jsonl", [{"text": text, "lang": code} for code, found in texts_of.items() for text in found])
-    report = from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)], lang_field="lang"), "en")
+    report = corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)], lang_field="lang"), "en")
     tokens = {code: sum(n_tokens(BYTES, text) for text in found) for code, found in texts_of.items()}
     assert {row["name"]: row["by"]["bytes"]["parity"] for row in report["language"]} == pytest.approx(
         {code: n / tokens["en"] for code, n in tokens.items()}
@@ -144,23 +143,23 @@ def test_languages_that_are_not_parallel_are_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"text": "x", "lang": "en"}, {"text": "y", "lang": "de"}, {"text": "z", "lang": "de"}])
     corpus = Corpus([str(tmp_path)], lang_field="lang")
     with pytest.raises(ValueError, match="its 1 documents are not those of de, which has 2"):
-        from_text.compare(candidates(TOKENIZERS), corpus, "en")
+        corpora.compare_texts(candidates(TOKENIZERS), corpus, "en")
     with pytest.raises(ValueError, match="there is no document of this language; there are de, en"):
-        from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)], lang_field="lang"), "fr")
+        corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)], lang_field="lang"), "fr")
 
 
 def test_a_corpus_without_documents_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"other": "x"}])
     with pytest.raises(ValueError, match="no document to compare tokenizers on; 1 rejected as missing_field"):
-        from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+        corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
 
 
 def test_a_file_that_loses_what_would_fail_a_job_is_refused(tmp_path):
     write(tmp_path / "a.jsonl", [{"text": "the mill"}] * 40 + [{"other": "x"}] * 2)  # 4.8 % of the records
-    from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+    corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
     write(tmp_path / "b.jsonl", [{"content": "x"}] * 9)
     with pytest.raises(ValueError, match=r"--text-field.*\n.*'b\.jsonl' lost 9 of 9 records .*\(missing_field 9\)$"):
-        from_text.compare(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
+        corpora.compare_texts(candidates(TOKENIZERS), Corpus([str(tmp_path)]))
 
 
 def test_real_tokenizers_on_real_text(shared_data, tmp_path):
@@ -172,7 +171,7 @@ def test_real_tokenizers_on_real_text(shared_data, tmp_path):
         [str(shared_data / "corpus" / f"{name}.jsonl.gz") for name in ("en", "zh", "code")], max_bytes=12_000
     )
     loaded = load(paths)
-    report = from_text.compare(loaded, corpus)
+    report = corpora.compare_texts(loaded, corpus)
     again = Corpus(corpus.paths, max_bytes=12_000)
     documents = []
     for read in again.documents():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import texts
 from tokenmill.pipeline.comparing import sums
-from tokenmill.pipeline.comparing.sums import WORDS, Words, changes
+from tokenmill.pipeline.comparing.measure import changes
+from tokenmill.pipeline.comparing.sums import WORDS, Words
 
 COUNTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 6)), max_size=12)
 

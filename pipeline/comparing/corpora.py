@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers compared on texts: documents are read once, encoded by every tokenizer, and summed up.
+"""What tokenizers are compared on: documents, or the words of a counts artifact; both end as `Sums`.
 
-Read is the beginning of every file, with language and script of each document.
+Documents are read once, the beginning of every file, encoded by every tokenizer, and summed up by source, language and
+script. Of counts no text is read again.
 """
 
 import functools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,14 +23,16 @@ from tokenmill.pipeline.books.input_counts import PieceCounts, count_reasons
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.comparing import measure
 from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, Sums, constant
+from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Sums, constant
 from tokenmill.pipeline.config.input import MIB, InputConfig
+from tokenmill.pipeline.counting.counts import CountsArtifact
+from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.input.given_up import GAVE_UP, find_given_up
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.statistics.words import encode
+from tokenmill.pipeline.statistics.words import Encoded, encode, encode_each
 from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.languages import UNKNOWN, identify, main_scripts
 
@@ -38,6 +42,7 @@ MAX_NAMED = 20
 _BLOCKS_SEED = 0
 _SPLIT_BYTES = 4 * MIB
 _BATCH_BYTES = 1 * MIB
+_KIND_OF_LABEL = {"lang": "language", "source": "source"}
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ class _Budget:
         return kept
 
 
-def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:
+def compare_texts(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | None = None) -> dict[str, Any]:
     """Returns the comparison of tokenizers on the documents of a corpus, see `measure.report`.
 
     Raises:
@@ -175,11 +180,11 @@ def compare(candidates: Sequence[Candidate], corpus: Corpus, parallel: str | Non
     sums = TextSums(candidates)
     for read in corpus.documents():
         sums.add_documents(read)
-    if not sums.groups[ALL].names:
+    if not sums.groups(ALL):
         reasons = ", ".join(f"{n:,} rejected as {reason}" for reason, n in sorted(corpus.rejected.items()))
         raise ValueError(f"--on: no document to compare tokenizers on; {reasons or 'the files are empty'}")
     corpus.check_losses()
-    report = measure.report(candidates, sums.found(encode, has_documents=True), parallel)
+    report = measure.report(candidates, sums, encode, has_documents=True, parallel=parallel)
     report["on"] |= {
         "what": "texts",
         "word": "what stands between white space",
@@ -195,7 +200,6 @@ class TextSums(Sums):
     """What is kept of the documents of a comparison while they are read."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        """Starts with no document."""
         super().__init__([each.tokenizer for each in candidates], (ALL, *KINDS))
         self._candidates = candidates
         self.failed: Counter[str] = Counter()
@@ -245,3 +249,89 @@ class TextSums(Sums):
 
 def _encode_texts(tokenizer: Tokenizer, table: pa.RecordBatch) -> pa.LargeListArray:
     return tokenizer.encode_bare(unchecked_text_rows(table.column("text")))
+
+
+def compare_counts(candidates: Sequence[Candidate], artifact: CountsArtifact) -> dict[str, Any]:
+    """Returns the comparison of tokenizers on the words of a counts artifact, see `measure.report`.
+
+    Each word is encoded by the model alone, for the counts hold normalized pre-tokens. That is what the tokenizer makes
+    of the text if its normalizer and pre-tokenizer are those of the counts; a tokenizer with others is refused.
+
+    There are no intervals, because it is not known which words were in one document. Added tokens are counted as text.
+    Bytes by source and language are those of the texts, by script those of the words; if words were pruned, all are
+    those of the remaining words.
+
+    Raises:
+      ValueError: if a tokenizer has other words, or nothing was counted. OSError: if a file cannot be read.
+    """
+    check(candidates, artifact)
+    models = [model_alone(each.tokenizer) for each in candidates]
+    kinds = [ALL, *(_KIND_OF_LABEL[label] for label in artifact.labels)]
+    sums = Sums(models, [*kinds, "script"])
+    has_texts = not artifact.report["pruned"]["bound"]
+    for partition in range(len(artifact.files)):
+        for group, table in artifact.tables(partition):
+            column, counts = table["word"].combine_chunks().cast(pa.large_string()), table["count"].to_numpy()
+            ones, ids = np.ones(len(column), np.int64), [model.encode_bare(column) for model in models]
+            values = sums.values(column, ones, ids, counts, 0)
+            sums.add({"script": main_scripts(column)}, values)
+            if has_texts:
+                values[:, :3] = 0  # those of the texts follow
+            names = dict(zip(kinds, (ALL, *group), strict=True))
+            sums.add({kind: constant(name, len(column)) for kind, name in names.items()}, values)
+            language = constant(names.get("language", UNKNOWN), len(column)).cast(pa.string())
+            sums.words.add_counts(pa.table([language, column, counts], schema=WORDS))
+    for each in artifact.report["groups"]:
+        row = np.zeros((1, len(SUMMED) + 2 * len(models)), np.int64)
+        row[0, :3] = each["n_documents"], *((each["n_text_bytes"], each["n_chars"]) if has_texts else (0, 0))
+        names = dict(zip(kinds, (ALL, *each["labels"]), strict=True))
+        sums.add({kind: constant(name, 1) for kind, name in names.items()}, row)
+    if not sums.groups(ALL):
+        raise ValueError(f"--on: the counts in {artifact.output!r} hold no words")
+    report = measure.report(candidates, sums, _encode_word, has_documents=False)
+    report["on"] |= {
+        "what": "counts",
+        "word": "the pre-tokens of the counts",
+        "bytes_of": "texts" if has_texts else "words",
+        "is_whole": has_texts,
+        "counts": artifact.digest,
+        "pruned": artifact.report["pruned"],
+    }
+    return report
+
+
+def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
+    """Raises ValueError, naming tokenizers, unless all tokenizers have the words that were counted."""
+    wrong = []
+    for each in candidates:
+        mine = describe_words(each.tokenizer.to_str())
+        differ = [name for name in mine if mine[name] != artifact.words[name]]
+        if differ:
+            listed = "; ".join(
+                f"its {name} is {json.dumps(mine[name])[:200]}, that of the counts "
+                f"{json.dumps(artifact.words[name])[:200]}"
+                for name in differ
+            )
+            wrong.append(f"  {each.label}: {listed}")
+    if wrong:
+        raise ValueError(
+            "--on: these tokenizers have other words than were counted, so counts say nothing of them:\n"
+            + "\n".join(wrong)
+            + "\ncompare them on text, or count again with their normalizer and pre_tokenizer"
+        )
+
+
+def model_alone(tokenizer: Tokenizer) -> Tokenizer:
+    """Returns a tokenizer that takes each text as one word: without normalizer, pre-tokenizer and template."""
+    parts = json.loads(tokenizer.to_str())
+    steps = parts["pre_tokenizer"] or {"type": ""}
+    last = steps["pretokenizers"][-1] if steps["type"] == "Sequence" else steps
+    spells_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    parts["pre_tokenizer"] = spells_bytes if last["type"] == "ByteLevel" else None
+    parts["normalizer"] = None
+    return Tokenizer.from_str(json.dumps(parts))
+
+
+def _encode_word(model: Tokenizer, words: pa.Array) -> Encoded:
+    sizes, n_unknown = encode_each(model, words)
+    return Encoded(sizes, sizes, n_unknown)  # a pre-token has its space, if any
