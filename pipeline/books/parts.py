@@ -22,7 +22,7 @@ from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import OTHER_PART, TOO_LONG
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.filenames import PARTS
+from tokenmill.pipeline.filenames import MANIFEST, PARTS, VOCABULARY
 
 FORMAT_VERSION = 1
 """The version of the format of parts.json."""
@@ -152,6 +152,21 @@ def read(output: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = json_files.read(output, PARTS, _SHAPE, versions=[FORMAT_VERSION])
     return found
+
+
+def vocabulary_in(path: str) -> str:
+    """Returns where the vocabulary of an output folder is, in parts or not; any other path as it is.
+
+    Raises:
+      ValueError: if the folders of an output in parts have several vocabularies.
+    """
+    folders = folders_of(path)
+    if folders[0] == path and not storage.exists(storage.join(path, MANIFEST)):
+        return path
+    vocabularies = [storage.join(folder, VOCABULARY) for folder in folders]
+    if folders[0] != path and len({each["tokenizer"]["digest"] for each in read(path)["parts"]}) > 1:
+        raise ValueError(f"{path!r} has several vocabularies; name one of them: {', '.join(vocabularies)}")
+    return vocabularies[0]
 
 
 def folders_of(output: str) -> Sequence[str]:

@@ -134,6 +134,16 @@ def file_path(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
+def tokenizer_path(text: str) -> str:
+    """Returns the path of a tokenizer, that of the vocabulary in it if it is an output folder."""
+    from tokenmill.pipeline.books.parts import vocabulary_in
+
+    try:
+        return vocabulary_in(file_path(text))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def integer(least: int, most: int = 10**18) -> Callable[[str], int]:
     """Returns a type of arguments: integers from `least` to `most`, which by default 64 bits hold."""
 

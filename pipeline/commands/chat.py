@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_overrides, file_path, positive, set_command
+from tokenmill.pipeline.commands.arguments import add_overrides, file_path, positive, set_command, tokenizer_path
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_parsers(commands: Any) -> None:
         description="Renders conversations with the chat template of a tokenizer and shows which tokens are trained. "
         "Fails if what is trained of made-up turns is wrong, or if no record of DATA can be used.",
     )
-    check.add_argument("tokenizer", type=file_path, metavar="TOKENIZER", help="a folder as transformers saves it")
+    check.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a folder as transformers saves it")
     check.add_argument("data", type=file_path, nargs="?", metavar="DATA", help="a file that a job would read")
     check.add_argument("--template", type=file_path, metavar="FILE", help="a file of Jinja, or a folder with one")
     check.add_argument("--messages-field", default="messages", metavar="FIELD", help="the field of messages (messages)")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.commands.arguments import add_target, file_path, natural, positive, set_command
+from tokenmill.pipeline.commands.arguments import add_target, file_path, natural, positive, set_command, tokenizer_path
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 from tokenmill.pipeline.commands.results import find_output, say_owner
 from tokenmill.pipeline.running.outlets import is_read
@@ -45,7 +45,7 @@ def add_parsers(commands: Any) -> None:
     inspect.add_argument("--tokens", type=positive, default=200, metavar="N", help="tokens to show of a row (200)")
     inspect.add_argument("--ids", action="store_true", help="show the id behind each token")
     inspect.add_argument(
-        "--tokenizer", type=file_path, metavar="FILE", help="default: vocab/tokenizer.json beside the shard"
+        "--tokenizer", type=tokenizer_path, metavar="FILE", help="default: vocab/tokenizer.json beside the shard"
     )
     set_command(inspect, _inspect, "each row, with the place and word of each token,")
 
@@ -57,8 +57,8 @@ def add_parsers(commands: Any) -> None:
     )
     viz.add_argument("text", metavar="TEXT|FILE|-", help="a text, a file with one in UTF-8, or - for stdin")
     viz.add_argument(
-        "--tokenizer", action="append", required=True, type=file_path, metavar="FILE",
-        help="a tokenizer of any kind, a file or a folder; may be repeated",
+        "--tokenizer", action="append", required=True, type=tokenizer_path, metavar="FILE",
+        help="a tokenizer of any kind, a file or a folder, also that of a job; may be repeated",
     )  # fmt: skip
     viz.add_argument("--ids", action="store_true", help="show the id behind each token")
     form = viz.add_mutually_exclusive_group()
@@ -106,9 +106,11 @@ def _inspect(options: argparse.Namespace) -> int:
             options.rows, options.start, options.doc_id, options.grep, options.order, options.seed
         )
         shards = selecting.find_shards(target)
-        tokenizer = inspect.find_tokenizer(shards[0].path, options.tokenizer)
-        for shard, row in selecting.select(shards, tokenizer, selection):
+        folders = {shard.folder for shard in shards}
+        tokenizers = {folder: inspect.find_tokenizer(f"{folder}/", options.tokenizer) for folder in folders}
+        for shard, row in selecting.select(shards, tokenizers, selection):
             n_shown += 1
+            tokenizer = tokenizers[shard.folder]
             if options.json:
                 record = {"shard": shard.path} | inspect.to_record(row, tokenizer, options.tokens)
                 print(json.dumps(record, ensure_ascii=False, default=to_plain))
@@ -168,10 +170,10 @@ def _trace(options: argparse.Namespace) -> int:
     with mistakes():
         output, shard, row, token = _place(options.place)
         if shard is None:
-            shard, row = trace.find_row(output, row)
+            output, shard, row = trace.find_row(output, row)
         traced = trace.trace(output, shard, row, token)
     if options.json:
-        print_json(traced, to_plain)
+        print_json({"folder": output, **traced}, to_plain)
     else:
         for line in _lines(output, traced):
             print(line)

@@ -187,7 +187,8 @@ def _report(options: argparse.Namespace) -> int:
         output, _ = find_output(options.target, options.overrides)
         say_owner(output)
         if options.json:
-            print_json(facts.gather(output))
+            of_folders = {folder: facts.gather(folder) for folder in folders_of(output)}
+            print_json(of_folders.get(output, of_folders))
         else:
             for folder in folders_of(output):
                 print(page.draw(folder))

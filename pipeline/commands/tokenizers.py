@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command
+from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command, tokenizer_path
 from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json, say
 
 _WIDTH = 140
@@ -23,7 +23,7 @@ def add_parsers(commands: Any) -> None:
         "format that cannot hold the tokenizer is refused; what else a file leaves out is said before it is written.",
     )
     convert.add_argument(
-        "source", type=file_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
+        "source", type=tokenizer_path, metavar="TOKENIZER", help="a file, or a folder as transformers saves it"
     )
     convert.add_argument("target", type=file_path, metavar="FILE", help="the file to write")
     convert.add_argument(
@@ -42,7 +42,7 @@ def add_parsers(commands: Any) -> None:
     compare.add_argument(
         "tokenizers",
         nargs="+",
-        type=file_path,
+        type=tokenizer_path,
         metavar="TOKENIZER",
         help="two or more, files or folders; with --sizes one is enough; FILE@1.0 and FILE@0.23 have the ids of that "
         "version of HF tokenizers",

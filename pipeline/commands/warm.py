@@ -96,7 +96,7 @@ def _look(output: str) -> None:
     from tokenmill.tokenizer import Tokenizer
 
     assert Tokenizer.from_file(storage.join(output, filenames.VOCABULARY)).encode("The mill grinds.").offsets
-    shard, row = trace.find_row(output, 0)
+    output, shard, row = trace.find_row(output, 0)
     if any(document["n_tokens"] for document in trace.trace(output, shard, row)["documents"]):
         trace.trace(output, shard, row, 0)
 

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books import parts as output_parts
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.looking import inspect, selecting
@@ -36,9 +38,19 @@ def difference(one: str, other: str) -> dict[str, Any]:
     A row is found in the other output by the id of its document, the number of its window, and how many earlier rows
     have both in common; rows without ids, such as packed sequences, by their number among all rows.
 
+    Returns:
+      `outputs`, `is_equal`, and what differs by its kind; of two outputs in the same parts instead `parts`, which has
+      this for each folder.
+
     Raises:
       ValueError: if a folder is no finished output with shards. OSError: if a file cannot be read.
     """
+    folders = [[each.rpartition("/")[2] for each in output_parts.folders_of(output)] for output in (one, other)]
+    if output_parts.is_in_parts(one) and folders[0] == folders[1]:
+        pairs = {name: [storage.join(output, name) for output in (one, other)] for name in folders[0]}
+        of_parts = {name: difference(*pair) for name, pair in pairs.items()}
+        is_equal = all(found["is_equal"] for found in of_parts.values())
+        return {"outputs": [one, other], "is_equal": is_equal, "parts": of_parts}
     found = [manifest.read(output) for output in (one, other)]
     shards = [selecting.find_shards(output) for output in (one, other)]
     parts = {
@@ -168,6 +180,9 @@ def _change(one: inspect.Row, other: inspect.Row, tokenizers: Sequence[Tokenizer
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yields the result of `difference` as lines for a terminal; none if the outputs are equal."""
+    if "parts" in found:
+        yield from (f"{name}: {line}" for name, part in found["parts"].items() for line in lines(part))
+        return
     for name in ("config", "versions", "totals"):
         for key, (ours, theirs) in found[name].items():
             yield f"{name:<11} {key}: {ours} -> {theirs}"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books import manifest, parts
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.looking import inspect
@@ -147,17 +147,20 @@ class Shard:
 
 
 def find_shards(target: str) -> list[Shard]:
-    """Returns a shard, or the shards of an output folder in the first format.
+    """Returns a shard, or the shards of an output folder in the first format; of one in parts those of all its folders.
 
     Raises:
       ValueError: if the folder is no finished output, or its job did not tokenize.
       OSError: if there is no such shard.
     """
     if not target.endswith(formats.ROWS):
-        found = manifest.read(target)
-        if not found["shards"]:
+        folders = {folder: manifest.read(folder) for folder in parts.folders_of(target)}
+        shards = [
+            Shard(folder, each["file"], found, each) for folder, found in folders.items() for each in found["shards"]
+        ]
+        if not shards:
             raise ValueError(f"{target!r} holds no shards: its job did not tokenize")
-        return [Shard(target, record["file"], found, record) for record in found["shards"]]
+        return shards
     if not storage.exists(target):
         raise FileNotFoundError(f"{target}: there is no such shard")
     folder, name = inspect.split_path(target)
@@ -172,15 +175,22 @@ def shard_of(folder: str, name: str, found: Mapping[str, Any]) -> Shard:
     return Shard(folder, name, found, next((each for each in listed if each["file"] == name and "rows" in each), None))
 
 
-def select(shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection) -> Iterator[tuple[Shard, inspect.Row]]:
+def select(
+    shards: Sequence[Shard], tokenizers: Mapping[str, Tokenizer], selection: Selection
+) -> Iterator[tuple[Shard, inspect.Row]]:
     """Yields the rows of a selection, each with its shard; in their order, or the best first.
+
+    Args:
+      shards: of one output, from `find_shards`.
+      tokenizers: by the folders of the shards.
+      selection: which rows.
 
     Raises:
       ValueError: if a shard is damaged, or cannot say which documents it holds; says which.
       OSError: if one cannot be read.
     """
     if selection.order is None:
-        candidates = _matching(shards, tokenizer, selection)
+        candidates = _matching(shards, tokenizers, selection)
         chosen = ((shard, batch, i, number) for shard, batch, first, found in candidates
                   for i, number in zip(found.tolist(), (first + found).tolist(), strict=True))  # fmt: skip
         for shard, batch, i, number in itertools.islice(chosen, selection.count):
@@ -188,25 +198,25 @@ def select(shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection) 
         return
     # `nlargest` takes the first of equal rows. A copy of a row, unlike a slice, does not keep its batch in memory.
     for _, shard, row, number in heapq.nlargest(
-        selection.count, _scored(shards, tokenizer, selection), key=operator.itemgetter(0)
+        selection.count, _scored(shards, tokenizers, selection), key=operator.itemgetter(0)
     ):
         yield shard, shard.described(inspect.row_of(shard.path, row, 0, number))
 
 
 def _scored(
-    shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection
+    shards: Sequence[Shard], tokenizers: Mapping[str, Tokenizer], selection: Selection
 ) -> Iterator[tuple[float, Shard, pa.RecordBatch, int]]:
     """Yields the best rows of each batch, with their scores and their numbers in the shard."""
     random = np.random.default_rng(selection.seed)
-    for shard, batch, first, found in _matching(shards, tokenizer, selection):
+    for shard, batch, first, found in _matching(shards, tokenizers, selection):
         is_random = selection.order == "random"
-        scores = random.random(found.size) if is_random else _scores(batch, tokenizer, selection)[found]
+        scores = random.random(found.size) if is_random else _scores(batch, tokenizers[shard.folder], selection)[found]
         for at in np.argsort(-scores, kind="stable")[: selection.count].tolist():
             yield float(scores[at]), shard, batch.take(pa.array(found[at : at + 1])), int(first + found[at])
 
 
 def _matching(
-    shards: Sequence[Shard], tokenizer: Tokenizer, selection: Selection
+    shards: Sequence[Shard], tokenizers: Mapping[str, Tokenizer], selection: Selection
 ) -> Iterator[tuple[Shard, pa.RecordBatch, int, np.ndarray]]:
     """Yields the batches with rows that match: the shard, the batch, the number of its first row, which rows."""
     n_left = selection.start
@@ -225,7 +235,8 @@ def _matching(
                 if wanted is not None:
                     found = found[np.isin(first + found, wanted)]
                 if selection.pattern is not None and found.size:
-                    texts = tokenizer.decode_arrow(batch.column("input_ids").take(pa.array(found)), False)
+                    ids = batch.column("input_ids").take(pa.array(found))
+                    texts = tokenizers[shard.folder].decode_arrow(ids, False)
                     found = found[pc.match_substring_regex(texts, selection.pattern).to_numpy(zero_copy_only=False)]
                 if found.size:
                     yield shard, batch, first, found

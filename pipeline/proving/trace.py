@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books import ledger, manifest, parts
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -31,17 +31,21 @@ _SHOWN = 60
 """How many characters of text are shown on either side of a token; without a token, twice as many in all."""
 
 
-def find_row(output: str, row: int) -> tuple[str, int]:
+def find_row(output: str, row: int) -> tuple[str, str, int]:
     """Returns the shard, in the first format, that has row `row` of all shards together, and the row's number in it.
+
+    Returns:
+      The folder of the shard, which is `output`, or one of the folders of an output in parts; its name; the number.
 
     Raises:
       ValueError: if there are fewer rows.
     """
     before = 0
-    for record in manifest.read(output)["shards"]:
-        if row < before + record["rows"]:
-            return record["file"], row - before
-        before += record["rows"]
+    for folder in parts.folders_of(output):
+        for record in manifest.read(folder)["shards"]:
+            if row < before + record["rows"]:
+                return folder, record["file"], row - before
+            before += record["rows"]
     raise ValueError(f"there is no row {row} in {output!r}: its shards have {before} rows, counted from 0")
 
 

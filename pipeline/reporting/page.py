@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.parts import is_in_parts
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.config.languages import UNKNOWN
@@ -72,7 +73,7 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
         **{**facts, "filtered": filtered},
         n_lost=headline["rejected"] + sum(filtered.values()),
         n_records=headline["records"] - facts["filtered"].get(OTHER_PART, 0),
-        name=place.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or f"A job {facts['job']}",
+        name=_name(place, is_here=bool(output)) or f"A job {facts['job']}",
         has_paths=bool(run),
         given=yaml.safe_dump(_shortened(config), allow_unicode=True, sort_keys=False),
         tokenizer_file=config.get("tokenizer", {}).get("file") if run else None,
@@ -83,6 +84,13 @@ def render(facts: Mapping[str, Any], output: str = "") -> str:
         NO_LANGUAGE=_NO_LANGUAGE,
         LEAST_SHARE=LEAST_SHARE,
     )
+
+
+def _name(place: str, *, is_here: bool) -> str:
+    """Returns the name of an output folder; of a folder of an output in parts also that of the folder it is in."""
+    folders = place.rstrip("/\\").replace("\\", "/").split("/")
+    is_part = is_here and len(folders) > 1 and is_in_parts("/".join(folders[:-1]) or "/")
+    return "/".join(folders[-2 if is_part else -1 :])
 
 
 def _cost(row: Mapping[str, Any]) -> dict[str, Any]:

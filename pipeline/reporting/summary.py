@@ -55,7 +55,9 @@ def _parts(output: str, seconds: float) -> RenderableType:
     totals = found["totals"]
     filtered = f", {sum(totals['filtered'].values()):,} filtered" if totals["filtered"] else ""
     read = f"{totals['n_records']:,} records{filtered}, {megabytes(totals['n_bytes'])} in {duration(seconds)}"
-    lines = [f"{read}; in {output}, with {filenames.PARTS}"]
+    is_one = len({part["tokenizer"]["digest"] for part in found["parts"]}) == 1
+    vocabulary = f", the vocabulary in {parts.vocabulary_in(output)}" if is_one else ""
+    lines = [f"{read}; in {output}, with {filenames.PARTS}{vocabulary}"]
     done = Text(f"{found['job']}: done", style="bold green")
     for part in found["parts"]:
         for step, _, grown in _resized(stats_file.read(storage.join(output, part["folder"]))):

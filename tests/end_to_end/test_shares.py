@@ -102,6 +102,35 @@ def test_every_document_is_in_one_part_and_the_books_balance(make_split):
     assert cli.main(["verify", str(job.output)]) == 1
 
 
+def test_commands_take_the_folder_of_all_parts(make_split, capsys):
+    jobs = [make_split(name, tokenizer={"train": {"vocab_size": 200, "min_frequency": 1}}) for name in ("one", "other")]
+
+    def printed(*arguments):
+        capsys.readouterr()
+        assert cli.main([*map(str, arguments)]) == 0
+        return capsys.readouterr().out
+
+    for job in jobs:
+        assert job.run("run", "--mode", "inline") == 0
+    output = jobs[0].output
+    assert f"the vocabulary in {output}/test/vocab" in printed("run", jobs[0].config, "--overwrite")
+    rows = [*map(json.loads, printed("inspect", output, "--json", "--rows", 1000).splitlines())]
+    assert [row["doc_id"] for row in rows] == [doc for ids in ids_of(jobs[0]).values() for doc in ids]
+    for number in (0, 70, 599):
+        traced = json.loads(printed("trace", "--json", output, number))
+        assert traced["documents"][0]["doc_id"] == rows[number]["doc_id"]
+        assert f"{traced['folder']}/{traced['shard']}" == rows[number]["shard"]
+    assert printed("viz", "the mill", "--tokenizer", output) == printed(
+        "viz", "the mill", "--tokenizer", output / "test"
+    ).replace("/train/", "/test/")
+    assert "the outputs are equal" in printed("diff", output, jobs[1].output)
+    assert list(json.loads(printed("report", output, "--json"))) == [str(output / name) for name in sorted(SPLITS)]
+    printed("report", output)
+    assert "<h1>out/test</h1>" in (output / "test" / "report.html").read_text()
+    assert cli.main(["trace", str(output), "600"]) == 2
+    assert "its shards have 600 rows" in capsys.readouterr().err
+
+
 def test_parts_stay_what_they_are_when_files_are_added_reordered_and_cut_otherwise(make_split, corpus):
     first = make_split("first", tokenizer={"train": {"vocab_size": 200, "min_frequency": 1}})
     assert first.run("run", "--mode", "inline") == 0

@@ -150,12 +150,20 @@ def test_damage_in_one_folder_or_in_the_sums_is_found(make_job, sections, capsys
     assert "parts.json: parts" in capsys.readouterr().out
 
 
-def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys):
+def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys, tmp_path):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--mode", "inline") == 0
     capsys.readouterr()
-    assert cli.main(["inspect", str(job.output)]) == 2
+    assert cli.main(["viz", "a mill", "--tokenizer", str(job.output)]) == 2
+    assert f"has several vocabularies; name one of them: {job.output}/tokenizer=" in capsys.readouterr().err
+    assert cli.main(["diff", str(job.output), str(tmp_path)]) == 2
     assert "holds several folders with results; name one of them" in capsys.readouterr().err
+    assert cli.main(["inspect", str(job.output), "--json", "--rows", "1000", "--longest"]) == 0
+    rows = [*map(json.loads, capsys.readouterr().out.splitlines())]
+    for folder in job.output.glob("tokenizer=*"):
+        assert cli.main(["inspect", str(folder), "--json", "--rows", "1000", "--longest"]) == 0
+        alone = [*map(json.loads, capsys.readouterr().out.splitlines())]
+        assert [each for each in rows if each["shard"].startswith(f"{folder}/")] == alone
     assert job.run("replay") == 2
     assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
 

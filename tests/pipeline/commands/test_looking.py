@@ -211,7 +211,7 @@ def test_few_rows_are_held_whatever_is_read(make, monkeypatch):
     monkeypatch.setattr(inspect, "row_of", lambda *args: (made.append(1), original(*args))[1])
     tokenizer = inspect.find_tokenizer(str(out / "x"))
     (shard,) = selecting.find_shards(str(out / "many.parquet"))
-    assert len(list(selecting.select([shard], tokenizer, selecting.Selection(3, order="longest")))) == 3
+    assert len(list(selecting.select([shard], {shard.folder: tokenizer}, selecting.Selection(3, order="longest")))) == 3
     assert len(made) < 20
 
 
