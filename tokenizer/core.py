@@ -82,8 +82,8 @@ class Tokenizer(Encoder, Decoder):
         """Loads a tokenizer file of any kind, or a directory as `transformers` saves it.
 
         `tokenizer.json`, `vocab.txt`, `vocab.json` or `merges.txt` with the other beside it, a SentencePiece model,
-        CLIP's gzip of merges, tiktoken's ranks, Mistral's `tekken.json`, RWKV's vocabulary, the tokenizer in a GGUF
-        file. The kind is recognized by the content, not by the name.
+        CLIP's gzip of merges, tiktoken's ranks, Mistral's `tekken.json`. The kind is recognized by the content, not by
+        the name.
 
         Args:
           path: the file or directory.
@@ -265,8 +265,8 @@ class Tokenizer(Encoder, Decoder):
           path: the file.
           pretty: whether to put line breaks into a `tokenizer.json`.
           format: "tokenizer.json"; "vocab.txt", which holds only a WordPiece vocabulary; "vocab.json", with
-            `merges.txt` beside it; "sentencepiece"; "tiktoken", which holds no special tokens; "clip". None goes by the
-            name: `vocab.json`, or the endings `.txt`, `.model`, `.tiktoken`, `.gz`, else `tokenizer.json`.
+            `merges.txt` beside it; "sentencepiece"; "tiktoken", which holds no special tokens. None goes by the
+            name: `vocab.json`, or the endings `.txt`, `.model`, `.tiktoken`, else `tokenizer.json`.
 
         Raises:
           ValueError: if the format cannot hold this tokenizer; the message says which part of it.

@@ -19,7 +19,7 @@ def add_parsers(commands: Any) -> None:
         "convert",
         help="write a tokenizer in another format",
         description="Reads a tokenizer of any kind and writes it as the name of the new file says: vocab.txt, "
-        "vocab.json (merges.txt beside it), *.model, *.tiktoken, *.gz (CLIP), else tokenizer.json; or as --to says. A "
+        "vocab.json (merges.txt beside it), *.model, *.tiktoken, else tokenizer.json; or as --to says. A "
         "format that cannot hold the tokenizer is refused; what else a file leaves out is said before it is written.",
     )
     convert.add_argument(
@@ -27,7 +27,7 @@ def add_parsers(commands: Any) -> None:
     )
     convert.add_argument("target", type=file_path, metavar="FILE", help="the file to write")
     convert.add_argument(
-        "--to", metavar="FORMAT", help="tokenizer.json, vocab.txt, vocab.json, sentencepiece, tiktoken or clip"
+        "--to", metavar="FORMAT", help="tokenizer.json, vocab.txt, vocab.json, sentencepiece or tiktoken"
     )
     convert.add_argument("--pattern", help="for tiktoken's ranks: the pattern that splits text, or its name")
     convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")

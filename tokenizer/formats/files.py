@@ -20,16 +20,12 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 MAX_FILE_BYTES = 512 << 20
 """The largest file to read. No real tokenizer file is near this size; a larger one is a mistake or an attack."""
 
-
-GGUF = b"GGUF"
-MAX_GGUF_BYTES = 128 << 20
-"""The most bytes to read of a GGUF file; vocabulary, merges and templates of real ones take up to 20 MB."""
-
 _WEIGHTS = "weights of a model; the tokenizer is in another file, tokenizer.json for example"
 _PACKED = "unpack it and name the tokenizer file in it"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs.github.com/", "a pointer of git-lfs, not the file; get it with `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive, as PyTorch's weights are; " + _PACKED),
+    (b"GGUF", "a GGUF file, " + _WEIGHTS + ", beside the model that this file was converted from"),
     (b"\x89HDF", "an HDF5 file, " + _WEIGHTS),
     (b"PAR1", "a Parquet file, which is data"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd; " + _PACKED),
@@ -42,6 +38,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|\?xml)\b", re.IGNORECASE)
+_RWKV_LINE = re.compile(r"\d{1,9} (b?(?P<quote>['\"]).*(?P=quote)) \d{1,9}")
 _SENTENCEPIECE_VOCAB = re.compile(r"[^\t]+\t-?\d+(?:\.\d+)?(?:e-?\d+)?")
 N_FIRST_BYTES = 4096
 """The most bytes to look at, or this many lines of them:"""
@@ -82,8 +79,6 @@ def read_bytes(path: Path) -> bytes:
     """
     with path.open("rb") as handle:
         head = handle.read(N_FIRST_BYTES)
-        if head.startswith(GGUF):
-            return head + handle.read(MAX_GGUF_BYTES)  # weights come after the tokenizer, and may be of any size
         check_kind(head, path)
         if handle.seek(0, os.SEEK_END) > MAX_FILE_BYTES:
             raise TokenizerFileError(f"{path}: longer than {MAX_FILE_BYTES} bytes, which no tokenizer file is")
@@ -152,6 +147,11 @@ def _describe_start(head: bytes) -> str | None:
     if not head.strip(b"\0"):
         return "zeros; a download that broke off, perhaps: get it again"
     lines = head.decode("utf-8", "replace").splitlines()[:-1][:N_LINES]
+    if len(lines) > 1 and all(map(_RWKV_LINE.fullmatch, lines)):
+        return (
+            "a vocabulary of RWKV, which is not read; name a tokenizer.json of the same model, or encode with the "
+            "package rwkv"
+        )
     if len(lines) > 1 and all(map(_SENTENCEPIECE_VOCAB.fullmatch, lines)):
         numbers = [float(line.rpartition("\t")[2]) for line in lines]
         if min(numbers) < 0 or not any(numbers):

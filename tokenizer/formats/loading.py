@@ -12,8 +12,6 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import (
     bpe_files,
     files,
-    gguf,
-    rwkv,
     sentencepiece,
     tekken,
     tiktoken_ranks,
@@ -55,7 +53,7 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
 
     The kind is recognized by the content: `tokenizer.json`; `vocab.json` or `merges.txt`, with the other beside it, or
     `NAME-vocab.json` and `NAME-merges.txt`, or `encoder.json` and `vocab.bpe`; a SentencePiece model; CLIP's gzip of
-    merges; tiktoken's ranks; Mistral's `tekken.json`; RWKV's vocabulary; a GGUF file; any other text is a `vocab.txt`.
+    merges; tiktoken's ranks; Mistral's `tekken.json`; any other text is a `vocab.txt`.
 
     Args:
       path: the file or directory.
@@ -100,9 +98,6 @@ def _load_file(path: Path, options: _Options) -> Parts:
 
 
 def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
-    if data.startswith(files.GGUF):
-        options.only(path, "a GGUF file", "pattern")
-        return gguf.read(data, str(path), options.pattern)
     if data[:2] == b"\x1f\x8b":
         options.only(path, "a gzip of merges")
         return bpe_files.read_clip(data, str(path))
@@ -124,9 +119,6 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
             return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
         return _from_json(parse_tokenizer(data, str(path)), path, options)
     lines = start[: files.N_FIRST_BYTES].splitlines()[: files.N_LINES]
-    if len(lines) > 1 and all(map(rwkv.LINE.fullmatch, lines)):
-        options.only(path, "a vocabulary of RWKV")
-        return rwkv.read(text, str(path))
     if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
         options.only(path, "tiktoken's ranks", "pattern")
         return tiktoken_ranks.read(text, str(path), options.pattern)

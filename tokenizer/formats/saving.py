@@ -7,8 +7,6 @@ tokenizer is written only if reading the file gives the same one back; otherwise
 
 import base64
 import dataclasses
-import gzip
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,7 +31,9 @@ from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERN
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
 
 _VERSION_LINE = "#version: 0.2\n"
-_BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tiktoken", ".gz": "clip"}
+_CLIP = "clip"
+"""The format of CLIP's gzip of merges, which is read, but not written."""
+_BY_SUFFIX = {".txt": "vocab.txt", ".model": "sentencepiece", ".tiktoken": "tiktoken", ".gz": _CLIP}
 
 
 def format_of(path: Path) -> str:
@@ -46,6 +46,11 @@ def contents(parts: Parts, path: Path, file_format: str | None = None, pretty: b
     file_format = file_format or format_of(path)
     if file_format == "tokenizer.json":
         return {path.name: tokenizer_json.write(parts, pretty).encode()}
+    if file_format == _CLIP:
+        raise ValueError(
+            f"{path}: CLIP's gzip of merges is not written; save as vocab.json, and compress the merges.txt beside it "
+            "with gzip, which is such a file"
+        )
     if file_format not in _WRITERS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {file_format!r}")
     return {name or path.name: data for name, data in _WRITERS[file_format](parts, str(path)).items()}
@@ -128,16 +133,6 @@ def _vocab_and_merges(parts: Parts, source: str) -> dict[str, bytes]:
     vocab = dict(sorted(model.vocab.items(), key=lambda item: item[1]))
     text = json.dumps(vocab, ensure_ascii=False, separators=(",", ":"))
     return {"merges.txt": (_VERSION_LINE + merges).encode(), "": text.encode()}
-
-
-def _clip(parts: Parts, source: str) -> dict[str, bytes]:
-    model = _checked_bpe(parts, source, "clip")
-    packed = io.BytesIO()
-    # No name and no time, so that the same tokenizer gives the same file.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as out:
-        out.write((_VERSION_LINE + _merges_text(model, source, "clip")).encode())
-    _same_again(source, "clip", parts, bpe_files.read_clip(packed.getvalue(), source))
-    return {"": packed.getvalue()}
 
 
 def tiktoken_pattern(parts: Parts) -> str | None:
@@ -285,7 +280,6 @@ _WRITERS: dict[str, Callable[[Parts, str], dict[str, bytes]]] = {
     "vocab.json": _vocab_and_merges,
     "sentencepiece": _sentencepiece,
     "tiktoken": _tiktoken,
-    "clip": _clip,
 }
 """Format -> function that makes its files: file name next to the path, or empty for the path itself -> content."""
 
