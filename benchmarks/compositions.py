@@ -13,6 +13,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import io
 import itertools
 import random
 import sys
@@ -33,10 +34,10 @@ from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.engines import tables
 from tokenmill.tokenizer.errors import UnknownCharacterError
+from tokenmill.tokenizer.formats import sentencepiece as sentencepiece_file
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.normalizers.charsmaps import folding_charsmap
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenmill.tokenizer.reference_encoding import wordpiece
@@ -150,12 +151,25 @@ def _maybe(chance: random.Random) -> bool:
     return chance.random() < 0.5
 
 
+@functools.cache
+def _charsmap(folds_case: bool) -> bytes:
+    """Returns the character map of sentencepiece's NFKC, also of the one that lower-cases."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c d e"]), model_writer=model, vocab_size=9, hard_vocab_limit=False,
+        normalization_rule_name="nmt_nfkc_cf" if folds_case else "nmt_nfkc", minloglevel=2,
+    )  # fmt: skip
+    return sentencepiece_file.read(model.getvalue(), "sentencepiece").normalizer.precompiled_charsmap
+
+
 def _normalizer(chance: random.Random) -> nm.Normalizer | None:
     kind = chance.random()
     if kind < 0.35:
         return None
     if kind < 0.45:
-        charsmap = folding_charsmap(True, _maybe(chance)) if _maybe(chance) else b""
+        charsmap = _charsmap(_maybe(chance)) if _maybe(chance) else b""
         return nm.SentencePieceNormalizer(charsmap, *(_maybe(chance) for _ in range(3)), chance.random() < 0.2)
     makers: list[Callable[[], nm.Normalizer]] = [
         lambda: nm.BertNormalizer(_maybe(chance), _maybe(chance), chance.choice((None, True, False)), _maybe(chance)),
@@ -164,7 +178,7 @@ def _normalizer(chance: random.Random) -> nm.Normalizer | None:
         lambda: nm.Replace(chance.choice((" ", "a", "日", "'", "..")), chance.choice(("▁", "", "b", " 中 "))),
         lambda: nm.Replace(*chance.choice(((" {2,}", " "), (r"\s+", " "), (" {2,}", "▁"), ("[0-9]", "0"))), True),
         lambda: nm.Prepend(chance.choice(("▁", " ", "a"))),
-        lambda: nm.Precompiled(folding_charsmap(True, _maybe(chance))),
+        lambda: nm.Precompiled(_charsmap(_maybe(chance))),
         lambda: nm.Sequence((nm.Prepend("▁"), nm.Replace(" ", "▁"))),
         nm.ByteLevel,
     ]  # fmt: skip
@@ -243,7 +257,7 @@ def _pieces_of(chance: random.Random, words: list[str], n: int) -> list[str]:
 
 def _unigram(chance: random.Random, words: list[str], spelled: bool, like_sentencepiece: bool) -> Unigram:
     pieces = [piece for piece in _pieces_of(chance, words, 60) if piece != "<unk>"]
-    scores = [float(-chance.randint(1, 4)) if _maybe(chance) else -chance.random() * 12 for _ in pieces]
+    scores = [float(-chance.randint(1, 4)) if _maybe(chance) else -round(chance.random() * 12, 9) for _ in pieces]
     byte_fallback = chance.random() < 0.3
     vocab = [("<unk>", 0.0), *zip(pieces, scores, strict=True)]
     types = [2] + [1] * len(pieces)

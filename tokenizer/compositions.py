@@ -12,7 +12,6 @@ from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
-from tokenmill.tokenizer.normalizers.charsmaps import folding_charsmap
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import BertProcessing, PostProcessor
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
@@ -52,19 +51,24 @@ def named_normalizer(
 
     Args:
       name: "bert", "nfc", "nfkc", "nmt_nfkc" (sentencepiece's default, from HF's parts), "sentencepiece" (what
-        sentencepiece does with white space, and nothing else; case and accents by a character map), "none".
+        sentencepiece does with white space, and nothing else), "none".
       lowercase: whether letters become lower-case.
       strip_accents: whether accents are removed; None means the value of `lowercase` for "bert", else no.
       user_defined_symbols: texts that "sentencepiece" leaves as they are.
 
     Raises:
-      ValueError: if the name is unknown.
+      ValueError: if the name is unknown, or "sentencepiece" is to change case or accents, which takes a character map.
     """
     if name == "bert":
         return nm.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)
     if name == "sentencepiece":
-        charsmap = folding_charsmap(lowercase, bool(strip_accents)) if lowercase or strip_accents else b""
-        return nm.SentencePieceNormalizer(charsmap, user_defined_symbols=tuple(user_defined_symbols))
+        if lowercase or strip_accents:
+            raise ValueError(
+                "behind normalizer sentencepiece, lowercase and strip_accents need a character map, which is not "
+                "written; change the texts by the text steps lowercase and strip_accents, or choose normalizer "
+                "nmt_nfkc with pre-tokenizer whitespace_metaspace"
+            )
+        return nm.SentencePieceNormalizer(user_defined_symbols=tuple(user_defined_symbols))
     steps = [_named("normalizer", name, _NORMALIZERS)]
     if strip_accents:
         steps += [nm.NFD(), nm.StripAccents()]

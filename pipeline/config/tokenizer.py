@@ -96,6 +96,19 @@ class TokenizerConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_folding(self) -> Self:
+        if self.train is not None and self.train.normalizer == "sentencepiece":
+            for name in ("lowercase", "strip_accents"):
+                if getattr(self, name):
+                    raise mistake(
+                        name,
+                        True,
+                        f"must be false for train.normalizer sentencepiece, which changes no letters; put {name} into "
+                        "normalize, or choose normalizer nmt_nfkc with pre_tokenizer whitespace_metaspace",
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _check_special_tokens(self) -> Self:
         if self.train is None:
             return self

@@ -197,14 +197,6 @@ class Lengths(_Part):
     histogram: list[Bin]
 
 
-class MergedWord(_Part):
-    """A word into which several words were merged."""
-
-    word: str
-    sources: dict[str, Count]
-    """The original words, with their numbers of occurrences."""
-
-
 class Resized(_Part):
     """A language of which a step adds or removes more than 1 % of the characters."""
 
@@ -233,10 +225,6 @@ class Step(_Part):
     """Characters replaced, removed, or inserted."""
     resized: list[Resized]
     """Languages of which the step adds or removes more than 1 % of the characters."""
-    words_merged: Count = 0
-    """Words into which several words were merged, for steps that count this."""
-    occurrences_not_listed: Count = 0
-    top_merged_words: list[MergedWord] = []
 
 
 class Text(_Part):

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 MAX_RESIZED = 0.01
 """The share of a language's characters that a step may add or remove before the summary names it."""
 
-TOP = 100
-"""The summary lists at most this many words into which others were merged, the most frequent first."""
-
 
 @dataclass(frozen=True)
 class TextCounts:
@@ -60,13 +57,6 @@ class TextCounts:
         return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
 
 
-class _Merged(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    word: str
-    sources: dict[str, Count]
-
-
 class _Report(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -77,8 +67,6 @@ class _Report(BaseModel):
     n_chars: Count
     n_chars_after: Count
     n_chars_changed: Count
-    merged: list[_Merged]
-    n_merged_not_listed: Count
     by_language: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
 
 
@@ -114,11 +102,4 @@ def _summary(report: "StepReport") -> dict[str, Any]:
         for code, (before, after) in sorted(report.by_language.items()) or whole
         if abs(after - before) > MAX_RESIZED * before
     ]
-    if report.merged:
-        several = [merged for merged in report.merged if len(merged.sources) > 1]
-        found["words_merged"] = len(several)
-        found["occurrences_not_listed"] = report.n_merged_not_listed
-        found["top_merged_words"] = [
-            {"word": merged.word, "sources": dict(sorted(merged.sources.items()))} for merged in several[:TOP]
-        ]
     return found

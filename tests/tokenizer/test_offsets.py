@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import strategies
+from tests import charsmaps, strategies
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.aligned import AlignedText
@@ -31,7 +31,6 @@ from tokenmill.tokenizer.normalizers import (
     Strip,
     StripAccents,
 )
-from tokenmill.tokenizer.normalizers.charsmaps import write_charsmap
 from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
 from tokenmill.tokenizer.post_processors import Padding, Truncation
@@ -199,7 +198,7 @@ NORMALIZERS = {
     "Nmt": Sequence((Nmt(), Strip(), Replace("b", "é"))),
     "BERT": BertNormalizer(),
     "map": Precompiled(
-        write_charsmap({key.encode(): text for key, text in {"e\u0301": "é", "，": ",", "ﬁ": "fi", "é": "e"}.items()})
+        charsmaps.build({key.encode(): text for key, text in {"e\u0301": "é", "，": ",", "ﬁ": "fi", "é": "e"}.items()})
     ),
 }
 PRE_TOKENIZERS = {

@@ -164,9 +164,11 @@ def test_components_by_name() -> None:
     assert compositions.named_normalizer("nfkc", True, True) == nm.Sequence(
         (nm.NFKC(), nm.NFD(), nm.StripAccents(), nm.Lowercase())
     )
-    folded = compositions.named_normalizer("sentencepiece", True, True, user_defined_symbols=["<T>"])
-    assert folded.normalize_str(" Ä<T>É  한") == "▁a<T>e▁한"
-    assert compositions.named_normalizer("sentencepiece", True, False).normalize_str("ÄÉ") == "▁äé"
+    spaced = compositions.named_normalizer("sentencepiece", user_defined_symbols=["<T>"])
+    assert spaced.normalize_str(" Ä<T>É  한") == "▁Ä<T>É▁한"
+    for fold in ((True, False), (False, True)):
+        with pytest.raises(ValueError, match=r"lowercase and strip_accents need a character map.* choose normalizer"):
+            compositions.named_normalizer("sentencepiece", *fold)
     assert compositions.named_pre_tokenizer("gpt2", byte_level=True) == pt.ByteLevel(add_prefix_space=False)
     assert compositions.named_pre_tokenizer("gpt2").scanner == "gpt2"
     assert compositions.named_pre_tokenizer("none", byte_level=True) == pt.ByteLevel(False, use_regex=False)

@@ -27,16 +27,6 @@ class Edit(NamedTuple):
     new: str
 
 
-@dataclasses.dataclass(frozen=True)
-class MergedWords:
-    """Different words that a step has made the same."""
-
-    word: str
-    """The word that they became."""
-    sources: Mapping[str, int]
-    """The words before, and how often each occurred."""
-
-
 class Edges(NamedTuple):
     """Where documents begin and end, when rows are parts of documents."""
 
@@ -58,8 +48,6 @@ class Applied(NamedTuple):
     n_chars_changed: int
     rejected: tuple[int, ...] = ()
     """Rows that the step gave up on; they are empty now."""
-    merged: tuple[MergedWords, ...] = ()
-    n_merged_not_listed: int = 0
 
 
 class Normalizer(abc.ABC):

@@ -4,13 +4,17 @@
 import dataclasses
 import functools
 
-from tokenmill.tokenizer.pre_tokenizers import segment_kernels, tables
+import numpy as np
+import numpy.typing as npt
+
+from tokenmill.tokenizer.pre_tokenizers import tables
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_scanner, run_splitter
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_scanner
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, scanner_in
 from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_automaton, run_literal
+from tokenmill.tokenizer.ragged import gathered
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -147,7 +151,10 @@ class FixedLength(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, segment_kernels.fixed_length, self.length)
+        heads, owners = _characters(pieces)
+        within = np.arange(heads.size) - np.searchsorted(owners, np.arange(pieces.words.n_words))[owners]
+        begins = within % self.length == 0
+        return _cut_before(pieces, heads[begins], owners[begins])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,4 +166,38 @@ class UnicodeScripts(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_splitter(pieces, segment_kernels.scripts, tables.script_numbers())
+        heads, owners = _characters(pieces)
+        scripts = tables.script_numbers()[_code_points(pieces)]
+        heads, owners, scripts = heads[scripts > 0], owners[scripts > 0], scripts[scripts > 0]
+        begins = np.ones(heads.size, np.bool_)
+        begins[1:] = (scripts[1:] != scripts[:-1]) | (owners[1:] != owners[:-1])
+        return _cut_before(pieces, heads[begins], owners[begins])
+
+
+def _gathered(pieces: Pieces) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Returns the bytes of the words of a column behind each other, and where each word begins."""
+    words = pieces.words
+    values, offsets = gathered(words.values, words.starts, words.stops)
+    return values[: offsets[-1]], offsets
+
+
+def _characters(pieces: Pieces) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns where each character begins in the bytes of a column, and the number of its word; int64[n_characters]."""
+    values, offsets = _gathered(pieces)
+    places = np.flatnonzero(values & 0xC0 != 0x80)
+    owners = np.searchsorted(offsets, places, "right") - 1
+    return places + (pieces.words.starts - offsets[:-1])[owners], owners
+
+
+def _code_points(pieces: Pieces) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(_gathered(pieces)[0].tobytes().decode().encode("utf-32-le"), np.uint32)
+
+
+def _cut_before(pieces: Pieces, starts: npt.NDArray[np.int64], owners: npt.NDArray[np.int64]) -> Pieces:
+    """Cuts words before some characters; what a word has in front of the first of them is dropped."""
+    stops = pieces.words.stops[owners]
+    inner = owners[1:] == owners[:-1]
+    stops[:-1][inner] = starts[1:][inner]
+    counts = np.zeros(pieces.words.n_words + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=pieces.words.n_words), out=counts[1:])
+    return pieces.cut(starts, stops, counts)

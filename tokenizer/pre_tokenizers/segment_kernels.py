@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that cut pieces of text: at delimiters, with any behaviour, at changes of script, after some characters.
+"""Kernels that cut pieces of text: at delimiters, with any behaviour.
 
 Segments cover pieces of text without gaps; each is either a match of the delimiter or the text between two matches.
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
 from tokenmill.tokenizer.kernels.automata import next_segment, start_text
-from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, next_character
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
 _FIRST_PATTERN = np.uint64(0)
 _SPACES = np.uint64(0x20) * EACH_BYTE
@@ -237,49 +237,3 @@ def character_positions(values, first_byte, offsets, out):
         n += _count_characters(values, i, offsets[k])
         i = offsets[k]
         out[k] = n
-
-
-@kernel
-def scripts(values, starts, stops, classes, out_starts, out_stops, counts):
-    """Splits where the script changes. As in HF, the text before the first character with a script is dropped.
-
-    classes: uint8[0x110000], the script of each code point, 0 for any.
-    """
-    n = 0
-    for k in range(starts.size):
-        i = starts[k]
-        last = 0
-        while i < stops[k]:
-            code_point, after = next_character(values, i)
-            script = classes[code_point]
-            if script != 0 and script != last:
-                if last != 0:
-                    out_stops[n] = i
-                    n += 1
-                out_starts[n] = i
-                last = script
-            i = after
-        if last != 0:
-            out_stops[n] = i
-            n += 1
-        counts[k + 1] = n
-
-
-@kernel
-def fixed_length(values, starts, stops, length, out_starts, out_stops, counts):
-    """Splits after every `length` characters."""
-    n = 0
-    for k in range(starts.size):
-        n_characters = 0
-        for i in range(starts[k], stops[k]):
-            if values[i] & 0xC0 == 0x80:
-                continue
-            if n_characters % length == 0:
-                if n_characters > 0:
-                    out_stops[n] = i
-                    n += 1
-                out_starts[n] = i
-            n_characters += 1
-        out_stops[n] = stops[k]
-        n += 1
-        counts[k + 1] = n

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.normalizers.base import MergedWords
 from tokenmill.tokenizer.normalizers.tables import Skips
 from tokenmill.tokenizer.pre_tokenizers.segment_kernels import character_positions
 from tokenmill.tokenizer.ragged import Ragged, read_only
@@ -31,10 +30,6 @@ class StepReport:
     n_chars_after: int = 0
     n_chars_changed: int = 0
     """Characters replaced or removed, and characters inserted without replacing any."""
-    merged: tuple[MergedWords, ...] = ()
-    """Words that became one word, the most frequent first; see `StripAccents`."""
-    n_merged_not_listed: int = 0
-    """Occurrences of changed words that `merged` has no room for."""
     by_language: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Language -> `n_chars` and `n_chars_after` of its documents, where languages are known."""
 
@@ -43,44 +38,21 @@ class StepReport:
             raise ValueError(f"reports of different steps do not add up: {self.step!r} and {other.step!r}")
         names = [field.name for field in dataclasses.fields(self) if field.name.startswith("n_")]
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
-        merged, n_dropped = add_merged(self.merged, other.merged)
-        sums["n_merged_not_listed"] += n_dropped
         by_language = dict(self.by_language)
         for code, (before, after) in other.by_language.items():
             n_before, n_after = by_language.get(code, (0, 0))
             by_language[code] = (n_before + before, n_after + after)
-        return dataclasses.replace(self, **sums, merged=merged, by_language=by_language)
+        return dataclasses.replace(self, **sums, by_language=by_language)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain JSON."""
-        fields = dataclasses.asdict(self)
-        fields["merged"] = [{"word": m.word, "sources": dict(sorted(m.sources.items()))} for m in self.merged]
-        return fields
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Returns the report whose `to_json` is `fields`."""
-        merged = tuple(MergedWords(**each) for each in fields["merged"])
         by_language = {code: (before, after) for code, (before, after) in fields["by_language"].items()}
-        return cls(**{**fields, "merged": merged, "by_language": by_language})
-
-
-MAX_MERGED_SOURCES = 1 << 14
-"""The most distinct changed words of a report; the rarest are dropped first, ties by code points, the last first."""
-
-
-def add_merged(first: tuple[MergedWords, ...], second: tuple[MergedWords, ...]) -> tuple[tuple[MergedWords, ...], int]:
-    """Adds lists of merged words; returns the sum, and how many occurrences had to be left out of it."""
-    counts: dict[tuple[str, str], int] = {}
-    for merged in (*first, *second):
-        for source, n in merged.sources.items():
-            counts[merged.word, source] = counts.get((merged.word, source), 0) + n
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words: dict[str, dict[str, int]] = {}
-    for (word, source), n in ordered[:MAX_MERGED_SOURCES]:
-        words.setdefault(word, {})[source] = n
-    listed = sorted(words.items(), key=lambda item: (-sum(item[1].values()), item[0]))
-    return tuple(MergedWords(*item) for item in listed), sum(n for _, n in ordered[MAX_MERGED_SOURCES:])
+        return cls(**{**fields, "by_language": by_language})
 
 
 class CharacterSet(NamedTuple):

@@ -236,8 +236,6 @@ def _apply(
         changed.size,
         gave_up.size,
         n_chars_changed=applied.n_chars_changed,
-        merged=applied.merged,
-        n_merged_not_listed=applied.n_merged_not_listed,
     )
     return after, report, gave_up
 

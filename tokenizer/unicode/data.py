@@ -80,7 +80,6 @@ CONTENTS: Mapping[str, str] = {
     "text/full_width": "texts: full-width forms and what they stand for",
     "text/nonspacing_marks": "runs: general category Mn",
     "text/punctuation": "runs: general categories P*",
-    "text/words": "runs: letters, marks and numbers",
     "text/latin": "runs: script Latin",
     "text/extended_pictographic": "runs: may be emoji; some are reserved",
     "text/emoji_presentation": "runs: emoji unless a variation selector follows",

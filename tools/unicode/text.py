@@ -109,7 +109,6 @@ def arrays(known: Arrays) -> Arrays:
         "text/full_width": packing.texts(_full_width()),
         "text/nonspacing_marks": packing.runs(_of_category("Mn")),
         "text/punctuation": packing.runs(_of_category("P")),
-        "text/words": packing.runs(_of_category("L", "M", "N")),
         "text/latin": packing.runs(_members(r"\p{Script=Latin}")),
         "text/extended_pictographic": packing.runs(_members(r"\p{Extended_Pictographic}")),
         "text/emoji_presentation": packing.runs(_members(r"\p{Emoji_Presentation}")),

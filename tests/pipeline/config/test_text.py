@@ -114,9 +114,7 @@ def test_statistics_report_every_step_and_span(make) -> None:
     assert [step["step"] for step in text["steps"]] == names
     assert {step["documents"] for step in text["steps"]} == {5}
     assert (steps["html_entities"]["documents_changed"], steps["html_entities"]["characters_changed"]) == (1, 5)
-    assert steps["strip_accents"]["top_merged_words"] == [
-        {"word": "resume", "sources": {"resume": 1, "résume": 1}},
-    ]
+    assert steps["strip_accents"]["documents_changed"] == 1
     assert steps["whitespace"]["documents_changed"] == 1
     assert "text" not in stats_without(make)
 

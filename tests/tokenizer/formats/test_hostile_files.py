@@ -171,7 +171,7 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "safetensors": ("model.safetensors", b"\x60\x01\0\0\0\0\0\0" + b'{"__metadata__":{}}', "a safetensors file"),
     "a zip": ("pytorch_model.bin", b"PK\x03\x04\x00\x00\x08\x08", "a zip archive, as PyTorch's weights are"),
     "a pickle": ("pytorch_model.bin", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "a pickle.* so it is not opened"),
-    "GGUF": ("model.gguf", b"GGUF\x03\0\0\0" + bytes(64), "a GGUF file, weights of a model; the tokenizer is in another file"),
+    "GGUF": ("model.gguf", b"GGUF\x03\0\0\0" + bytes(64), "a GGUF file, weights of a model; the tokenizer is in"),
     "zstd": ("tokenizer.json.zst", b"\x28\xb5\x2f\xfd\x04\x58", "packed with zstd; unpack it"),
     "a tar": ("vocab.tar", b"vocab.txt".ljust(257, b"\0") + b"ustar\x0000" + bytes(248), "a tar archive"),
     "a packed tokenizer": ("tokenizer.json.gz", gzip.compress(b'{"version": "1.0"}'), "other packed file, unpack"),

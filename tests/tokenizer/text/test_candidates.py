@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer.ragged import Ragged
-from tokenmill.tokenizer.text import mojibake
 from tokenmill.tokenizer.text.base import CharacterSet
 
 _CHARACTERS = "a \n\t\x00\x1f\x7f\x80\xa0é\u07ff\u0800\u200b…、漢\ufffd\uffff\U00010000😀\U0010ffff"
@@ -51,9 +50,3 @@ def test_all_characters() -> None:
     for wanted in (_CHARACTERS, "".join(every[::7])):
         found = _set_of(wanted).rows_with(rows)
         assert [every[i] for i in np.flatnonzero(found)] == sorted(set(wanted))
-
-
-@pytest.mark.parametrize(("version", "is_known"), [("6.3.1", True), ("6.4.0", False)])
-def test_an_ftfy_that_nobody_has_read_is_asked_about_every_line(monkeypatch, version, is_known):
-    monkeypatch.setattr(mojibake.metadata, "version", lambda _: version)
-    assert mojibake.active_characters.__wrapped__(False).all() != is_known

@@ -20,7 +20,7 @@ from tests.strategies import FEWER, text_columns, texts
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
 from tokenmill.tokenizer.ragged import text_rows
-from tokenmill.tokenizer.text import TextChain, TextStep, parse_steps, tables
+from tokenmill.tokenizer.text import TextChain, TextStep, mojibake, parse_steps, tables
 from tokenmill.tokenizer.text.emoji import describe
 from tokenmill.tokenizer.text.row_steps import n_elements
 
@@ -240,18 +240,6 @@ def test_latin_only_leaves_other_scripts_alone() -> None:
     assert chain.apply(pa.array(["Việt Nam, Ångström, a\u0323\u0301"]))[0].to_pylist() == ["Viet Nam, Angstrom, a"]
 
 
-def test_words_that_collapse_into_one_another_are_listed_with_the_plain_one() -> None:
-    chain = TextChain.from_config([{"strip_accents": "all"}])
-    _, (first,) = chain.apply(pa.array(["mā má mǎ mà ma ma", "résumé resume; résume\u0301"]))
-    assert [(m.word, dict(m.sources)) for m in first.merged] == [
-        ("ma", {"mā": 1, "má": 1, "mǎ": 1, "mà": 1, "ma": 2}),
-        ("resume", {"résumé": 2, "resume": 1}),
-    ]
-    _, (second,) = chain.apply(pa.array(["mā"]))
-    assert dict((first + second).merged[0].sources)["mā"] == 2
-    assert type(first).from_json((first + second).to_json()) == first + second
-
-
 # Clean-up, markup, mojibake.
 
 
@@ -318,25 +306,13 @@ def test_mojibake_is_mended_as_ftfy_does(text: str, encoding: str) -> None:
 
 
 def test_lines_that_ftfy_is_not_asked_about_are_lines_it_leaves_alone() -> None:
-    from tokenmill.tokenizer.text.mojibake import active_characters
-
-    quiet = [c for c in KNOWN if not active_characters(True)[ord(c)]]
-    assert len(quiet) > 100_000
-    assert [c for c in quiet if ord(c) < 0x3000 and ftfy.fix_text(f"a{c}b {c}{c}") != f"a{c}b {c}{c}"] == []
-    for n in range(0, len(quiet), 1000):
-        line = "".join(quiet[n : n + 1000]).replace("\n", "")
-        assert ftfy.fix_text(line) == line
-
-
-def test_greek_and_cyrillic_letters_alone_are_never_taken_for_mojibake() -> None:
-    from tokenmill.tokenizer.text.mojibake import active_characters
-
-    letters = [c for c in map(chr, range(0x370, 0x530)) if not active_characters(False)[ord(c)]]
-    assert len(letters) > 300
-    beside = [*letters, "a", "Z", " ", "1"]
-    for first in letters:
-        text = "".join(first + second + "q" for second in beside)
-        assert not ftfy.badness.is_bad(text), first
+    quiet = "".join(map(chr, range(0x20, 0x7F))).replace("&", "") + "\t"
+    assert all(mojibake._is_active(c) for c in map(chr, range(0x110000)) if c not in quiet + "\n")
+    lines = [quiet, *(f"{a}{b}{b}x {a}" for a in quiet for b in quiet), "&".join(quiet).replace("&", "a; ")]
+    assert not any(map(mojibake._is_active, lines))
+    assert [line for line in lines if ftfy.fix_text(line) != line or ftfy.fix_encoding(line) != line] == []
+    rows = text_rows(pa.array(["a\n\tb", "a&", "é", "a\x1b", "a\x7f", "a\r\n", "~ !", ""]))
+    assert list(one_step("ftfy").candidates(rows)) == [1, 2, 3, 4, 5]
 
 
 def openai_clean(text: str) -> str:
