@@ -92,10 +92,10 @@ class _Clock(threading.local):
 def run(source: str, config: str, workers: str) -> dict[str, float]:
     """Runs a job on some files in this process; returns the processor seconds of each part, of the rest, and of all."""
     from tokenmill.pipeline import cli
+    from tokenmill.pipeline.books.counts import Counts
     from tokenmill.pipeline.jobs import finish
     from tokenmill.pipeline.reporting import page
     from tokenmill.pipeline.statistics import words
-    from tokenmill.pipeline.statistics.languages import LanguageCounts
     from tokenmill.pipeline.statistics.sample import Sample
     from tokenmill.pipeline.statistics.tally import Statistics
     from tokenmill.pipeline.tokenizing import tokenize
@@ -103,7 +103,7 @@ def run(source: str, config: str, workers: str) -> dict[str, float]:
     parts = {
         "characters and words": [(words, "count")],
         "tokens and lengths": [(Statistics, "update"), (Statistics, "add_layout"), (Statistics, "add_tally")],
-        "languages": [(LanguageCounts, "of"), (LanguageCounts, "__add__")],
+        "languages": [(Counts, "add_by")],
         "sample": [(Sample, "add"), (Sample, "counts")],
         "files of splits": [
             *((Statistics, name) for name in ("to_bytes", "from_bytes", "merge", "__init__")),

@@ -281,13 +281,13 @@ def _statistics(entry: LedgerEntry, weights: np.ndarray) -> Statistics:
     """Returns statistics that agree with an entry, and differ from split to split."""
     statistics = Statistics(weights.size, 1)
     for quantity in quantities.TOKENIZED:
-        setattr(statistics, quantity.name, getattr(entry, quantity.name))
+        statistics.add({quantity.name: getattr(entry, quantity.name)})
     shifted = np.roll(weights, entry.index)
-    statistics.token_counts += (shifted * entry.n_tokens / weights.sum()).astype(np.int64)
+    statistics.token_counts[:] += (shifted * entry.n_tokens / weights.sum()).astype(np.int64)
     statistics.token_counts[1] = 0
     statistics.token_counts[5] += entry.n_tokens - statistics.token_counts.sum()
     statistics.length_counts[250] += entry.n_documents
-    statistics.min_tokens = statistics.max_tokens = 250 if entry.n_documents else -1
+    statistics.shortest = statistics.longest = 250 if entry.n_documents else -1
     return statistics
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.counts import LANGUAGE, Counts
 from tokenmill.pipeline.books.rules import MIXED_LANGUAGES, OTHER_LANGUAGE
 from tokenmill.pipeline.config.languages import DEFAULT, LanguagesConfig
 from tokenmill.pipeline.input.batches import ReadBatch
-from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.tokenizer import unchecked_text_rows
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def identify_languages(batch: ReadBatch, options: LanguagesConfig) -> ReadBatch:
     return dataclasses.replace(batch, documents=documents)
 
 
-def tell_languages(batch: ReadBatch, options: LanguagesConfig) -> tuple[ReadBatch, "LanguageCounts"]:
+def tell_languages(batch: ReadBatch, options: LanguagesConfig) -> tuple[ReadBatch, Counts]:
     """Identifies the languages of a batch's documents and leaves out documents that the options do not want.
 
     Returns:
-      The batch, its documents with the columns of `schemas.LANGUAGES`, and the languages of those left out.
+      The batch, its documents with the columns of `schemas.LANGUAGES`, and what is left out of each language.
     """
     left = identify_languages(batch, options)
     documents = left.documents.select(schemas.LANGUAGES.names)
@@ -49,7 +49,9 @@ def tell_languages(batch: ReadBatch, options: LanguagesConfig) -> tuple[ReadBatc
     is_mixed = is_wanted & documents.column("lang_mixed").to_numpy(zero_copy_only=False) & options.drop_mixed
     gone = {OTHER_LANGUAGE: ~is_wanted, MIXED_LANGUAGES: is_mixed}
     filtered = documents.column("lang").filter(pa.array(np.logical_or.reduce([*gone.values()])))
-    return left.leave_out(gone), LanguageCounts.of(filtered, filtered=np.ones(len(filtered), np.int64))
+    counts = Counts()
+    counts.add_by(LANGUAGE, filtered, filtered=np.ones(len(filtered), np.int64))
+    return left.leave_out(gone), counts
 
 
 def _is_in(documents: pa.RecordBatch, codes: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -190,10 +190,8 @@ def _rejects(output: str) -> Iterator[dict[str, Any]]:
 
 def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
     for name in (each.name for each in quantities.TOKENIZED):
-        if totals[name] != getattr(counted, name):
-            raise BooksError(
-                f"{name} of the ledger {totals[name]} != {name} of the statistics {getattr(counted, name)}"
-            )
+        if totals[name] != counted[name]:
+            raise BooksError(f"{name} of the ledger {totals[name]} != {name} of the statistics {counted[name]}")
 
 
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:

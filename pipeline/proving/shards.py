@@ -193,7 +193,7 @@ def _count_shard(
             for batch in rows:
                 if fields:
                     kept.append(batch.select([field.name for field in batch.schema if field.nullable]))
-                row = counted.n_documents
+                row = counted["n_documents"]
                 ids, starts, stops = _token_spans(batch, padding, tokenizer["pad_id"], f"{name}, row {row} and on")
                 # A shard has no text, so statistics of text are not checked here.
                 marks.check_rows(ids, starts, stops, f"{name}, row {row} and on")
@@ -258,12 +258,12 @@ def _close_count(
     """Compares the counted contents of a file with its record."""
     name = file.file
     if file is entry.shard:
-        report.n_rows += counted.n_documents
-        report.n_tokens += counted.n_tokens
+        report.n_rows += counted["n_documents"]
+        report.n_tokens += counted["n_tokens"]
     for what, n_found, recorded in (
-        ("rows", counted.n_documents, file.rows),
-        ("tokens", counted.n_tokens, file.tokens),
-        ("unknown tokens", counted.n_oov_tokens, entry.n_oov_tokens),
+        ("rows", counted["n_documents"], file.rows),
+        ("tokens", counted["n_tokens"], file.tokens),
+        ("unknown tokens", counted["n_oov_tokens"], entry.n_oov_tokens),
     ):
         if n_found != recorded:
             report.problems.append(f"{name}: {n_found} {what}, recorded {recorded}")

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tokenmill.pipeline.books.counts import LANGUAGE
 from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.output.packing.sequences import packing_summary
 from tokenmill.pipeline.output.packing.windows import windows_summary
 from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
-from tokenmill.pipeline.statistics import sample, token_table, vocabulary
-from tokenmill.pipeline.statistics.tally import EXACT_LENGTHS, LENGTH_BUCKETS, Statistics
+from tokenmill.pipeline.statistics import languages, sample, texts, token_table, vocabulary
+from tokenmill.pipeline.statistics.tally import ADDED, EXACT_LENGTHS, LENGTH_BUCKETS, SPANS, Statistics
 from tokenmill.pipeline.statistics.token_table import TOP
 from tokenmill.pipeline.statistics.vocabulary import ratio
 
@@ -29,9 +30,9 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
 
     Exact for lengths below `EXACT_LENGTHS`; above, the lower end of the bucket of that row, a power of two.
     """
-    if statistics.n_documents == 0:
+    if statistics["n_documents"] == 0:
         return None
-    rank = max(1, -(-statistics.n_documents * percent // 100))
+    rank = max(1, -(-statistics["n_documents"] * percent // 100))
     return _bucket_start(int(np.searchsorted(np.cumsum(statistics.length_counts), rank)))
 
 
@@ -69,39 +70,40 @@ def summarize(
     """
     s = statistics
     code_points, n_oov_chars = s.oov_chars()
+    spans, by_language = s.groups.get(SPANS, {}), s.labels(LANGUAGE)
     return {
         "format_version": FORMAT_VERSION,
-        "documents": s.n_documents,
-        "bytes": s.n_bytes,
-        "characters": s.n_chars,
-        "words": s.n_words,
-        "spaced_words": s.n_spaced_words,
-        "tokens": s.n_tokens,
+        "documents": s["n_documents"],
+        "bytes": s["n_text_bytes"],
+        "characters": s["n_chars"],
+        "words": s["n_words"],
+        "spaced_words": s["n_spaced_words"],
+        "tokens": s["n_tokens"],
         "tokens_made": {
-            "text": s.n_text_tokens,
-            "cut": s.n_cut_tokens,
-            "kept": s.n_text_tokens - s.n_cut_tokens,
-            "special": s.n_special_tokens,
-            "added": s.n_added_tokens,
-            "share_cut": ratio(s.n_cut_tokens, s.n_text_tokens),
-            "documents_cut": s.n_cut_documents,
-            "share_of_documents_cut": ratio(s.n_cut_documents, s.n_documents),
+            "text": s["n_text_tokens"],
+            "cut": s["n_cut_tokens"],
+            "kept": s["n_text_tokens"] - s["n_cut_tokens"],
+            "special": s["n_special_tokens"],
+            "added": s["n_added_tokens"],
+            "share_cut": ratio(s["n_cut_tokens"], s["n_text_tokens"]),
+            "documents_cut": s["n_cut_documents"],
+            "share_of_documents_cut": ratio(s["n_cut_documents"], s["n_documents"]),
         },
         # All tokens of the text, cut ones included, because truncation says nothing about a vocabulary.
-        "tokens_per_word": ratio(s.n_text_tokens, s.n_words),
-        "share_of_continuations": ratio(s.n_text_tokens - s.n_words, s.n_text_tokens),
-        "tokens_per_spaced_word": ratio(s.n_text_tokens, s.n_spaced_words),
-        "bytes_per_token": ratio(s.n_bytes, s.n_text_tokens),
-        "characters_per_token": ratio(s.n_chars, s.n_text_tokens),
-        "sample": sample.summary({name: getattr(s, f"n_{name}") for name in sample.COUNTED}),
+        "tokens_per_word": ratio(s["n_text_tokens"], s["n_words"]),
+        "share_of_continuations": ratio(s["n_text_tokens"] - s["n_words"], s["n_text_tokens"]),
+        "tokens_per_spaced_word": ratio(s["n_text_tokens"], s["n_spaced_words"]),
+        "bytes_per_token": ratio(s["n_text_bytes"], s["n_text_tokens"]),
+        "characters_per_token": ratio(s["n_chars"], s["n_text_tokens"]),
+        "sample": sample.summary({name: s[f"n_{name}"] for name in sample.COUNTED}),
         "vocabulary": token_table.describe(table),
         "oov": {
-            "tokens": s.n_oov_tokens,
-            "share_of_tokens": ratio(s.n_oov_tokens, s.n_tokens),
-            "characters": s.n_oov_chars,
-            "share_of_characters": ratio(s.n_oov_chars, s.n_chars),
-            "words": s.n_oov_words,
-            "share_of_words": ratio(s.n_oov_words, s.n_words),
+            "tokens": s["n_oov_tokens"],
+            "share_of_tokens": ratio(s["n_oov_tokens"], s["n_tokens"]),
+            "characters": s["n_oov_chars"],
+            "share_of_characters": ratio(s["n_oov_chars"], s["n_chars"]),
+            "words": s["n_oov_words"],
+            "share_of_words": ratio(s["n_oov_words"], s["n_words"]),
             "words_not_listed": s.n_oov_words_dropped,
             "distinct_characters": n_oov_chars.size,
             # How many characters must be added to the vocabulary so that this share of unknown ones becomes known.
@@ -114,20 +116,20 @@ def summarize(
         # Special tokens spelled out in text stay text, unless the config asks for them.
         "added_tokens_in_text": [
             {"token": token, "count": count}
-            for token, count in sorted(s.added_tokens.items(), key=lambda item: (-item[1], item[0]))[:TOP]
+            for token, count in sorted(s.groups.get(ADDED, {}).items(), key=lambda item: (-item[1], item[0]))[:TOP]
         ],
         "lengths": {
-            "min": s.min_tokens if s.n_documents else None,
-            "max": s.max_tokens if s.n_documents else None,
-            "mean": ratio(s.n_tokens, s.n_documents),
+            "min": s.shortest if s["n_documents"] else None,
+            "max": s.longest if s["n_documents"] else None,
+            "mean": ratio(s["n_tokens"], s["n_documents"]),
             "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
             "histogram": _histogram(s),
         },
-        **({"text": s.text.summary()} if s.text.steps or s.text.spans else {}),
-        **({"languages": s.languages.summary()} if s.languages.languages else {}),
+        **({"text": texts.summary(s.steps, spans)} if s.steps or spans else {}),
+        **({"languages": languages.summary(by_language)} if by_language else {}),
         **({"packing": packing_summary(packing)} if packing is not None else {}),
         **({"windows": windows_summary(windows)} if windows is not None else {}),
-        **({"chat": _chat_summary(chat, s.n_tokens, packing)} if chat is not None else {}),
+        **({"chat": _chat_summary(chat, s["n_tokens"], packing)} if chat is not None else {}),
         **({"sources": {name: source_summary(read) for name, read in by_source.items()}} if by_source else {}),
     }
 

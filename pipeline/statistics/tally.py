@@ -5,24 +5,28 @@ Its reference implementation is in `tests/pipeline/statistics/test_tally.py`.
 """
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Self
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books import quantities
-from tokenmill.pipeline.books.json_files import MOST_TOKENS
+from tokenmill.pipeline.books import json_files, quantities
+from tokenmill.pipeline.books.counts import Counts, Ints
+from tokenmill.pipeline.books.json_files import Count, VocabularySize
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.statistics import sample, words
-from tokenmill.pipeline.statistics.languages import LanguageCounts
-from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.pipeline.statistics import words
+from tokenmill.pipeline.statistics.texts import StepShape, read_step
 from tokenmill.tokenizer import Tally
 from tokenmill.tokenizer.compiling.kernel import kernel
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer.text import StepReport
 
 EXACT_LENGTHS = 4096
 """Rows of fewer tokens than this are counted by their exact length."""
@@ -37,44 +41,18 @@ MAX_OOV_WORDS = 1 << 20
 """At most this many distinct words with an unknown token are kept; the rarest are dropped, in reverse byte order."""
 
 
-_COUNTERS = (
-    "n_documents",
-    "n_bytes",
-    "n_chars",
-    "n_words",
-    "n_spaced_words",
-    "n_text_tokens",
-    "n_cut_tokens",
-    "n_cut_documents",
-    "n_special_tokens",
-    "n_added_tokens",
-    "n_unknown_marks",
-    "n_tokens",
-    "n_oov_tokens",
-    "n_oov_chars",
-    "n_oov_words",
-    *(f"n_{name}" for name in sample.COUNTED),
-)
-_STRINGS = ("text", "languages")
-_INT32S = ("unk_id", "min_tokens", "max_tokens")
-
 _SPARSE = (
     ("token_ids", "token_counts", pa.int32(), None),
     ("length_buckets", "length_counts", pa.int32(), LENGTH_BUCKETS),
     ("oov_chars", "oov_char_counts", pa.int32(), 0x110000),
     ("oov_words", "oov_word_counts", pa.large_binary(), None),
-    ("added_tokens", "added_token_counts", pa.large_string(), None),
 )
 """Columns of keys, in ascending order, and of their counts; only what occurred is there. Then the type of the keys, and
 where keys are numbers, the number that all are below; of ids, the size."""
 
 STATISTICS = pa.schema(
     [
-        *(pa.field(name, pa.int64(), nullable=False) for name in ("vocab_size", *_COUNTERS, "n_oov_words_dropped")),
-        # -1 where no row has been counted, or no token is the unknown one.
-        *(pa.field(name, pa.int32(), nullable=False) for name in _INT32S),
-        # `TextCounts` and `LanguageCounts` as JSON.
-        *(pa.field(name, pa.large_string(), nullable=False) for name in _STRINGS),
+        pa.field("numbers", pa.large_string(), nullable=False),  # `_Numbers` as JSON
         *(
             pa.field(name, pa.large_list(type_), nullable=False)
             for keys, counts, key_type, _ in _SPARSE
@@ -83,6 +61,23 @@ STATISTICS = pa.schema(
     ]
 )
 """The schema of a `Statistics` as one row."""
+
+ADDED, SPANS = "added tokens", "spans"
+"""Groups of numbers: how often the text of each special or other added token, and each span, occurred in documents."""
+
+
+class _Numbers(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    vocab_size: VocabularySize
+    unk_id: Annotated[int, Field(ge=-1)]
+    shortest: Annotated[int, Field(ge=-1)]
+    longest: Annotated[int, Field(ge=-1)]
+    groups: dict[str, dict[str, Count]]
+    steps: list[StepShape]
+
+
+_NUMBERS = TypeAdapter(_Numbers)
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
@@ -131,32 +126,33 @@ def count_rows(
     return -1
 
 
-class Statistics:
+class Statistics(Counts):
     """Counts of one split, or of many merged.
 
     Merging adds. It is associative and commutative with one exception: more than `MAX_OOV_WORDS` distinct words with an
     unknown token are cut back, and which rare ones survive depends on the order, so merge in the order of splits. What
     was cut is counted in `n_oov_words_dropped`.
 
+    Numbers of all documents, in the group "":
+
+    - n_documents, n_text_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points,
+      pre-tokens; n_spaced_words: its words between white space;
+    - n_text_tokens: tokens that the tokenizer made of it;
+    - n_cut_tokens: how many of them truncation cut off; n_cut_documents: from how many documents;
+    - n_special_tokens: tokens that the tokenizer's template puts around documents; n_added_tokens: those that the
+      config puts at their ends; n_unknown_marks: those of both that are the unknown token, as with CLIP;
+    - n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding;
+    - n_oov_tokens: how many of them are the unknown token, not counting special and added ones;
+    - n_oov_chars: characters of normalized text that were lost to unknown tokens; n_oov_words: pre-tokens with an
+      unknown token, all occurrences;
+    - n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
+
+    Groups `counts.LANGUAGE`: see `languages.summary`. Groups `ADDED` and `SPANS`: by the token.
+
     Attributes:
-      n_documents, n_bytes, n_chars, n_words: of the text that was tokenized; bytes of UTF-8, code points, pre-tokens.
-      n_spaced_words: its words between white space.
-      n_text_tokens: tokens that the tokenizer made of it.
-      n_cut_tokens: how many of them truncation cut off; n_cut_documents: from how many documents.
-      n_special_tokens: tokens that the tokenizer's template puts around documents.
-      n_added_tokens: tokens that the config puts at the ends of documents.
-      n_unknown_marks: special and added tokens that are the unknown token, as with CLIP.
-      n_tokens: tokens of rows: those of texts that were not cut, special and added ones, without padding.
-      n_oov_tokens: how many of them are the unknown token, not counting special and added ones.
-      n_oov_chars: characters of normalized text that were lost to unknown tokens.
-      n_oov_words: pre-tokens with an unknown token, all occurrences.
-      token_counts: int64[vocab_size].
-      length_counts: int64[LENGTH_BUCKETS], rows by number of tokens.
-      min_tokens, max_tokens: tokens of the shortest and the longest row; -1 without rows.
-      added_tokens: how often the text of each special or other added token occurred in documents.
-      text: what steps and spans changed in the text before tokenization.
-      languages: some of these counts by language.
-      n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
+      vocab_size: every id is below this; unk_id: the unknown token, -1 where there is none.
+      shortest, longest: tokens of the shortest and the longest row; -1 without rows.
+      steps: what each step changed in the text before tokenization.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -169,25 +165,26 @@ class Statistics:
         Raises:
           ValueError: if the unknown token is none of the vocabulary.
         """
+        super().__init__()
         self.unk_id = -1 if unk_id is None else unk_id
         if not -1 <= self.unk_id < vocab_size:
             raise ValueError(f"the unknown token {unk_id} is not in a vocabulary of {vocab_size} tokens")
-        self.n_documents = self.n_bytes = self.n_chars = self.n_words = self.n_spaced_words = self.n_tokens = 0
-        self.n_text_tokens = self.n_cut_tokens = self.n_cut_documents = 0
-        self.n_special_tokens = self.n_added_tokens = self.n_unknown_marks = 0
-        self.n_oov_tokens = self.n_oov_chars = self.n_oov_words = 0
-        for name in sample.COUNTED:
-            setattr(self, f"n_{name}", 0)
-        self.min_tokens = self.max_tokens = -1
-        self.token_counts = np.zeros(vocab_size, np.int64)
-        self.length_counts = np.zeros(LENGTH_BUCKETS, np.int64)
-        self.text = TextCounts()
-        self.languages = LanguageCounts()
-        self._oov_chars: dict[int, int] = {}
-        self.added_tokens: Counter[str] = Counter()
-        self._n_dropped = 0
+        self.shortest = self.longest = -1
+        self.column("tokens", vocab_size)
+        self.column("lengths", LENGTH_BUCKETS)
+        self.steps: tuple[StepReport, ...] = ()
         self._oov_words = schemas.WORD_COUNTS.empty_table()
         self._unfolded: list[pa.Table] = []
+
+    @property
+    def token_counts(self) -> Ints:
+        """int64[vocab_size], how often each token occurred."""
+        return self.columns["tokens"]
+
+    @property
+    def length_counts(self) -> Ints:
+        """int64[LENGTH_BUCKETS], rows by number of tokens."""
+        return self.columns["lengths"]
 
     def update(
         self,
@@ -219,17 +216,21 @@ class Statistics:
         if bad >= 0:
             raise ValueError(f"id {ids[bad]} is not in the vocabulary of {self.token_counts.size} tokens")
         n_oov -= n_unknown_marks
-        self.n_unknown_marks += n_unknown_marks * len(text)
         n_tokens = stops - starts
         if n_tokens.size:
             self._extend_range(int(n_tokens.min()), int(n_tokens.max()))
-        self.n_documents += len(text)
-        self.n_bytes += pc.sum(pc.binary_length(text)).as_py() or 0
         n_chars, n_words = words.count(text) if counted is None else counted
-        self.n_chars += int(n_chars.sum())
-        self.n_spaced_words += int(n_words.sum())
-        self.n_tokens += int(n_tokens.sum())
-        self.n_oov_tokens += int(n_oov.sum(dtype=np.int64))
+        self.add(
+            {
+                "n_documents": len(text),
+                "n_text_bytes": pc.sum(pc.binary_length(text)).as_py() or 0,
+                "n_chars": int(n_chars.sum()),
+                "n_spaced_words": int(n_words.sum()),
+                "n_tokens": int(n_tokens.sum()),
+                "n_oov_tokens": int(n_oov.sum(dtype=np.int64)),
+                "n_unknown_marks": n_unknown_marks * len(text),
+            }
+        )
         return n_oov
 
     def set_lengths(self, lengths: np.ndarray) -> None:
@@ -249,27 +250,42 @@ class Statistics:
           n_special: tokens that the template puts around each.
           n_added: tokens that the config puts around each.
         """
-        self.n_text_tokens += int(lengths.sum())
-        self.n_cut_tokens += int((lengths - kept).sum())
-        self.n_cut_documents += int((kept < lengths).sum())
-        self.n_special_tokens += n_special * lengths.size
-        self.n_added_tokens += n_added * lengths.size
+        self.add(
+            {
+                "n_text_tokens": int(lengths.sum()),
+                "n_cut_tokens": int((lengths - kept).sum()),
+                "n_cut_documents": int((kept < lengths).sum()),
+                "n_special_tokens": n_special * lengths.size,
+                "n_added_tokens": n_added * lengths.size,
+            }
+        )
 
     def add_sample(self, counts: Mapping[str, np.ndarray]) -> None:
         """Adds what was counted of sampled documents, `sample.COUNTED`."""
-        for name, numbers in counts.items():
-            setattr(self, f"n_{name}", getattr(self, f"n_{name}") + int(numbers.sum()))
+        self.add({f"n_{name}": int(numbers.sum()) for name, numbers in counts.items()})
+
+    def add_text(self, steps: "Sequence[StepReport]", spans: Mapping[str, int]) -> None:
+        """Adds what the steps of a text pipeline changed, and how often it found each span."""
+        self._add_steps(tuple(steps))
+        self.add(spans, SPANS)
 
     def add_tally(self, tally: Tally) -> None:
         """Adds what the tokenizer counted while it encoded these rows; once per tally."""
         unknown = tally.oov_words()
-        listed = pc.sum(unknown.column("count")).as_py() or 0
-        self.n_words += tally.n_words
-        self.n_oov_chars += tally.n_oov_characters
-        self.n_oov_words += listed + tally.n_oov_words_untracked
-        self._n_dropped += tally.n_oov_words_untracked
-        self.added_tokens.update(tally.added_token_hits)
-        self._add_chars(*tally.oov_characters())
+        n_listed, n_untracked = pc.sum(unknown.column("count")).as_py() or 0, tally.n_oov_words_untracked
+        self.add(
+            {
+                "n_words": tally.n_words,
+                "n_oov_chars": tally.n_oov_characters,
+                "n_oov_words": n_listed + n_untracked,
+                "n_oov_words_dropped": n_untracked,
+            }
+        )
+        if tally.added_token_hits:
+            self.add(tally.added_token_hits, ADDED)
+        code_points, counts = tally.oov_characters()
+        if code_points.size:
+            self.column("oov_chars", int(code_points.max()) + 1)[code_points] += counts
         self._add_words(unknown)
 
     def merge(self, other: Self) -> Self:
@@ -281,25 +297,19 @@ class Statistics:
         ours, theirs = (self.token_counts.size, self.unk_id), (other.token_counts.size, other.unk_id)
         if ours != theirs:
             raise ValueError(f"statistics of different vocabularies: (size, unknown token) {ours} and {theirs}")
-        for name in _COUNTERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.token_counts += other.token_counts
-        self.length_counts += other.length_counts
-        if other.max_tokens >= 0:
-            self._extend_range(other.min_tokens, other.max_tokens)
-        self.added_tokens.update(other.added_tokens)
-        self.text += other.text
-        self.languages += other.languages
-        self._add_chars(*other.oov_chars())
-        self._add_words(other.oov_words())
-        self._n_dropped += other.n_oov_words_dropped
+        unknown = other.oov_words()  # may drop some, which is counted
+        super().__iadd__(other)
+        if other.longest >= 0:
+            self._extend_range(other.shortest, other.longest)
+        self._add_steps(other.steps)
+        self._add_words(unknown)
         return self
 
     @property
     def n_oov_words_dropped(self) -> int:
         """How many occurrences counted in `n_oov_words` are of words that `oov_words` does not list."""
         self._fold()
-        return self._n_dropped
+        return self["n_oov_words_dropped"]
 
     def oov_words(self) -> pa.Table:
         """Returns the words that contain an unknown token, as `schemas.WORD_COUNTS`, in the order of their bytes."""
@@ -308,25 +318,19 @@ class Statistics:
 
     def oov_chars(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns (code points int32[k], ascending, counts int64[k]) of the characters lost to unknown tokens."""
-        code_points = np.array(sorted(self._oov_chars), np.int32)
-        return code_points, np.array([self._oov_chars[c] for c in code_points.tolist()], np.int64)
+        return _used(self.column("oov_chars"))
 
     def to_arrow(self) -> pa.RecordBatch:
         """Returns all of this as one row of `STATISTICS`."""
-        used, lengths = np.flatnonzero(self.token_counts), np.flatnonzero(self.length_counts)
-        added = sorted(self.added_tokens.items())
-        sparse = (
-            (used.astype(np.int32), self.token_counts[used]),
-            (lengths.astype(np.int32), self.length_counts[lengths]),
-            self.oov_chars(),
-            (column.combine_chunks() for column in self.oov_words().itercolumns()),
-            ([token for token, _ in added], [count for _, count in added]),
-        )
-        values = [
-            *(self.token_counts.size, *(getattr(self, name) for name in (*_COUNTERS, "n_oov_words_dropped", *_INT32S))),
-            *(self.text.to_json(), self.languages.to_json()),
-            *itertools.chain.from_iterable(sparse),
-        ]
+        unknown = self.oov_words()  # may drop some, which is counted
+        numbers = {
+            "vocab_size": self.token_counts.size,
+            **{name: getattr(self, name) for name in ("unk_id", "shortest", "longest", "groups")},
+            "steps": [step.to_json() for step in self.steps],
+        }
+        columns = (_used(self.columns[name]) for name in ("tokens", "lengths"))
+        sparse = *columns, self.oov_chars(), (column.combine_chunks() for column in unknown.itercolumns())
+        values = [json.dumps(numbers, sort_keys=True), *itertools.chain.from_iterable(sparse)]
         return pa.record_batch(list(map(_one_row, values, STATISTICS)), schema=STATISTICS)
 
     @classmethod
@@ -340,20 +344,22 @@ class Statistics:
             raise ValueError(f"not one row of statistics: {row.num_rows} rows of {row.schema.to_string()!r}")
         row.validate(full=True)
         values = {name: row.column(name)[0] for name in STATISTICS.names}
-        _check(values)
-        statistics = cls(values["vocab_size"].as_py(), None)
-        for name in (*_COUNTERS, *_INT32S):
-            setattr(statistics, name, values[name].as_py())
-        statistics.text = TextCounts.from_json(values["text"].as_py())
-        statistics.languages = LanguageCounts.from_json(values["languages"].as_py())
-        sparse = [(values[keys].values, values[counts].values) for keys, counts, *_ in _SPARSE]
-        (ids, n_ids), (buckets, n_lengths), chars, unknown, added = sparse
+        if wrong := [name for name, value in values.items() if not value.is_valid]:
+            raise ValueError(f"{wrong[0]} of statistics is null")
+        numbers = json_files.parse(values["numbers"].as_py(), _NUMBERS, "the numbers of statistics")
+        _check_sparse(values, numbers.vocab_size)
+        statistics = cls(numbers.vocab_size, numbers.unk_id if numbers.unk_id >= 0 else None)
+        statistics.shortest, statistics.longest = numbers.shortest, numbers.longest
+        statistics.groups |= numbers.groups
+        statistics.steps = tuple(map(read_step, numbers.steps))
+        (ids, n_ids), (buckets, n_lengths), (chars, n_chars), unknown = (
+            (values[keys].values, values[counts].values) for keys, counts, *_ in _SPARSE
+        )
         statistics.token_counts[ids.to_numpy()] = n_ids.to_numpy()
         statistics.length_counts[buckets.to_numpy()] = n_lengths.to_numpy()
-        statistics._add_chars(*(column.to_numpy() for column in chars))
+        if len(chars):
+            statistics.column("oov_chars", chars[-1].as_py() + 1)[chars.to_numpy()] = n_chars.to_numpy()
         statistics._oov_words = pa.table(list(unknown), schema=schemas.WORD_COUNTS)
-        statistics.added_tokens.update(dict(zip(*(column.to_pylist() for column in added), strict=True)))
-        statistics._n_dropped = values["n_oov_words_dropped"].as_py()
         return statistics
 
     def to_bytes(self) -> bytes:
@@ -378,12 +384,12 @@ class Statistics:
             raise ValueError(f"not an Arrow file of statistics: {error}") from error
 
     def _extend_range(self, shortest: int, longest: int) -> None:
-        self.min_tokens = shortest if self.min_tokens < 0 else min(self.min_tokens, shortest)
-        self.max_tokens = max(self.max_tokens, longest)
+        self.shortest = shortest if self.shortest < 0 else min(self.shortest, shortest)
+        self.longest = max(self.longest, longest)
 
-    def _add_chars(self, code_points: np.ndarray, counts: np.ndarray) -> None:
-        for code_point, count in zip(code_points.tolist(), counts.tolist(), strict=True):
-            self._oov_chars[code_point] = self._oov_chars.get(code_point, 0) + count
+    def _add_steps(self, steps: "tuple[StepReport, ...]") -> None:
+        both = self.steps and steps
+        self.steps = tuple(a + b for a, b in zip(self.steps, steps, strict=True)) if both else self.steps or steps
 
     def _add_words(self, words: pa.Table) -> None:
         if words.num_rows:
@@ -402,21 +408,20 @@ class Statistics:
         words = words.select(["word", "count_sum"]).rename_columns(["word", "count"])
         if words.num_rows > MAX_OOV_WORDS:
             words = words.sort_by([("count", "descending"), ("word", "ascending")])
-            self._n_dropped += pc.sum(words.column("count").slice(MAX_OOV_WORDS)).as_py()
+            self.add({"n_oov_words_dropped": pc.sum(words.column("count").slice(MAX_OOV_WORDS)).as_py()})
             words = words.slice(0, MAX_OOV_WORDS)
         self._oov_words = words.sort_by("word").cast(schemas.WORD_COUNTS).combine_chunks()
         self._unfolded = []
 
 
-def _check(values: Mapping[str, Any]) -> None:
-    """Raises ValueError if the numbers of a row of `STATISTICS` are not such as kernels and summaries may rely on."""
-    if wrong := [name for name, value in values.items() if not value.is_valid]:
-        raise ValueError(f"{wrong[0]} of statistics is null")
-    size, unk_id = values["vocab_size"].as_py(), values["unk_id"].as_py()
-    if not 0 <= size <= MOST_TOKENS or not -1 <= unk_id < size:
-        raise ValueError(f"statistics of {size} tokens, of which {unk_id} is the unknown one")
-    if wrong := [name for name in (*_COUNTERS, "n_oov_words_dropped") if values[name].as_py() < 0]:
-        raise ValueError(f"{wrong[0]} of statistics is {values[wrong[0]].as_py()}")
+def _used(column: Ints) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the places of a column that are not zero, int32, and their numbers."""
+    places = np.flatnonzero(column)
+    return places.astype(np.int32), column[places]
+
+
+def _check_sparse(values: Mapping[str, Any], vocab_size: int) -> None:
+    """Raises ValueError if the columns of a row of `STATISTICS` are not such as kernels and summaries may rely on."""
     for names, counts, _, limit in _SPARSE:
         keys, numbers = values[names].values, values[counts].values
         if keys.null_count or numbers.null_count or len(keys) != len(numbers):
@@ -424,9 +429,9 @@ def _check(values: Mapping[str, Any]) -> None:
         if len(numbers) and numbers.to_numpy().min() < 0:
             raise ValueError(f"{counts} of statistics are negative")
         if pa.types.is_integer(keys.type) and len(keys):
-            limit = size if limit is None else limit
-            found = keys.to_numpy()
-            if found[0] < 0 or found[-1] >= limit or (found[1:] <= found[:-1]).any():
+            limit = vocab_size if limit is None else limit
+            places = keys.to_numpy()
+            if places[0] < 0 or places[-1] >= limit or (places[1:] <= places[:-1]).any():
                 raise ValueError(f"{names} of statistics do not ascend from 0 to {limit - 1}")
 
 
@@ -444,7 +449,7 @@ def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:
         *(
             (
                 f"{quantity.words} counted",
-                getattr(statistics, quantity.name),
+                statistics[quantity.name],
                 quantity.words,
                 getattr(entry, quantity.name),
             )
@@ -452,11 +457,11 @@ def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:
         ),
         ("sum of the tokens' counts", int(statistics.token_counts.sum()), "tokens", entry.n_tokens),
         ("sum of the lengths' counts", int(statistics.length_counts.sum()), "documents", entry.n_documents),
-        ("sum of the unknown words' counts", listed, "unknown words", statistics.n_oov_words),
+        ("sum of the unknown words' counts", listed, "unknown words", statistics["n_oov_words"]),
     ]
     if statistics.unk_id >= 0:
         unknown = int(statistics.token_counts[statistics.unk_id])
-        n_unknown = entry.n_oov_tokens + statistics.n_unknown_marks
+        n_unknown = entry.n_oov_tokens + statistics["n_unknown_marks"]
         pairs.append(("count of the unknown token", unknown, "unknown tokens", n_unknown))
     return [
         f"split {entry.split_id}: {left} {ours} != {right} {theirs}"

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What text steps and spans changed in the documents of a split, or of many: counts that can be added up."""
+"""What text steps and spans changed in the documents of a split, or of many."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
-from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.statistics.vocabulary import ratio
 
@@ -19,45 +16,9 @@ MAX_RESIZED = 0.01
 """The share of a language's characters that a step may add or remove before the summary names it."""
 
 
-@dataclass(frozen=True)
-class TextCounts:
-    """Reports of steps, in order, and how often each span was found; they can be added up."""
+class StepShape(BaseModel):
+    """The shape of a `StepReport` as JSON."""
 
-    steps: "tuple[StepReport, ...]" = ()
-    spans: Mapping[str, int] = field(default_factory=dict)
-
-    def __add__(self, other: Self) -> Self:
-        if not self.steps and not self.spans:
-            return other
-        if not other.steps and not other.spans:
-            return self
-        steps = tuple(ours + theirs for ours, theirs in zip(self.steps, other.steps, strict=True))
-        if {*self.spans} != {*other.spans}:
-            raise ValueError(f"counts of different spans do not add up: {[*self.spans]} and {[*other.spans]}")
-        return replace(self, steps=steps, spans={token: n + other.spans[token] for token, n in self.spans.items()})
-
-    def to_json(self) -> str:
-        """Returns this as JSON; the same text for equal counts."""
-        return json.dumps(
-            {"steps": [step.to_json() for step in self.steps], "spans": list(self.spans.items())}, sort_keys=True
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Returns the value that `to_json` turned into `text`.
-
-        Raises:
-          ValueError: if it is something else.
-        """
-        found = json_files.parse(text, _SHAPE, "counts of text steps")
-        return cls(tuple(map(_read_report, found.steps)), dict(found.spans))
-
-    def summary(self) -> dict[str, Any]:
-        """Returns the part of stats.json about steps and spans."""
-        return {"steps": [_summary(step) for step in self.steps], "spans": dict(self.spans)}
-
-
-class _Report(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     step: str
@@ -70,20 +31,16 @@ class _Report(BaseModel):
     by_language: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
 
 
-class _Counts(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    steps: list[_Report]
-    spans: list[tuple[str, Count]]
-
-
-_SHAPE = TypeAdapter(_Counts)
-
-
-def _read_report(report: _Report) -> "StepReport":
+def read_step(report: StepShape) -> "StepReport":
+    """Returns the report that `StepReport.to_json` turned into JSON of this shape."""
     from tokenmill.tokenizer.text import StepReport  # imported here, since a job without steps does not need it
 
     return StepReport.from_json(report.model_dump())
+
+
+def summary(steps: "Sequence[StepReport]", spans: Mapping[str, int]) -> dict[str, Any]:
+    """Returns the part of stats.json about steps, and about spans by their tokens."""
+    return {"steps": [_summary(step) for step in steps], "spans": dict(spans)}
 
 
 def _summary(report: "StepReport") -> dict[str, Any]:

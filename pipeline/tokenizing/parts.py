@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.counts import LANGUAGE, Counts
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.books.sums import hash_texts
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.languages import identify_languages
-from tokenmill.pipeline.statistics.languages import LanguageCounts
 
 PART = "part"
 """The column that `label` adds: the name of a document's part."""
@@ -64,7 +64,7 @@ def label(batch: ReadBatch, config: Config) -> ReadBatch:
     return dataclasses.replace(batch, documents=documents.append_column(PART, found))
 
 
-def leave_out_others(batch: ReadBatch, config: Config) -> tuple[ReadBatch, LanguageCounts]:
+def leave_out_others(batch: ReadBatch, config: Config) -> tuple[ReadBatch, Counts]:
     """Leaves out what belongs to other parts than that of a job: documents, and rejects except for the first part.
 
     Rules come first, so that they leave out the same in every part.
@@ -74,14 +74,14 @@ def leave_out_others(batch: ReadBatch, config: Config) -> tuple[ReadBatch, Langu
       config: the config of a job for one part.
 
     Returns:
-      The rest of the batch, and the languages of the documents that are left out, if they are identified.
+      The rest of the batch, and what is left out of each language, if they are identified.
     """
-    batch, counts, parts = label(batch, config), LanguageCounts(), config.output.parts
+    batch, counts, parts = label(batch, config), Counts(), config.output.parts
     assert parts is not None
     is_other = pc.not_equal(batch.documents.column(PART), parts.only)
     if "lang" in batch.documents.schema.names:
         codes = batch.documents.column("lang").filter(is_other)
-        counts = LanguageCounts.of(codes, filtered=np.ones(len(codes), np.int64))
+        counts.add_by(LANGUAGE, codes, filtered=np.ones(len(codes), np.int64))
     if parts.only != config.part_names[0]:
         batch = batch.leave_out_rejects(OTHER_PART)
     return batch.leave_out({OTHER_PART: is_other.to_numpy(zero_copy_only=False)}), counts

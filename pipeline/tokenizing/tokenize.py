@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books import ledger, quantities
+from tokenmill.pipeline.books.counts import LANGUAGE
 from tokenmill.pipeline.books.input_counts import Accounts, PieceCounts, filtered, rejected
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
@@ -40,10 +41,8 @@ from tokenmill.pipeline.shuffling.runs import SortedSplit
 from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics import words
-from tokenmill.pipeline.statistics.languages import LanguageCounts
 from tokenmill.pipeline.statistics.sample import Sample
 from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
-from tokenmill.pipeline.statistics.texts import TextCounts
 from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.fim import FillInMiddle
 from tokenmill.tokenizer import Padding, Tokenizer, Truncation, unchecked_text_rows
@@ -251,11 +250,11 @@ class Attempt:
         """
         if self._config.text.languages is not None:
             batch, left_out = languages.tell_languages(batch, self._config.text.languages)
-            self._statistics.languages += left_out
+            self._statistics += left_out
         if self._config.output.parts is not None:
             batch, left_out = parts.leave_out_others(batch, self._config)
-            self._statistics.languages += left_out
-        before = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
+            self._statistics += left_out
+        before = self._statistics["n_documents"], self.n_rejected, self._statistics["n_tokens"]
         self._accounts.add(batch.pieces)
         self.n_records += batch.n_records
         for documents in self._slices(batch.documents):
@@ -266,7 +265,7 @@ class Attempt:
                 self._shard.write(tokens)
         if batch.rejects is not None:
             self._rejects.write(batch.rejects)
-        after = self._statistics.n_documents, self.n_rejected, self._statistics.n_tokens
+        after = self._statistics["n_documents"], self.n_rejected, self._statistics["n_tokens"]
         return after[0] - before[0], after[1] - before[1], after[2] - before[2]
 
     def finish(self) -> LedgerEntry:
@@ -289,7 +288,7 @@ class Attempt:
             tokenizer=self._info.digest,
             pieces=self._split.pieces,
             n_records=read.n_records,
-            **{each.name: getattr(counted, each.name) for each in quantities.TOKENIZED},
+            **{each.name: counted[each.name] for each in quantities.TOKENIZED},
             rejected=dict(sorted(self._rejects.reasons.items())),
             filtered=dict(read.filtered or {}),
             n_bytes=read.n_bytes,
@@ -358,7 +357,7 @@ class Attempt:
             return text, self._tokenizer.encode_bare(unchecked_text_rows(text), self._tally), None, documents
         prepared = languages.prepare(self._text, documents)
         rows = self._text.encode_prepared(prepared, self._tally)
-        self._statistics.text += TextCounts(tuple(prepared.reports), prepared.n_spans)
+        self._statistics.add_text(prepared.reports, prepared.n_spans)
         sources = self._text.sources(prepared)
         text = prepared.documents()
         if prepared.rejected.any():
@@ -422,7 +421,8 @@ class Attempt:
             columns.append(sources.cast(schemas.SPAN_SOURCES.type))
         if self._config.languages is not None:
             columns += [documents.column(field.name).cast(field.type) for field in schemas.LANGUAGES]
-            self._statistics.languages += LanguageCounts.of(
+            self._statistics.add_by(
+                LANGUAGE,
                 documents.column("lang"),
                 documents=np.ones(documents.num_rows, np.int64),
                 mixed=documents.column("lang_mixed").to_numpy(zero_copy_only=False).astype(np.int64),
@@ -447,7 +447,7 @@ class Attempt:
         codes, counts = self._sample.counts()
         self._statistics.add_sample(counts)
         if codes:
-            self._statistics.languages += LanguageCounts.of(codes[0], **counts)
+            self._statistics.add_by(LANGUAGE, codes[0], **counts)
 
     def _check_lengths(self, documents: pa.RecordBatch, n_ids: np.ndarray, length: int) -> None:
         if (n_ids > length).any():

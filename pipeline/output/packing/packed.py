@@ -50,7 +50,8 @@ def count(
     lengths = np.zeros(entry.n_documents, np.int64)
     has_documents = False
     for batch in batches:
-        where = f"{name}, sequence {counted.n_documents} and on"
+        first = counted["n_documents"]
+        where = f"{name}, sequence {first} and on"
         ids, offsets = ragged(batch.column("input_ids"))
         n_tokens = batch.column("n_tokens").to_numpy().astype(np.int64)
         starts, stops = offsets[:-1], offsets[:-1] + n_tokens
@@ -78,18 +79,18 @@ def count(
             is_token = position < np.repeat(n_tokens, np.diff(offsets))
             _hash_segments(ids[is_token], numbers, sizes, lengths, hashes)
         np.add.at(lengths, numbers, sizes)
-    if not counted.n_documents:
+    if not counted["n_documents"]:
         has_documents = True  # no sequence: every document has the length 0
     n_separators = (entry.packing or {})["n_separators"]
     if separator_id is not None:
         if counted.token_counts[separator_id] < n_separators:
             problems.append(f"{name}: fewer than {n_separators} separators {separator_id}")
         counted.token_counts[separator_id] -= n_separators
-        counted.n_oov_tokens -= n_separators if separator_id == counted.unk_id else 0
+        counted.add({"n_oov_tokens": -n_separators if separator_id == counted.unk_id else 0})
         lengths -= 1
         if hashes is not None and has_documents:
             hashes -= _hash_separators(separator_id, lengths)
-    counted.n_oov_tokens -= entry.n_documents * Marks.from_record(found["marks"]).count(counted.unk_id)
+    counted.add({"n_oov_tokens": -entry.n_documents * Marks.from_record(found["marks"]).count(counted.unk_id)})
     if has_documents:
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"{name}: document {int(lengths.argmin())} is in no sequence")

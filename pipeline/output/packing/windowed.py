@@ -108,8 +108,8 @@ def count(
     if n_rows != expected.texts.size:
         raise ValueError(f"{name}: {n_rows} rows, but its documents have {expected.texts.size} windows")
     counts = entry.windows or {}
-    counted.n_tokens += counts["n_repeated"] + counts["n_special"]
-    counted.n_oov_tokens -= entry.n_documents * (*marks.prepend, *marks.append).count(counted.unk_id)
+    counted.add({"n_tokens": counts["n_repeated"] + counts["n_special"]})
+    counted.add({"n_oov_tokens": -entry.n_documents * (*marks.prepend, *marks.append).count(counted.unk_id)})
     counted.set_lengths(expected.lengths)
 
 

@@ -10,7 +10,6 @@ from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import Equation
 from tokenmill.pipeline.counting.split_counts import GroupTotals, Totals
-from tokenmill.pipeline.statistics.tally import Statistics
 
 EQUATIONS = [each for found in vars(quantities).values() if isinstance(found, tuple) for each in found]
 EQUATIONS = [each for each in EQUATIONS if isinstance(each, Equation)]
@@ -25,7 +24,6 @@ def test_whoever_counts_has_the_names_of_the_table():
     assert set(quantities.counted(LedgerEntry)) == names(quantities.READ, quantities.TOKENIZED)
     assert set(quantities.counted(Totals)) == names(quantities.READ, quantities.TEXTS)
     assert set(quantities.counted(GroupTotals)) == names(quantities.TEXTS) | {"n_documents"}
-    assert names(quantities.TOKENIZED) <= vars(Statistics(1, None)).keys()
     for kind in (ReadCounts, PieceCounts, LedgerEntry, Totals):
         counted = {each.name for each in dataclasses.fields(kind) if each.name.startswith("n_")}
         assert counted <= set(quantities.counted(kind)), "a quantity that no sum and no check knows"

@@ -17,7 +17,8 @@ from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
-from tokenmill.pipeline.statistics.texts import TextCounts
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.statistics.texts import summary
 from tokenmill.pipeline.transforms import jobs
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
@@ -262,22 +263,26 @@ def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make
         make(spans=[{"token": "!", "find": "number"}]).text.wrap(tokenizer)
 
 
-def test_counts_add_up_and_come_back_from_json() -> None:
-    one = TextCounts((StepReport("nfc", 3, 1, 0, 10, 9, 2),), {"[A]": 2})
-    assert one + TextCounts() == TextCounts() + one == one
-    twice = one + one
-    assert (twice.steps[0].n_chars, twice.spans) == (20, {"[A]": 4})
-    assert TextCounts.from_json(twice.to_json()) == twice
-    by_language = TextCounts((StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)}),), {})
-    other = TextCounts((StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)}),), {})
-    both = by_language + other
+def counted(step: StepReport, spans: dict[str, int] | None = None) -> Statistics:
+    statistics = Statistics(5, None)
+    statistics.add_text([step], spans or {})
+    return statistics
+
+
+def test_steps_and_spans_add_up_and_come_back_from_a_file() -> None:
+    def one() -> Statistics:
+        return counted(StepReport("nfc", 3, 1, 0, 10, 9, 2), {"[A]": 2})
+
+    assert one().merge(Statistics(5, None)).to_bytes() == Statistics(5, None).merge(one()).to_bytes()
+    twice = one().merge(one())
+    assert (twice.steps[0].n_chars, twice.groups["spans"]) == (20, {"[A]": 4})
+    both = counted(StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)}))
+    both.merge(counted(StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)})))
     assert both.steps[0].by_language == {"de": (9, 8), "en": (6, 7), "zh": (0, 1)}
-    assert TextCounts.from_json(both.to_json()) == both
-    assert [(each["language"], each["share"]) for each in both.summary()["steps"][0]["resized"]] == [
+    assert Statistics.from_bytes(both.to_bytes()).steps == both.steps
+    assert [(each["language"], each["share"]) for each in summary(both.steps, {})["steps"][0]["resized"]] == [
         ("de", -1 / 9), ("en", 1 / 6), ("zh", None),
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="not counts of text steps"):
-        TextCounts.from_json("{}")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def counted(n_documents=3, n_chars=50, n_words=8, rows=((2, 3, 4), (2, 2, 2), (2
         pa.array(["x " * 7 + "x" * (n_chars - 14)] + [""] * (len(rows) - 1)), ids, offsets[:-1], offsets[1:]
     )
     statistics.add_layout(np.diff(offsets) + n_cut, np.diff(offsets), 0, 0)
-    statistics.n_words = n_words
+    statistics.add({"n_words": n_words})
     return statistics
 
 
@@ -48,6 +48,6 @@ def test_entries_are_checked_against_statistics():
     with pytest.raises(BooksError, match="count of the unknown token 0 != unknown tokens 1"):
         check_agreement(entry_of(), statistics)
     statistics = counted()
-    statistics.n_oov_words = 3
+    statistics.add({"n_oov_words": 3})
     with pytest.raises(BooksError, match="sum of the unknown words' counts 0 != unknown words 3"):
         check_agreement(entry_of(), statistics)
