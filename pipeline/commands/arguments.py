@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tokenmill.pipeline.config.paths import expand
-from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES
+from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES, check_mode
 
 
 class Parser(argparse.ArgumentParser):
@@ -120,10 +120,17 @@ def add_local(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say how a job runs on this machine."""
     parser.add_argument("--workers", type=n_workers, metavar="N", help="default: the cores this process may use")
     parser.add_argument(
-        "--mode",
-        choices=MODES,
-        help="where local workers live; default: threads, hybrid on many cores",
+        "--mode", type=_mode, choices=MODES, help="where local workers live; default: threads, processes on many cores"
     )
+
+
+def _mode(text: str) -> str:
+    try:
+        check_mode(text)
+    except ValueError as error:
+        if text == "hybrid":  # of others argparse tells the choices, and the nearest one
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def file_path(text: str) -> str:

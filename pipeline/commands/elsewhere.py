@@ -89,7 +89,7 @@ def _workers(options: argparse.Namespace) -> int:
     def told(host: str, port: int) -> None:
         print(json.dumps({"host": host, "port": port}) if options.json else f"{host}:{port}", flush=True)
 
-    from tokenmill.pipeline.running.external_workers import serve
+    from tokenmill.pipeline.running.workers import serve
 
     with mistakes():
         serve(options.host, options.port, told, debug=options.debug)

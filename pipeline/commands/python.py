@@ -47,7 +47,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
-    mode: Literal["inline", "threads", "processes", "hybrid"] | None = None,
+    mode: Literal["inline", "threads", "processes"] | None = None,
     beam_args: Sequence[str] = (),
     progress: bool = False,
 ) -> JobResult:
@@ -96,7 +96,7 @@ def plan(
     *,
     job: Literal["run", "count", "train", "tokenize"] = "run",
     workers: int | None = None,
-    mode: Literal["inline", "threads", "processes", "hybrid"] | None = None,
+    mode: Literal["inline", "threads", "processes"] | None = None,
 ) -> dict[str, Any]:
     """Returns what `tokenmill plan --json` prints: estimates of a job, with bounds, from a sample of its input.
 

@@ -2,16 +2,15 @@
 """Where and how a job runs: local workers on Beam's FnApiRunner, or any other Beam runner by name.
 
 By `--runner=DirectRunner`, or no runner at all, people mean "here, on all my cores". Beam's own answer first tries to
-download another runner, and its threads corrupt data (`worker_pool.py`), so the local runner is built explicitly:
+download another runner, and its threads corrupt data (`NEVER_MS`), so the local runner is built explicitly:
 
-========== ===================================================== ==================================================
-mode       workers                                               for
-========== ===================================================== ==================================================
-inline     the calling thread                                    debugging, one core
-threads    threads of this process                               the default: kernels and Arrow release the GIL
-processes  one process each                                      code that holds the GIL
-hybrid     processes of `THREADS_PER_PROCESS` threads            many cores: starting threads is serial work
-========== ===================================================== ==================================================
+========== ======================== ==================================================================
+mode       workers                  for
+========== ======================== ==================================================================
+inline     the calling thread       debugging, one core
+threads    threads of this process  the default: kernels and Arrow release the GIL
+processes  one process each         code that holds the GIL; many cores: starting threads is serial work
+========== ======================== ==================================================================
 
 Every other runner gets the graph and the options unchanged. Beam is imported when a job starts, not before.
 """
@@ -34,17 +33,21 @@ if typing.TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-Mode = Literal["inline", "threads", "processes", "hybrid"]
-MODES: tuple[Mode, ...] = ("inline", "threads", "processes", "hybrid")
-
-THREADS_PER_PROCESS = 8
-"""Threads of one process in mode hybrid; each further thread costs 0.1 s of start-up, which the GIL serialises."""
+Mode = Literal["inline", "threads", "processes"]
+MODES: tuple[Mode, ...] = ("inline", "threads", "processes")
 
 MAX_WORKERS = 1024
 """The most local workers; each takes memory and a thread or process."""
 
-MAX_THREADS = 2 * THREADS_PER_PROCESS
-"""More workers than this are hybrid unless told otherwise."""
+MAX_THREADS = 16
+"""More workers than this are processes unless told otherwise: the GIL serialises the start of threads, 0.1 s each."""
+
+NEVER_MS = 1 << 30
+"""Twelve days: how often a worker thread sends what it has written so far, besides when that is large or complete.
+
+Beam's own threads (2.77) do so each second, from a timer, and cut an element in half if its coder runs in Python. With
+0 Beam takes its own.
+"""
 
 _LOCAL_RUNNERS = ("directrunner", "fnapirunner", "switchingdirectrunner", "direct")
 # Measured with Beam 2.77: they drop output of finish_bundle, run only the last branch of a graph, and raise no error.
@@ -78,13 +81,14 @@ def choose_runner(
 
     Args:
       beam_args: Beam's own options, as given after `--`.
-      mode: as in the table above; None: threads, or inline on one core and hybrid on more than `MAX_THREADS`.
+      mode: as in the table above; None: threads, or inline on one core and processes on more than `MAX_THREADS`.
       workers: at most this many; None: the cores this process may use.
       n_splits: the number of splits of the job, if known: no more workers are chosen than there is work for.
 
     Raises:
       ValueError: naming an option that is not allowed.
     """
+    check_mode(mode)
     name, rest = _take_option(list(beam_args), "runner")
     if name is not None and name.lower() in _BROKEN_RUNNERS:
         raise ValueError(f"--runner={name}: loses data without an error (Beam 2.77); use DirectRunner or FlinkRunner")
@@ -105,8 +109,16 @@ def choose_runner(
     if n_splits is not None:  # those without a split would only start and end
         workers = max(1, min(workers, n_splits))
     if mode is None:
-        mode = "inline" if workers == 1 else "threads" if workers <= MAX_THREADS else "hybrid"
+        mode = "inline" if workers == 1 else "threads" if workers <= MAX_THREADS else "processes"
     return RunnerSettings(None, mode, workers, tuple(rest))
+
+
+def check_mode(mode: str | None) -> None:
+    """Raises ValueError unless `mode` is one of `MODES`, or None."""
+    if mode == "hybrid":
+        raise ValueError("mode hybrid is gone: processes serve many cores; without a mode they are chosen there")
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
 
 
 def available_cores() -> int:
@@ -149,48 +161,45 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
         yield settings.name, PipelineOptions(list(settings.beam_args))
         return
 
-    pools = _worker_pools() if settings.mode != "inline" else None
     options = PipelineOptions(
         [
-            f"--direct_num_workers={settings.workers if pools else 1}",
+            f"--direct_num_workers={settings.workers}",
             "--no_save_main_session",  # the DoFns live in an installed package
             *settings.beam_args,
         ]
     )
-    if pools is None:
-        yield _fn_api_runner(None), options
-        return
-    with contextlib.ExitStack() as stack:
-        if settings.mode == "threads":
-            pool: Any = pools.ThreadPool()
-        else:
-            threads = THREADS_PER_PROCESS if settings.mode == "hybrid" else 1
-            n_processes = -(-settings.workers // threads)
-            pool = stack.enter_context(
-                pools.ProcessPool(n_processes, options.get_all_options(drop_default=True), debug=debug)
-            )
-        environment = stack.enter_context(pools.environment_of(pool))
-        try:
-            yield _fn_api_runner(environment), options
-        except Exception as error:  # its type depends on where the runner noticed that its worker is gone
-            if pool.failure is not None:
-                raise RuntimeError(pool.failure) from error
-            raise
+    if settings.mode == "processes":
+        from tokenmill.pipeline.running import workers
+
+        with workers.local(settings.workers, debug=debug) as (pool, environment):
+            try:
+                yield _fn_api_runner(environment, options), options
+            except Exception as error:  # its type depends on where the runner noticed that its worker is gone
+                if pool.failure is not None:
+                    raise RuntimeError(pool.failure) from error
+                raise
+    elif settings.mode == "threads":
+        from apache_beam.transforms import environments
+
+        threads = environments.EmbeddedPythonGrpcEnvironment(
+            data_buffer_time_limit_ms=NEVER_MS, capabilities=environments.python_sdk_capabilities()
+        )
+        with without_tracebacks():
+            yield _fn_api_runner(threads, options), options
+    else:
+        yield _fn_api_runner(None, options), options
 
 
-def _worker_pools() -> Any:
-    """Returns the module of worker pools, which uses internals of Beam; None, and says so, if they have changed."""
+@contextlib.contextmanager
+def without_tracebacks() -> Iterator[None]:
+    """Keeps Beam's workers (2.77) from printing, one each, the traceback that the runner raises as well."""
+    from apache_beam.runners.worker import sdk_worker
+
+    sdk_worker.print = lambda *_, **__: None  # type: ignore[attr-defined]  # found before the built-in one
     try:
-        from tokenmill.pipeline.running import worker_pool
-    except (ImportError, AttributeError, TypeError) as error:
-        import apache_beam
-
-        logging.warning(
-            "Beam %s is new to this version of TokenMill, so the job runs with one worker (%s)",
-            apache_beam.__version__, error,
-        )  # fmt: skip
-        return None
-    return worker_pool
+        yield
+    finally:
+        vars(sdk_worker).pop("print", None)  # another job of this process may have ended first
 
 
 def explain(error: BaseException, output: str = "") -> str:
@@ -209,7 +218,7 @@ def explain(error: BaseException, output: str = "") -> str:
         found = re.search(r"^([^\s:][^\n:]*)(?:: (.*))?\Z", last, re.MULTILINE | re.DOTALL)
         if found:
             name, text = found[1].rpartition(".")[2], found[2] or ""
-    text = re.sub(r" \[while running '[^']*'\]", "", text).strip()
+    text = re.sub(r" \[while running '[^']*'\]", "", text).replace("\n(on host ", " (on host ").strip()
     if name == "RuntimeError" and (wrapped := re.match(r"(\w+(?:Error|Exception)): ", text)):
         name, text = wrapped[1], text[wrapped.end() :]
     kind = getattr(builtins, name, None)
@@ -268,7 +277,7 @@ def _says_more(record: logging.LogRecord) -> bool:
 
 
 # When a worker or a job server ends, its connections break, and the threads that read from them fail.
-_THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker_")
+_THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker")
 
 
 def _report_thread_error(args: threading.ExceptHookArgs) -> None:
@@ -288,10 +297,14 @@ class _StderrHandler(logging.StreamHandler[Any]):
         return sys.stderr
 
 
-def _fn_api_runner(environment: Any) -> "PipelineRunner":
+def _fn_api_runner(environment: Any, options: "PipelineOptions") -> "PipelineRunner":
+    from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-    return fn_runner.FnApiRunner(default_environment=environment)
+    told = JobServiceHandle.encode_pipeline_options(options.get_all_options(drop_default=True))
+    info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=told)
+    return fn_runner.FnApiRunner(default_environment=environment, provision_info=fn_runner.ExtendedProvisionInfo(info))
 
 
 def _take_option(args: list[str], name: str) -> tuple[str | None, list[str]]:

@@ -12,7 +12,6 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.running import runners
 from tokenmill.pipeline.running.runners import (
     MODES,
     RunnerSettings,
@@ -31,7 +30,7 @@ ROOT = Path(__file__).parents[3]
     [
         ([], {"workers": 1}, RunnerSettings(None, "inline", 1)),
         ([], {"workers": 2}, RunnerSettings(None, "threads", 2)),
-        ([], {"workers": 17}, RunnerSettings(None, "hybrid", 17)),
+        ([], {"workers": 17}, RunnerSettings(None, "processes", 17)),
         ([], {"mode": "inline"}, RunnerSettings(None, "inline", 1)),
         ([], {"mode": "processes", "workers": 3}, RunnerSettings(None, "processes", 3)),
         (["--runner=DirectRunner"], {"workers": 2}, RunnerSettings(None, "threads", 2)),
@@ -66,6 +65,8 @@ def test_default_is_every_core_this_process_may_use():
         (["--direct_num_workers"], {}, "--direct_num_workers needs a value"),
         ([], {"workers": 0}, "--workers must be at least 1, got 0"),
         ([], {"mode": "inline", "workers": 2}, "--mode inline has one worker, got --workers 2"),
+        ([], {"mode": "hybrid"}, "mode hybrid is gone: processes serve many cores"),
+        ([], {"mode": "thread"}, "mode must be one of inline, threads, processes, got 'thread'"),
         (["--runner=DaskRunner"], {}, "--runner=DaskRunner: loses data"),
         (["--runner=FlinkRunner"], {"workers": 2}, "--mode and --workers are for local runs; FlinkRunner has"),
     ],
@@ -80,7 +81,7 @@ def test_settings_read_well():
     assert str(choose_runner([], workers=2)) == "2 workers, threads"
     assert str(choose_runner(["--runner=PrismRunner"])) == "PrismRunner"
     assert choose_runner([], workers=2).in_process
-    assert not choose_runner([], workers=2, mode="hybrid").in_process
+    assert not choose_runner([], workers=2, mode="processes").in_process
 
 
 def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
@@ -143,16 +144,6 @@ def test_every_mode_runs_the_same_graph(mode):
         pipeline.run()
 
 
-def test_a_beam_whose_internals_have_changed_runs_with_one_worker(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "tokenmill.pipeline.running.worker_pool", None)
-    monkeypatch.delattr("tokenmill.pipeline.running.worker_pool", raising=False)
-    with open_runner(choose_runner(mode="threads", workers=2)) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        assert_that(pipeline | beam.Create([1, 2]) | beam.Map(lambda x: x + 1), equal_to([2, 3]))
-        pipeline.run().wait_until_finish()
-    assert "is new to this version of TokenMill, so the job runs with one worker" in caplog.text
-
-
 def test_replayed_bundles_reach_the_runner():
     _Recorder.seen.clear()
     with open_runner(choose_runner(["--direct_runner_bundle_repeat=2"], mode="inline")) as (runner, options):
@@ -213,26 +204,43 @@ def test_a_failing_worker_is_one_message_and_no_noise(tmp_path, mode):
     assert (done.stdout, done.stderr, done.returncode) == ("bad: x\nsecond: y\n", "", 1)
 
 
-def test_a_killed_worker_process_fails_the_job_with_the_reason(tmp_path):
-    done = run_script(tmp_path, FAILING, mode="processes", action="os.kill(os.getpid(), 9)")
-    assert done.stdout == (
-        "a worker process was killed by SIGKILL; the machine may be out of memory: try fewer --workers\n"
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("os.kill(os.getpid(), 9)", "was killed by SIGKILL; the machine may be out of memory: try fewer --workers"),
+        ("os._exit(0)", "ended by itself with exit code 0"),
+    ],
+)
+def test_a_worker_process_that_dies_fails_the_job_with_the_reason(tmp_path, action, reason):
+    done = run_script(tmp_path, FAILING, mode="processes", action=action)
+    assert (done.stdout, done.stderr, done.returncode) == (f"a worker process {reason}\n", "", 1)
+
+
+def test_a_worker_process_that_dies_before_it_connects_fails_the_job(tmp_path, monkeypatch):
+    # It is ready, and told which worker it is; the runner waits for it without a limit.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'tokenmill.pipeline.running.worker_process' in sys.orig_argv:\n"
+        "    import os, grpc\n"
+        "    grpc.insecure_channel = lambda *_, **__: os._exit(3)\n"
     )
-    assert (done.stderr, done.returncode) == ("", 1)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    with pytest.raises(RuntimeError, match="a worker process ended by itself with exit code 3"):
+        run_in_processes()
 
 
 def test_a_worker_process_that_never_connects_fails_the_job(monkeypatch):
     # As when the environment of the worker is broken: it must not hang.
-    monkeypatch.setattr("tokenmill.pipeline.running.worker_pool._PROGRAM", "tokenmill.pipeline.no_such_program")
-
-    def run():
-        with open_runner(choose_runner([], mode="processes", workers=2)) as (runner, options):
-            pipeline = beam.Pipeline(runner=runner, options=options)
-            _ = pipeline | beam.Create([1, 2])
-            pipeline.run()
-
+    monkeypatch.setattr("tokenmill.pipeline.running.workers._PROGRAM", "tokenmill.pipeline.no_such_program")
     with pytest.raises(RuntimeError, match="a worker process ended by itself with exit code 1"):
-        run()
+        run_in_processes()
+
+
+def run_in_processes():
+    with open_runner(choose_runner(mode="processes", workers=2)) as (runner, options):
+        pipeline = beam.Pipeline(runner=runner, options=options)
+        _ = pipeline | beam.Create([1, 2]) | beam.Map(str)
+        pipeline.run()
 
 
 @pytest.mark.parametrize(
@@ -287,4 +295,3 @@ def test_logging_is_quiet_and_follows_stderr(capsys):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("WARNING root: yes\n", "")
-    assert runners.THREADS_PER_PROCESS * 2 == runners.MAX_THREADS

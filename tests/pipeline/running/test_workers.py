@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers for runners elsewhere: the service, through Beam's portable protocol, and how it ends."""
 
-import json
 import os
 import socket
 import subprocess
@@ -17,8 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 from apache_beam.testing.util import assert_that, equal_to
 
-from tokenmill.pipeline.running import worker_pool
-from tokenmill.pipeline.running.external_workers import ExternalWorkers
+from tokenmill.pipeline.running import workers
 from tokenmill.pipeline.running.runners import explain
 
 ROOT = Path(__file__).parents[3]
@@ -73,11 +71,20 @@ def test_an_error_of_a_worker_says_on_which_host(service):
 
 
 def test_a_worker_that_cannot_start_is_an_error_and_nobody_waits_for_it(monkeypatch):
-    monkeypatch.setattr(worker_pool, "_PROGRAM", "tokenmill.pipeline.is_not_there")
-    answer = ExternalWorkers().StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="one"), None)
+    monkeypatch.setattr(workers, "_PROGRAM", "tokenmill.pipeline.is_not_there")
+    answer = workers.Workers().StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="one"), None)
     assert answer.error == (
-        f"RuntimeError: the process ended with exit code 1; its log says why (on host {socket.gethostname()!r})"
+        "RuntimeError: a worker process ended by itself with exit code 1; its log says why "
+        f"(on host {socket.gethostname()!r})"
     )
+
+
+def test_workers_of_a_local_job_are_for_that_job_only():
+    with workers.local(0) as (_, environment), grpc.insecure_channel(environment.url) as channel:
+        stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        for params in ({}, {"secret": "guessed"}):
+            answer = stub.StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="one", params=params))
+            assert answer.error == "PermissionError: these workers are for another job"
 
 
 def test_a_worker_starts_on_a_full_disk(tmp_path):
@@ -85,10 +92,9 @@ def test_a_worker_starts_on_a_full_disk(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import tempfile\ndef refuse(): raise FileNotFoundError\ntempfile._get_default_tempdir = refuse\n"
     )
-    lines = json.dumps({"options": {}, "debug": False, "tells": True, "speaks": True}) + "\n"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     command = [sys.executable, "-P", "-m", "tokenmill.pipeline.running.worker_process"]
-    done = subprocess.run(command, input=lines, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input="", env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "ready\n"
 
 
