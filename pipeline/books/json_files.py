@@ -52,8 +52,11 @@ def read(
       ValueError: if it is something else; says the file, the key, the value, and what to do.
     """
     path = storage.join(output, name)
-    with storage.open_read(path) as handle:
-        data = handle.read(MAX_BYTES + 1)
+    try:
+        with storage.open_read(path) as handle:
+            data = handle.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no {path!r}; {_AGAIN}") from error
     if len(data) > MAX_BYTES:
         raise ValueError(f"{path!r} is not {what}: it has more than {MAX_BYTES:,} bytes")
     try:

@@ -140,7 +140,11 @@ def execute(
     Raises:
       Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
     """
+    from tokenmill.pipeline.output.ownership import check_free, own
+
     began = time.time()
+    with mistakes():
+        check_free(config.output.path)
     plan, settings = planned(job, config, choose, quiet=quiet)
     if said is not None:
         said += plan.warnings
@@ -149,7 +153,6 @@ def execute(
 
     from tokenmill.pipeline.books.reject_limits import RejectLimits
     from tokenmill.pipeline.jobs import planning
-    from tokenmill.pipeline.output.ownership import own
     from tokenmill.pipeline.running import display, progress, runner_jobs
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
     from tokenmill.pipeline.transforms import jobs
@@ -233,7 +236,7 @@ def _report_failure(error: Exception, output: str, debug: bool) -> int:
     for line in f"failed: {reason}".splitlines():
         say(line)
     if not debug and "--resume" not in reason:
-        say("what is committed is kept: --resume goes on from there, --debug shows where it failed")
+        say("what is committed is kept: --resume goes on from there, --verbose shows where it failed")
     return FAILED
 
 

@@ -123,7 +123,9 @@ def _inspect(options: argparse.Namespace) -> int:
             if not is_read():
                 break
     if not n_shown:
-        say(f"{target}: no row matches")
+        n_rows = sum(shard.record["rows"] for shard in shards if shard.record is not None)
+        is_behind = options.start >= n_rows and all(shard.record is not None for shard in shards)
+        say(f"{target}: {f'there are {n_rows:,} rows, counted from 0' if is_behind else 'no row matches'}")
     return DONE
 
 

@@ -343,7 +343,10 @@ def _describe(details: ErrorDetails) -> str:
         return f"{path}: {_short(value)}: must be a list; write [{_short(value)}]"
     if kind == "model_type":
         return f"{path}: {_short(value)}: must be a section with the keys {_listed(_keys_of(location))}"
-    return f"{path}: {_short(value)}: {_EXPECTED.get(kind, '').format(**context) or details['msg'].lower()}"
+    expected = _EXPECTED.get(kind, "").format(**context) or details["msg"].lower()
+    if value is None:
+        expected = f"{expected.partition(';')[0]}; leave the key out for its default"
+    return f"{path}: {_short(value)}: {expected}"
 
 
 _EXPECTED = {
@@ -439,6 +442,8 @@ def _listed(names: Sequence[str] | dict[str, Any]) -> str:
 
 def _short(value: object) -> str:
     """Returns `repr(value)`, shortened: a config may hold anything, but a message stays one line."""
+    if value is None or isinstance(value, bool):
+        return str(yaml.safe_dump(value)).split()[0]  # as a config has it
     shortener = reprlib.Repr()
     shortener.maxlevel = 3
     shortener.maxstring = shortener.maxother = 60

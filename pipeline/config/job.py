@@ -16,7 +16,7 @@ from pydantic import model_validator
 from tokenmill.pipeline.config import sections
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.languages import DEFAULT, UNKNOWN, LanguagesConfig, TextOptions
+from tokenmill.pipeline.config.languages import DEFAULT, LANGUAGE_COLUMNS, UNKNOWN, LanguagesConfig, TextOptions
 from tokenmill.pipeline.config.output import (
     KEEPS_COLUMNS,
     KEEPS_FIELDS,
@@ -149,7 +149,8 @@ class Config(Section):
     def _check_kept_fields(self) -> Self:
         for name in self.input.keep_fields:
             if name in (*OWN_COLUMNS, *self.text.columns):
-                raise mistake("input.keep_fields", name, "is a column of the output already")
+                by = ", which the section `languages` writes; leave out one of them" if name in LANGUAGE_COLUMNS else ""
+                raise mistake("input.keep_fields", name, f"is a column of the output already{by}")
         return self
 
     @model_validator(mode="after")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 """The key for all languages that are not named; equal to that of `tokenizer/languages`, which is slow to import."""
 
+LANGUAGE_COLUMNS = ("lang", "lang_confidence", "lang_mixed")
+"""Columns of rows that the section writes."""
+
 UNKNOWN = "und"
 """The language of documents whose language cannot be told, as in `tokenmill.tokenizer.languages`."""
 
@@ -95,7 +98,7 @@ class TextOptions:
     def columns(self) -> list[str]:
         """Columns that these sections add to rows; not all formats keep them. See `schemas.rows`."""
         sources = ["span_sources"] if self.keeps_sources else []
-        return [*sources, "lang", "lang_confidence", "lang_mixed"] if self.languages is not None else sources
+        return [*sources, *LANGUAGE_COLUMNS] if self.languages is not None else sources
 
     @property
     def tokens(self) -> list[str]:

@@ -66,7 +66,8 @@ class RowsReader:
             own = own_columns(batch.schema, self._config)
             texts = _to_json(batch.select(own), dict.fromkeys(self._unread, True))
         elif self._config.text_fields:
-            columns = [_to_text(column_at(batch, name, self._config.join)) for name in self._config.text_fields]
+            there = [name for name in self._config.text_fields if type_at(batch.schema, name) is not None]
+            columns = [_to_text(column_at(batch, name, self._config.join)) for name in there]
             texts = join_texts(columns, self._config.join)
         else:
             texts = column_at(batch, self._config.text_field, self._config.join)
@@ -132,7 +133,8 @@ def own_columns(schema: pa.Schema, config: InputConfig) -> list[str]:
     if config.messages_field is not None:
         marks = (name for name in schema.names if SOUNDS_LIKE_A_MARK.search(name))
         return [name for name in dict.fromkeys([*text_columns(config), *marks]) if name in schema.names]
-    return [name if name in schema.names else name.split(".")[0] for name in text_columns(config)]
+    there = [name for name in text_columns(config) if type_at(schema, name) is not None]
+    return [name if name in schema.names else name.split(".")[0] for name in there]
 
 
 def _to_json(batch: pa.RecordBatch, unread: Mapping[str, Any]) -> pa.Array:
@@ -241,14 +243,15 @@ def check_columns(schema: pa.Schema, config: InputConfig) -> None:
     for field in (*text_columns(config), config.id_field, *config.keep_fields):
         if field is not None and schema.names.count(field) > 1:
             raise ValueError(f"has {schema.names.count(field)} columns {field!r}")
-    for field in text_columns(config) if config.messages_field is None else ():
-        text_type = type_at(schema, field)
-        if text_type is None:
-            setting = "text_fields" if config.text_fields else "text_field"
-            raise ValueError(
-                f"has no column {field!r} for input.{setting}; it has {listed_names(field_names(schema))}"
-                + hint([field])
-            )
+    wanted = text_columns(config) if config.messages_field is None else []
+    types = {field: found for field in wanted if (found := type_at(schema, field)) is not None}
+    if wanted and not types:
+        names = " or ".join(map(repr, wanted))
+        setting = "text_fields" if config.text_fields else "text_field"
+        raise ValueError(
+            f"has no column {names} for input.{setting}; it has {listed_names(field_names(schema))}" + hint(wanted)
+        )
+    for field, text_type in types.items():
         if not _is_text(text_type):
             raise ValueError(f"column {field!r} is {text_type}; a text column is a string or binary")
     id_field = find_field(schema, config.id_field)

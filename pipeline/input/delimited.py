@@ -92,7 +92,8 @@ class Rows:
         if kept is not None and misfits:
             left = np.setdiff1d(np.arange(rows.size), list(misfits))
             table, rows, kept = table.take(left), rows[left], kept.take(pa.array(left))
-        texts = join_texts([self._column(table, name) for name in text_columns(self._config)], self._config.join)
+        there = [name for name in text_columns(self._config) if name in self._numbers]
+        texts = join_texts([self._column(table, name) for name in there], self._config.join)
         ids = None
         if self._config.id_field in self._numbers:
             ids = _or_null(self._column(table, self._config.id_field))

@@ -160,7 +160,8 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     with _without_collector():
         _show("listing files", 0, lambda: seen.n_listed)
         sections = _match_sources(input, problems, said, seen)
-        _show("opening files", sum(len(files) for _, files in sections), lambda: max(seen.n_opened, number))
+        n_files = sum(len(files) for _, files in sections)
+        _show("opening files", n_files, lambda: min(n_files, max(seen.n_opened, number)))
         splits = Splits(_group(usable(), input.split_bytes), salt)
     said += [*_without_effect(input, formats), *_lines_by_default(input, of_lines)]
     for section, read in zip(given.by_source.values(), input.by_source.values(), strict=True):
@@ -415,7 +416,7 @@ def _cut_all(files: _Files, first: int, config: InputConfig, seen: _Seen) -> Ite
         by_name = _cut_files(sample, config, seen, trusts_names=True)
         files_of = [[each for each in cuts if not isinstance(each, UserWarning)] for cuts in (found, by_name)]
         if any(looked_at != named for looked_at, named in zip(*files_of, strict=True)):
-            step = 1
+            step, seen.n_opened = 1, 0  # all are opened, those of the sample again
     while group := list(itertools.islice(numbered, _GROUP_FILES)):
         yield from _cut_files(group, config, seen, trusts_names=step > 1)
 

@@ -147,6 +147,16 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
         yield lease
 
 
+def check_free(output: str) -> None:
+    """Raises ValueError if a command that is known to live owns a folder: before long work, in which `own` comes last.
+
+    It is silent where only `own` can tell, as on a store, whose clock decides.
+    """
+    found = _Owner.read(output)
+    if found is not None and found.process.is_dead(Process.current()) is False:
+        raise ValueError(_in_use(output, found))
+
+
 def living_owner(output: str) -> str | None:
     """Returns a description of the folder's living owner, or of its job on a runner; None if it seems to have none."""
     found = _Owner.read(output)

@@ -95,6 +95,7 @@ def choose_runner(
     if name is not None and name.rpartition(".")[2].lower() not in _LOCAL_RUNNERS:
         if mode is not None or workers is not None:
             raise ValueError(f"--mode and --workers are for local runs; {name} has options of its own, after --")
+        _check_runner(name)
         return RunnerSettings(name, "processes", 0, tuple(beam_args))
 
     for option, ours in (("direct_running_mode", "--mode"), ("direct_num_workers", "--workers")):
@@ -119,6 +120,19 @@ def check_mode(mode: str | None) -> None:
         raise ValueError("mode hybrid is gone: processes serve many cores; without a mode they are chosen there")
     if mode is not None and mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+
+
+def _check_runner(name: str) -> None:
+    """Raises ValueError if Beam knows no such runner, nor is it the full name of a class."""
+    from apache_beam.options.pipeline_options import StandardOptions
+
+    known = StandardOptions.KNOWN_RUNNER_NAMES
+    if "." not in name and not {name.lower(), f"{name.lower()}runner"} & {each.lower() for each in known}:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(
+            f"--runner={name}: Beam has no such runner; {hint}there are {', '.join(known)}, and classes by full names"
+        )
 
 
 def available_cores() -> int:

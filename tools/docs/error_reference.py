@@ -32,9 +32,10 @@ config are reported at once, before any work.
 _EXIT_CODES = {
     DONE: ("done", "Nothing."),
     FAILED: (
-        "the job failed, or `verify` found something wrong",
-        "Read the last lines on stderr. What is committed is kept: `--resume` goes on from there. `--debug` shows the "
-        "traceback.",
+        "the job failed, or `verify` found something wrong; or what a command other than a job prints could not be "
+        "written",
+        "Read the last lines on stderr. What is committed is kept: `--resume` goes on from there. `--verbose` shows "
+        "the traceback.",
     ),
     MISTAKE: (
         "a mistake in the command, the config or the input, found before any work",

@@ -17,6 +17,7 @@ from tests import forking
 from tokenmill.pipeline import VERSION, cli
 from tokenmill.pipeline.commands.arguments import commands_of
 from tokenmill.pipeline.counting import finishing
+from tokenmill.pipeline.output.ownership import own
 from tokenmill.pipeline.running.display import megabytes
 from tokenmill.pipeline.tokenizing import tokenize
 
@@ -122,6 +123,14 @@ def test_mistakes_in_the_config_are_all_named(capsys, write_config):
     ]
 
 
+def test_a_folder_in_use_is_refused_before_files_are_opened(capsys, write_config, tmp_path):
+    config = write_config(input={"paths": [str(tmp_path / "gone.jsonl")]})
+    with own(str(tmp_path / "out"), "count"):
+        assert cli.main(["tokenize", config]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"output folder '{tmp_path}/out' is in use: count, process" in line
+
+
 def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path):
     config = write_config(
         input={"paths": [str(tmp_path / "corpus/*.txt"), str(tmp_path / "gone.jsonl")]},
@@ -140,6 +149,7 @@ def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path
     [
         (["--direct_running_mode=multi_threading"], "say it by --mode"),
         (["--runner=DaskRunner"], "loses data"),
+        (["--runner=FlnkRunner"], "--runner=FlnkRunner: Beam has no such runner; did you mean FlinkRunner? there are "),
         (["--max_cache_memory_usage_gb=1"], "no such Beam option; did you mean --max_cache_memory_usage_mb?"),
     ],
 )
@@ -213,7 +223,7 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
         "tokenmill: tokenize: 281 B in 4 splits, 2 workers, threads",
         "tokenmill: failed: disk: on fire",
         "tokenmill: second line",
-        "tokenmill: what is committed is kept: --resume goes on from there, --debug shows where it failed",
+        "tokenmill: what is committed is kept: --resume goes on from there, --verbose shows where it failed",
     ]
     assert cli.main(["tokenize", config, "--resume", "--workers", "1", "--debug"]) == 1
     err = capsys.readouterr().err
@@ -275,6 +285,16 @@ def test_verify_and_inspect_take_a_folder_or_its_config(capsys, write_config, tm
         "row 1  doc-1  n_tokens 6  n_oov 0",
         "token … 5 more",
     ]
+    for arguments, said in (
+        (["--start", "7"], "there are 7 rows, counted from 0"),
+        (["--doc-id", "x"], "no row matches"),
+    ):
+        assert cli.main(["inspect", config, *arguments]) == 0
+        assert capsys.readouterr().err == f"tokenmill: {tmp_path}/out: {said}\n"
+    (tmp_path / "out/stats.json").rename(tmp_path / "stats.json")
+    assert cli.main(["report", config]) == 2
+    assert f"there is no '{tmp_path}/out/stats.json'; copy the folder again from" in capsys.readouterr().err
+    (tmp_path / "stats.json").rename(tmp_path / "out/stats.json")
     (tmp_path / "out/tokens-00001-of-00004.parquet").write_bytes(b"damaged")
     assert cli.main(["verify", config]) == 1
     out = capsys.readouterr().out

@@ -250,7 +250,7 @@ def test_a_misspelt_key_is_looked_for_at_every_level(written, meant):
         ("input: {}", "input.paths: required but missing"),
         ("input: {paths: [a], split_bytes: 0}", "input.split_bytes: 0: must be at least 1"),
         ("input: {paths: [a], split_bytes: 1.5}", "input.split_bytes: 1.5: must be an integer"),
-        ("input: {paths: [a], split_bytes: true}", "input.split_bytes: True: must be an integer"),
+        ("input: {paths: [a], split_bytes: true}", "input.split_bytes: true: must be an integer"),
         (
             "input: {paths: [a], max_document_bytes: 9999999999}",
             "input.max_document_bytes: 9999999999: must be at most 1073741824",
@@ -578,6 +578,8 @@ def test_fields_that_cannot_be_kept_or_joined_are_named(write):
         "input.keep_fields=[a, a]": "input.keep_fields: ['a', 'a']: must name each field once",
         "input.keep_fields={a: number}": "input.keep_fields.a: 'number': a type is one of bool, string, ",
         "input.keep_fields={a: {b: [bool, bool]}}": "input.keep_fields.a.b: ['bool', 'bool']: a type is one of ",
+        "input.join=null": "input.join: null: must be text; leave the key out for its default",
+        "input.paths=null": "input.paths: null: must be a list; leave the key out for its default",
         "input.keep_fields=url": "input.keep_fields: 'url': must be a list; write ['url']",
         "input.join=x": "input.join: 'x': joins text_fields, or the parts of a nested text_field; there are none",
     }.items():
@@ -618,7 +620,8 @@ def test_no_field_can_have_the_name_of_a_column_of_ours(write, name):
 def test_columns_of_languages_are_refused_where_they_are_written(write, name):
     path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
     (problem,) = problems_of(path, [f"input.keep_fields=[{name}]", "languages={}"])
-    assert problem == f"input.keep_fields: {name!r}: is a column of the output already"
+    by = "which the section `languages` writes; leave out one of them"
+    assert problem == f"input.keep_fields: {name!r}: is a column of the output already, {by}"
     assert load_config(path, [f"input.keep_fields=[{name}]"]).input.keep_fields == [name]
 
 

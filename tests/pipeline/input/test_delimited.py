@@ -156,6 +156,12 @@ def test_several_columns_are_one_text(tmp_path):
     path = write(tmp_path / "a.csv", "title,body,id\nA,b,\nC,,i\n")
     found = read(path, text_fields=["title", "body"], join="|")
     assert [(row["doc_id"], row["text"]) for row in found.documents] == [("a.csv:14", "A|b"), ("i", "C|")]
+    found = read(path, text_fields=["subtitle", "body", "title"], join="|")  # a file of a folder may lack some
+    assert [row["text"] for row in found.documents] == ["b|A", "|C"]
+    with pytest.raises(
+        ValueError, match=r"has no column 'x' or 'y' for input\.text_fields; it has 'title', 'body', 'id'"
+    ):
+        read(path, text_fields=["x", "y"])
 
 
 CELLS = st.sampled_from(["a", '"', '""', ",", "\n", "\r", "\r\n", "é", "\ufeff", " ", "x" * 9, '"a"', ",b\n", "\1"])

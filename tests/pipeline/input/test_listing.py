@@ -15,6 +15,7 @@ from tokenmill.pipeline.input import listing, splitting
 from tokenmill.pipeline.input.listing import Listing, NamedFiles, are_distinct
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.running.progress import Progress, reporting_to
 
 NAMES = st.text(st.characters(exclude_categories=[], exclude_characters="\0"), min_size=1, max_size=6)
 
@@ -100,8 +101,12 @@ def test_files_whose_names_do_not_say_enough_are_opened(tmp_path, opened):
 def test_if_names_say_something_else_than_the_files_opened_all_are(tmp_path, opened):
     corpus(tmp_path)
     (tmp_path / "a.b-000.jsonl").write_bytes(gzip.compress(DATA))
-    assert {piece.name: piece.compression for piece in plan(tmp_path)[0].pieces}["a.b-000.jsonl"] == "gzip"
+    watched = Progress()
+    with reporting_to(watched):
+        assert {piece.name: piece.compression for piece in plan(tmp_path)[0].pieces}["a.b-000.jsonl"] == "gzip"
     assert len(opened) == 4 + 24
+    shown = watched.snapshot("opening files")
+    assert (shown.n_done, shown.n_planned) == (24, 24)
     (tmp_path / "a.b-000.jsonl").write_bytes(DATA.decode().encode("utf-16"))
     with pytest.raises(ValueError, match=r"a.b-000.jsonl' looks like utf-16-le"):
         plan(tmp_path)

@@ -292,3 +292,13 @@ def test_what_is_not_parquet_is_refused_before_work(tmp_path, data):
 def test_an_empty_file_has_no_documents(tmp_path):
     path = write(tmp_path / "f.parquet", {"text": pa.array([], pa.string())})
     assert read(path)[:2] == ([], [])
+
+
+def test_a_file_may_lack_some_of_several_text_columns(tmp_path):
+    path = write(tmp_path / "a.parquet", {"title": ["A", None], "body": ["b", "c"], "meta": [{"x": "m"}, {"x": None}]})
+    found = read(path, text_fields=["subtitle", "meta.x", "meta.y", "body", "title"], join="|")[0]
+    assert [row[1] for row in found] == ["m|b|A", "c"]
+    with pytest.raises(
+        ValueError, match=r"has no column 'subtitle' or 'meta\.y' for input\.text_fields; it has 'title'"
+    ):
+        read(path, text_fields=["subtitle", "meta.y"])

@@ -68,6 +68,9 @@ def test_a_second_command_is_told_whose_it_is(tmp_path, locks):
             assert "wait until it is done, stop it, or choose another folder" in str(raised.value)
         assert names_in(tmp_path) == [OWNER]
         assert "process" in ownership.living_owner(str(tmp_path))
+        with pytest.raises(ValueError, match="is in use: tokenize, process"):
+            ownership.check_free(str(tmp_path))
+    ownership.check_free(str(tmp_path))
     assert ownership.living_owner(str(tmp_path)) is None
     with own(str(tmp_path), "run"):
         pass

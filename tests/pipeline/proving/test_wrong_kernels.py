@@ -25,6 +25,18 @@ KINDS = {
     "middle of tokens": {"output": {"fim": {"rate": 0.5, "level": "token"}}},
     "concatenate": {"output": {"packing": {"length": 64, "separator": "<|eos|>"}}},
     "best fit": {"output": {"packing": {"length": 64, "strategy": "best_fit", "separator": "<|eos|>"}}},
+    "no split": {"output": {"packing": {"length": 512, "strategy": "no_split", "separator": "<|eos|>"}}},
+    "short rows": {"output": {"packing": {"length": 64, "incomplete": "short"}}},
+    "chat, packed": {
+        "input": {"messages_field": "messages"},
+        "output": {"packing": {"length": 80_000, "strategy": "no_split"}},
+    },
+    "cut at the end": {"tokenizer": {"truncation": {"max_length": 69_990}}},
+    "cut at the beginning": {"tokenizer": {"truncation": {"max_length": 69_990, "side": "left"}}},
+    "windows, shuffled": {
+        "tokenizer": {"truncation": {"max_length": 64, "stride": 8, "overflow": "rows"}},
+        "output": {"shuffle": {"seed": 1}},
+    },
     "windows": {"tokenizer": {"truncation": {"max_length": 64, "stride": 8, "overflow": "rows"}}},
     "padding": {"tokenizer": {"padding": {"length": 70_000}, "truncation": {"max_length": 70_000}}},
     "shuffle": {"output": {"shuffle": {"seed": 1}, "packing": {"length": 64, "separator": "<|eos|>"}}},
