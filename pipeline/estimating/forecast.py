@@ -18,7 +18,7 @@ from tokenmill.pipeline.estimating.places import Sample
 from tokenmill.pipeline.estimating.trial import Trial
 from tokenmill.pipeline.input.reading import BATCH_BYTES
 from tokenmill.pipeline.jobs.planning import JobPlan
-from tokenmill.pipeline.output.packing.sequences import packing_summary
+from tokenmill.pipeline.output.arranging import packing_summary
 from tokenmill.pipeline.running.runners import available_cores
 from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards

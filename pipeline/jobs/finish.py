@@ -4,7 +4,6 @@
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from tokenmill.pipeline.jobs.totals import Totals, part_path
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.folders import clear_working_files
 from tokenmill.pipeline.output.ownership import Lease
-from tokenmill.pipeline.output.packing.marks import lay_out
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
@@ -33,7 +32,7 @@ from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.token_table import token_counts
-from tokenmill.pipeline.tokenizing.tokenize import output_packing, tokenizer_info
+from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
 _READABLE = ("parquet", "arrow")
@@ -108,16 +107,15 @@ def finish_output(
         "token_dtype": info.token_dtype.name,
         "unicode": tokenizer.unicode_versions,
     }
-    marks = lay_out(config, tokenizer).marks.to_record()
-    packing = output_packing(config, tokenizer)
-    packed = asdict(packing) if packing is not None else None
+    form = RowForm.of(config, tokenizer)
+    packed = {"separator_id": form.separator_id, "pad_id": form.pad_id} if form.is_packed else None
     built = manifest.build(
         job,
         books,
         added.lists.finish(),
         tokenizer=described,
         files=written,
-        marks=marks,
+        marks=form.marks.to_record(),
         packing=packed,
         fields=planned.fields,
     )

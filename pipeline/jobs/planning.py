@@ -19,10 +19,8 @@ from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts
 from tokenmill.pipeline.counting.partitions import n_partitions_of
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output import folders, marks
 from tokenmill.pipeline.output.ownership import Lease
-from tokenmill.pipeline.output.packing import marks
-from tokenmill.pipeline.output.packing.sequences import packing_tokens
 from tokenmill.pipeline.output.vocabulary_files import check_formats
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running import progress
@@ -192,9 +190,9 @@ def _padded(config: Config, packing: PackingConfig, tokenizer: Tokenizer) -> Con
     """Returns a config that names the token that fills sequences up: a saved tokenizer does not say what its files did.
 
     Raises:
-      ValueError: as `packing_tokens`.
+      ValueError: as `packing_ids`.
     """
-    pad_id = packing_tokens(packing, tokenizer).pad_id
+    _, pad_id = marks.packing_ids(packing, tokenizer)
     name = None if pad_id is None else tokenizer.id_to_token(pad_id)
     output = config.output.model_copy(update={"packing": packing.model_copy(update={"pad_token": name})})
     return config.model_copy(update={"output": output})

@@ -2,9 +2,8 @@
 """Rows of a shard as text, with the boundaries of its tokens visible: `be┊rt┊ is`."""
 
 import contextlib
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.output.packing.packed import segment_sizes
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.tokenizer import Tokenizer
@@ -106,13 +104,23 @@ def row_of(shard_path: str, batch: pa.RecordBatch, i: int, number: int) -> Row:
     (row,) = spell_nanoseconds(alone).to_pylist()
     names = [f"#{n}" for n in row.get("documents", ())]
     column = next((name for name in schemas.BOUNDARIES if name in batch.schema.names), None)
-    sizes = segment_sizes(alone, column).tolist() if column else []
-    segments = list(zip(names, itertools.accumulate(sizes, initial=0), strict=False)) if column else []
+    segments = list(zip(names, _segment_starts(row, column), strict=False)) if column else []
     fields = {name: row[name] for name in kept}
     if shard_path.endswith(".mds"):
         fields = {name: json.loads(text) for name, text in fields.items()}
     doc_id, n_tokens, n_oov, window = row.get("doc_id", ""), row["n_tokens"], row.get("n_oov"), row.get("window")
     return Row(number, doc_id or ", ".join(names), row["input_ids"], n_tokens, n_oov, window, fields, segments)
+
+
+def _segment_starts(row: Mapping[str, Any], column: str) -> list[int]:
+    """Returns the first token of each document's part in a packed sequence, as one of its `BOUNDARIES` says."""
+    numbers = row[column]
+    if column == "cu_seqlens":
+        return list(numbers[:-1])
+    of_tokens = numbers[: row["n_tokens"]]
+    if column == "positions":
+        return [i for i, position in enumerate(of_tokens) if position == 0]
+    return [i for i, number in enumerate(of_tokens) if i == 0 or number != of_tokens[i - 1]]
 
 
 def find_tokenizer(shard_path: str, tokenizer_path: str | None = None) -> Tokenizer:

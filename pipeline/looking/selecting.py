@@ -22,8 +22,8 @@ from tokenmill.pipeline.books import manifest, parts
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.looking import inspect
-from tokenmill.pipeline.output.document_tables import SegmentSizes, measure_segments, read_table
-from tokenmill.pipeline.output.packing.windowed import ExpectedWindows
+from tokenmill.pipeline.output.document_tables import read_table
+from tokenmill.pipeline.output.placement import Placement, RowForm
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.statistics.words import unknown
 from tokenmill.tokenizer import Tokenizer
@@ -94,7 +94,7 @@ class Shard:
             return numbers
         return np.unique(self.documents.column("rows").take(pa.array(numbers)).combine_chunks().flatten().to_numpy())
 
-    def stretches(self, row: inspect.Row) -> list[tuple[int, int, int, int]]:
+    def pieces(self, row: inspect.Row) -> list[tuple[int, int, int, int]]:
         """Returns what a row holds of each document, by the table of documents, which there must be.
 
         Returns:
@@ -104,46 +104,31 @@ class Shard:
         Raises:
           ValueError: if the table has no such row.
         """
-        assert self.found is not None
-        if self.found["packing"] is not None:
-            mine = np.flatnonzero(self._segments.rows == row.number)
-            mine = mine[np.argsort(self._segments.starts[mine])]
-            names = ("numbers", "starts", "firsts", "sizes")
-            return list(zip(*(getattr(self._segments, name)[mine].tolist() for name in names), strict=True))
-        padding = self.found["config"]["tokenizer"]["padding"]
-        is_left = padding is not None and padding["side"] == "left" and formats.keeps_padding(self.name)
-        start = len(row.ids) - row.n_tokens if is_left else 0
-        if "windows" not in self.found["totals"]:
-            return [(row.number, start, 0, row.n_tokens)]
-        windows = self._windows
-        if row.number >= windows.starts.size:
-            raise ValueError(f"{self.name}: row {row.number} is no window of the documents in the table of its shard")
-        first, stop = int(windows.starts[row.number]), int(windows.stops[row.number])
-        return [(int(windows.texts[row.number]), start + len(windows.marks.before), first, stop - first)]
+        form, placement = self._placed
+        mine = placement.of_rows(row.number, row.number + 1)
+        if not mine.rows.size:
+            raise ValueError(f"{self.name}: row {row.number} holds no document of the table of its shard")
+        is_left = form.pads_left and formats.keeps_padding(self.name)
+        starts = mine.starts + (len(row.ids) - row.n_tokens if is_left else 0)
+        columns = (mine.documents, starts, mine.firsts, mine.sizes)
+        return list(zip(*(each.tolist() for each in columns), strict=True))
 
     def described(self, row: inspect.Row) -> inspect.Row:
         """Returns a row with the ids of its documents, and where each begins, as far as the table knows them."""
         table = self.documents if row.segments or not row.doc_id else None
         if table is None or self.found is None:
             return row
-        held = self.stretches(row)
+        held = self.pieces(row)
         names = [table.column("doc_id")[number].as_py() for number, *_ in held]
         starts = [start for _, start, *_ in held] if self.found["packing"] is not None else []
         return dataclasses.replace(row, doc_id=", ".join(names), segments=tuple(zip(names, starts, strict=False)))
 
     @functools.cached_property
-    def _windows(self) -> ExpectedWindows:
+    def _placed(self) -> tuple[RowForm, Placement]:
         assert self.found is not None
         assert self.documents is not None
-        n_tokens = self.documents.column("n_tokens").to_numpy().astype(np.int64)
-        return ExpectedWindows(self.found, self.documents.column("doc_id"), n_tokens)
-
-    @functools.cached_property
-    def _segments(self) -> SegmentSizes:
-        assert self.found is not None
-        assert self.documents is not None
-        n_separators = int(self.found["packing"]["separator_id"] is not None)
-        return measure_segments(self.documents, self.found["config"]["output"]["packing"]["length"], n_separators)
+        form = RowForm.recorded(self.found)
+        return form, Placement.listed(self.documents, form)
 
 
 def find_shards(target: str) -> list[Shard]:

@@ -6,7 +6,6 @@ and to the bytes they were read from.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.kept_fields import without_marks
 from tokenmill.pipeline.config.output import KEEPS_FIELDS
-from tokenmill.pipeline.output.packing.sequences import Segments
+from tokenmill.pipeline.output.placement import Placement
 from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers.parquet import RowGroups
 from tokenmill.pipeline.parquet_file import open_parquet, whole
@@ -52,7 +51,7 @@ class DocumentTable:
         self._has_segments = has_segments
         self._n_rows = self._n_tokens = 0
         self._waiting: list[pa.RecordBatch] = []
-        self._segments: list[Segments] = []
+        self._placed: list[Placement] = []
         self._groups = RowGroups(_LIMITS)
         encodings = {name: kind for name, kind in _ENCODINGS.items() if name.split(".")[0] in self._schema.names}
         self._writer = pq.ParquetWriter(
@@ -76,37 +75,32 @@ class DocumentTable:
         else:
             self._write(documents)
 
-    def place(self, n_placed: int, segments: Sequence[Segments]) -> None:
-        """Takes the segments of documents: the rows that hold their tokens.
+    def place(self, n_placed: int, placed: Sequence[Placement]) -> None:
+        """Takes the pieces of documents: the rows that hold their tokens.
 
         Args:
-          n_placed: how many documents, counted from the first, have all of their segments by now.
-          segments: the new segments.
+          n_placed: how many documents, counted from the first, are completely in rows by now.
+          placed: the new pieces, documents and rows counted from the first of the shard.
         """
-        self._segments += segments
+        self._placed += placed
         n = n_placed - self._n_rows
         if not n:
             return
-        numbers, rows, starts = (
-            np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in self._segments)])
-            for name in ("numbers", "rows", "starts")
-        )
-        is_placed = numbers < n_placed
-        rest = ~is_placed
-        self._segments = [Segments(numbers[rest], rows[rest], starts[rest])] if rest.any() else []
-        own = numbers[is_placed] - self._n_rows
-        order = np.argsort(own, kind="stable")
+        pieces = Placement.joined(self._placed)
+        is_placed = pieces.documents < n_placed
+        self._placed = [pieces.chosen(~is_placed)]
+        pieces = pieces.chosen(is_placed)
+        own = pieces.documents - self._n_rows
+        pieces = pieces.chosen(np.argsort(own, kind="stable"))
         offsets = pa.array(np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n))]).astype(np.int32))
         table = pa.Table.from_batches(self._waiting)
         self._waiting = table.slice(n).to_batches()
-        placed = table.slice(0, n).combine_chunks()
-        for name, values in (("rows", rows), ("starts", starts.astype(np.int32))):
+        documents = table.slice(0, n).combine_chunks()
+        for name, values in (("rows", pieces.rows), ("starts", pieces.starts.astype(np.int32))):
             i = self._schema.get_field_index(name)
-            column = pa.ListArray.from_arrays(
-                offsets, pa.array(values[is_placed][order]), type=self._schema.field(i).type
-            )
-            placed = placed.add_column(i, self._schema.field(i), column)
-        for batch in placed.to_batches():
+            column = pa.ListArray.from_arrays(offsets, pa.array(values), type=self._schema.field(i).type)
+            documents = documents.add_column(i, self._schema.field(i), column)
+        for batch in documents.to_batches():
             self._write(batch)
 
     def finish(self) -> FileRecord:
@@ -125,46 +119,6 @@ class DocumentTable:
         weights = np.ones(batch.num_rows, np.int64), n_bytes
         for group in self._groups.add(batch, weights):
             self._writer.write_table(group)
-
-
-@dataclass(frozen=True)
-class SegmentSizes:
-    """All segments of a packed shard, int64[n] each, those of document 0 first."""
-
-    numbers: np.ndarray
-    """Number of each segment's document."""
-    rows: np.ndarray
-    starts: np.ndarray
-    """Position of its first token in its row."""
-    sizes: np.ndarray
-    """How many tokens it has, a separator included."""
-    firsts: np.ndarray
-    """How many tokens of its document come before it."""
-
-
-def measure_segments(table: pa.Table, length: int, n_separators: int) -> SegmentSizes:
-    """Returns the segments of a packed shard; each reaches to the end of its row or of its document.
-
-    Args:
-      table: all of a table with `rows` and `starts`.
-      length: tokens of a sequence.
-      n_separators: separators after every document, 0 or 1.
-
-    Raises:
-      ValueError: if a document has more `rows` than `starts`, or fewer.
-    """
-    lists = [table.column(name).combine_chunks() for name in ("rows", "starts")]
-    counts, n_starts = (pc.list_value_length(each).to_numpy().astype(np.int64) for each in lists)
-    if not np.array_equal(counts, n_starts):
-        raise ValueError(f"document {int(np.argmax(counts != n_starts))} does not have as many starts as rows")
-    rows, starts = (each.flatten().to_numpy().astype(np.int64) for each in lists)
-    numbers = np.repeat(np.arange(counts.size), counts)
-    room = length - starts
-    ends = np.concatenate([[0], np.cumsum(room)])
-    begins = np.cumsum(counts) - counts
-    firsts = ends[:-1] - np.repeat(ends[begins], counts)
-    totals = table.column("n_tokens").to_numpy().astype(np.int64) + n_separators
-    return SegmentSizes(numbers, rows, starts, np.minimum(room, totals[numbers] - firsts), firsts)
 
 
 def leaves_of(fields: Iterable[pa.Field], before: str = "") -> list[str]:

@@ -9,9 +9,9 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.config.output import KEEPS_COLUMNS, OutputConfig
+from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
-from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
-from tokenmill.pipeline.output.packing.windows import Windower, WindowLayout
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.staging import StagedFile, Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.output.writers.base import ShardWriter, TokenizerInfo
@@ -31,8 +31,7 @@ class Shard:
         n_shards: int,
         output: OutputConfig,
         tokenizer: TokenizerInfo,
-        packing: PackingTokens | None = None,
-        windows: WindowLayout | None = None,
+        form: RowForm,
         schema: pa.Schema | None = None,
     ) -> None:
         """Creates the files.
@@ -43,8 +42,7 @@ class Shard:
           n_shards: the number of shards of the job; with `index` it makes the names.
           output: formats and packing.
           tokenizer: what made the ids.
-          packing: the ids that packing adds, if `output.packing` is given.
-          windows: how documents become windows; None if rows are not windows.
+          form: what the rows are.
           schema: the documents: `schemas.TOKENS`, columns that a config adds, which not all formats store, and
             `schemas.PLACES`, which only the table of documents stores. Kept fields, if there are any, go to the formats
             that can store them, and to the table if one format cannot.
@@ -55,14 +53,13 @@ class Shard:
         self._has_fields = bool(fields)
         schema = pa.schema([field for field in schema if field.name not in (*schemas.PLACES.names, schemas.FIELDS)])
         documents = schemas.TOKENS
-        self._arranger: Packer | Windower | None = None
-        if output.packing is not None and packing is not None:
-            has_mask = schemas.LOSS_MASK.name in schema.names
-            documents = schemas.rows([schemas.LOSS_MASK.name] if has_mask else [])
-            self._arranger = Packer(output.packing, packing, has_mask=has_mask)
-        elif windows is not None:
+        self._arranger: Arranger | None = None
+        self._form = form
+        if form.strategy != "documents":
             documents = schema
-            self._arranger = Windower(windows, schema)
+            if form.is_packed:
+                documents = schemas.rows(name for name in schema.names if name == schemas.LOSS_MASK.name)
+            self._arranger = Arranger(form, documents, output.packing.boundaries if output.packing is not None else ())
         self._taken = documents.names
         if self._arranger is not None:
             schema = self._arranger.schema
@@ -84,7 +81,7 @@ class Shard:
             handles = [staging.create(name) for name in names]
             index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
             handle = cast(BinaryIO, handles[0])
-            kept = schema if format_ in KEEPS_COLUMNS or isinstance(self._arranger, Packer) else narrow
+            kept = schema if format_ in KEEPS_COLUMNS or form.is_packed else narrow
             kept = stored_schema(kept, output, format_)
             if has_fields(format_, are_documents=self._arranger is None):
                 kept = pa.schema([*kept, *fields])
@@ -138,12 +135,12 @@ class Shard:
     @property
     def packing(self) -> Mapping[str, int] | None:
         """The counts of packing, complete once the shard is finished; None without packing."""
-        return self._arranger.counts if isinstance(self._arranger, Packer) else None
+        return self._arranger.counts if self._arranger is not None and self._form.is_packed else None
 
     @property
     def windows(self) -> Mapping[str, int] | None:
         """The counts of windows, complete once the shard is finished; None if rows are not windows."""
-        return self._arranger.counts if isinstance(self._arranger, Windower) else None
+        return self._arranger.counts if self._arranger is not None and not self._form.is_packed else None
 
     def _write(self, rows: pa.RecordBatch) -> None:
         for writer, schema in zip(self._writers, self._schemas, strict=True):

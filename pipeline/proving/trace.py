@@ -18,7 +18,7 @@ from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
 from tokenmill.pipeline.input.reading import Wanted, read_split
 from tokenmill.pipeline.looking import inspect, selecting
-from tokenmill.pipeline.output.packing import marks
+from tokenmill.pipeline.output import marks
 from tokenmill.pipeline.output.writers.json_texts import spell_nanoseconds
 from tokenmill.pipeline.parquet_file import whole
 from tokenmill.pipeline.proving.from_input import config_of
@@ -94,7 +94,7 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
         raise ValueError(f"the manifest lists no table of documents for {shard}")
     config, tokenizer = config_of(output, found)
     documents = []
-    for number, start, first, size in listed.stretches(stored):
+    for number, start, first, size in listed.pieces(stored):
         if token is not None and not start <= token < start + size:
             continue
         place = {"number": number, "start": start, "first": first, "size": size}

@@ -21,8 +21,7 @@ from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
 from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums
 from tokenmill.pipeline.filenames import PARTS
 from tokenmill.pipeline.output import folders
-from tokenmill.pipeline.output.packing.marks import Marks
-from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output.marks import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
 from tokenmill.pipeline.reporting.stats import summarize
@@ -117,12 +116,12 @@ class LedgerProof:
         """Checks the shards of a shuffle in their order; together they must have what the splits had."""
         found, problems = self._found, self._report.problems
         total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
-        n_counted, file = 0, ""
+        n_counted = 0
         for part, entry, counts in in_turn(functools.partial(_check_shard, self._output, found), self._shards()):
             self._report.merge(part)
             if counts and counts[0][0] is entry.shard:
                 total.merge(counts[0][1])
-                n_counted, file = n_counted + 1, entry.shard.file
+                n_counted += 1
         problems += imbalance_of_sums(self.books.sorted, self.books.merged)
         if found["shuffle"]["sums"] != self.books.merged.to_record():
             problems.append(
@@ -130,8 +129,7 @@ class LedgerProof:
             )
         if recorded is None or n_counted != len(found["shards"]):
             return
-        has_lengths = found["packing"] is None or formats.keeps_padding(file)
-        for what in ("token_counts", "length_counts") if has_lengths else ("token_counts",):
+        for what in ("token_counts", "length_counts"):
             ours, theirs = getattr(total, what), getattr(recorded, what)
             if wrong := np.flatnonzero(ours != theirs).tolist():
                 problems.append(

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline.books.counts import LANGUAGE
 from tokenmill.pipeline.books.ledger import LOST
-from tokenmill.pipeline.output.packing.sequences import packing_summary
-from tokenmill.pipeline.output.packing.windows import windows_summary
+from tokenmill.pipeline.output.arranging import packing_summary, windows_summary
 from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
 from tokenmill.pipeline.statistics import languages, sample, texts, token_table, vocabulary
 from tokenmill.pipeline.statistics.tally import ADDED, EXACT_LENGTHS, LENGTH_BUCKETS, SPANS, Statistics
@@ -63,8 +62,8 @@ def summarize(
 
     Args:
       table: `TOKEN_COUNTS` of the same splits.
-      packing: the sums of `sequences.COUNTS` where rows are packed; None where they are not.
-      windows: the sums of `windows.COUNTS` where rows are windows; None where they are not.
+      packing: the sums of `arranging.PACKING_COUNTS` where rows are packed; None where they are not.
+      windows: the sums of `arranging.WINDOW_COUNTS` where rows are windows; None where they are not.
       chat: the sums of `chat.COUNTS` where documents are conversations; None where they are texts.
       by_source: what was read of each source of `input.sources`, as in the manifest.
     """

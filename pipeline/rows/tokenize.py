@@ -15,6 +15,9 @@ from apache_beam.metrics.metric import Metrics
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.chat import ChatConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
+from tokenmill.pipeline.output.marks import Marks
+from tokenmill.pipeline.output.placement import RowForm, as_lists, gather_ids, measure, place, placed_columns
+from tokenmill.pipeline.output.writers.base import ragged
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
 from tokenmill.pipeline.rows.chat import FIELD, records_of, section_of
 from tokenmill.pipeline.rows.errors import RowsError
@@ -239,12 +242,13 @@ def _lay_out(
     lengths = np.diff(bare.offsets.to_numpy())
     sources, counts = None, {}
     if has_windows:
-        sources, starts, stops = layout.windows(lengths)
-        first = np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=len(bare)))))[:-1]
-        counts["window"] = np.arange(sources.size) - first[sources]
-        offsets = bare.offsets.to_numpy()[:-1][sources]
-        rows = layout.lay_out(bare.values.to_numpy(), offsets + starts, offsets + stops)
-        kept = stops - starts
+        form = RowForm.windows(layout, Marks(tuple(layout.before.tolist()), after=tuple(layout.after.tolist())))
+        placement = place(lengths, form)
+        at = measure(placement, form)
+        ids, offsets = ragged(bare)
+        rows = as_lists(gather_ids(ids, offsets, placement, at, form), at.offsets)
+        kept, sources = placement.sizes, placement.documents
+        counts["window"] = placed_columns(["window"], placement, at, form)["window"].to_numpy()
     else:
         kept = layout.kept(lengths)
         if layout.padding is not None:

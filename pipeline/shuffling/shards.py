@@ -19,8 +19,7 @@ from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
 from tokenmill.pipeline.filenames import keys_name, runs_name
-from tokenmill.pipeline.output.packing.sequences import PackingTokens
-from tokenmill.pipeline.output.packing.windows import WindowLayout
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
@@ -84,8 +83,7 @@ def merge_shard(
     output: OutputConfig,
     info: TokenizerInfo,
     schema: pa.Schema,
-    packing: PackingTokens | None = None,
-    windows: WindowLayout | None = None,
+    form: RowForm,
     on_rows: OnBatch | None = None,
     *,
     runs: str,
@@ -101,8 +99,7 @@ def merge_shard(
       output: the section.
       info: the tokenizer that made the ids.
       schema: the schema of the rows of the runs, places among them.
-      packing: the ids that packing adds, if `output.packing` is given.
-      windows: how documents become windows; None if they do not.
+      form: what the rows of the shard are.
       on_rows: called after each batch, with its own bytes as the bytes read; an exception from it stops the attempt.
       runs: `runs_digest` of all splits of the job.
 
@@ -116,12 +113,12 @@ def merge_shard(
     sums = Sums()
     with Staging(output.path, planned.id) as staging, RunFiles(output.path) as files:
         paths = [storage.join(output.path, runs_name(split.split_id)) for split in splits]
-        shard = Shard(staging, planned.index, planned.n_shards, output, info, packing, windows, schema)
+        shard = Shard(staging, planned.index, planned.n_shards, output, info, form, schema)
         keys_file = staging.create(keys_name(planned.id))
         opened = open_runs(files, paths, splits, schema)
         low, high = shard_range(planned.index, planned.n_shards)
         for keys, rows in merge_range(opened, low, high, piece_bytes=_piece_bytes(output)):
-            found = sum_rows(keys, rows, None if windows is not None else info.padding_side)
+            found = sum_rows(keys, rows, None if form.strategy == "windows" else info.padding_side)
             sums += found
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))

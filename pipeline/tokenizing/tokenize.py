@@ -28,10 +28,8 @@ from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input import given_up, languages
 from tokenmill.pipeline.input.batches import ReadBatch, n_named
 from tokenmill.pipeline.input.reading import Wanted, read_split
-from tokenmill.pipeline.output import rejects_file
-from tokenmill.pipeline.output.packing import marks
-from tokenmill.pipeline.output.packing.sequences import PackingTokens, packing_tokens
-from tokenmill.pipeline.output.packing.windows import WindowLayout
+from tokenmill.pipeline.output import marks, rejects_file
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers import formats
@@ -224,8 +222,8 @@ class Attempt:
                 staging, split, config.output.shuffle, None if self._rows.window is not None else info.padding_side
             )
         else:
-            packing, windows = output_packing(config, tokenizer), output_windows(config, tokenizer)
-            self._shard = Shard(staging, split.index, n_splits, config.output, info, packing, windows, self._schema)
+            form = RowForm.of(config, tokenizer)
+            self._shard = Shard(staging, split.index, n_splits, config.output, info, form, self._schema)
         self._rejects = rejects_file.RejectsFile(staging, filenames.rejects_name(split.index, n_splits), split.pieces)
         self._has_field: Counter[str] = Counter({each.name: 0 for each in decode_fields(split.fields)})
         id_field = config.input.own_id_field
@@ -486,21 +484,6 @@ def _check_padding(tokenizer: Tokenizer, config: Config) -> None:
         )
 
 
-def output_packing(config: Config, tokenizer: Tokenizer) -> PackingTokens | None:
-    """Returns the ids that packing adds; None where rows are documents."""
-    return packing_tokens(config.output.packing, tokenizer) if config.output.packing is not None else None
-
-
-def output_windows(config: Config, tokenizer: Tokenizer) -> WindowLayout | None:
-    """Returns how documents become windows; None where rows are not windows."""
-    rows = marks.lay_out(config, tokenizer)
-    if rows.window is None:
-        return None
-    unk_id = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
-    span_ids = [tokenizer.token_to_id(token) for token in config.text.tokens if config.text.keeps_sources]
-    return WindowLayout(rows.window, rows.marks, unk_id, [each for each in span_ids if each is not None])
-
-
 def _room(config: Config, rows: marks.RowLayout) -> int | None:
     """Returns how many tokens of a document fit into a row that does not cut it; None: any number, or it may be cut."""
     around = rows.document.n_around + (rows.window.n_around if rows.window is not None else 0)
@@ -524,13 +507,9 @@ def merge_planned(
 
     `runs` may be None if `splits` are the runs of all splits.
     """
-    info, packing, windows = (
-        tokenizer_info(tokenizer),
-        output_packing(config, tokenizer),
-        output_windows(config, tokenizer),
-    )
+    info, form = tokenizer_info(tokenizer), RowForm.of(config, tokenizer)
     schema, digest = schema_of_runs(config, splits), runs if runs is not None else runs_digest(splits)
-    return merge_shard(planned, splits, config.output, info, schema, packing, windows, on_rows, runs=digest)
+    return merge_shard(planned, splits, config.output, info, schema, form, on_rows, runs=digest)
 
 
 def schema_of_runs(config: Config, splits: Sequence[SplitRuns]) -> pa.Schema:

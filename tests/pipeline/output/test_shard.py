@@ -18,7 +18,7 @@ from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import finish_output
 from tokenmill.pipeline.output import folders
-from tokenmill.pipeline.output.packing.sequences import packing_tokens
+from tokenmill.pipeline.output.marks import packing_ids
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
@@ -205,7 +205,7 @@ def test_verify_finds_a_sequence_that_lost_a_token(work):
 def test_a_token_that_is_not_there_is_refused_before_work(work):
     job = work(packing={"length": 8, "separator": "<eos>"})
     with pytest.raises(ValueError, match=r"output\.packing.separator: '<eos>': the tokenizer has no such token"):
-        packing_tokens(job.config.output.packing, job.tokenizer)
+        packing_ids(job.config.output.packing, job.tokenizer)
 
 
 @pytest.mark.parametrize("shuffle", [None, {"shards": 3}])

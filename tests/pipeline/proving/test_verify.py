@@ -265,7 +265,7 @@ DOCUMENT_FORGERIES = {
     "tokens, but the ledger says": lambda rows: rows[1].update(n_tokens=9999),
     "documents are of file 1, which split": lambda rows: rows[3].update(input_file=1),
     "a document comes from none of the 2 files": lambda rows: rows[3].update(input_file=2),
-    "row 1 is document 'a1', documents/documents-00000-of-00002.parquet lists 'b1'": lambda rows: rows[1].update(
+    "doc_id of row 1 is 'a1', documents/documents-00000-of-00002.parquet gives 'b1'": lambda rows: rows[1].update(
         doc_id="b1"
     ),
 }
@@ -296,7 +296,7 @@ def test_fields_that_are_not_those_of_the_other_files_are_found(tmp_path, tiny_v
 PLACE_FORGERIES = {
     "do not follow one another": lambda row: row["starts"].__setitem__(0, row["starts"][0] + 1),
     "does not have as many starts as rows": lambda row: row["starts"].append(0),
-    "sequence 0 and on: documents/documents-00000-of-00002.parquet lists other": None,
+    "documents of row 0 is [0, 1, 2], documents/documents-00000-of-00002.parquet gives [1, 0, 2]": None,
 }
 
 

@@ -14,7 +14,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig, TruncationConfig
 from tokenmill.pipeline.config.training import TrainConfig
-from tokenmill.pipeline.output.packing.sequences import packing_tokens
+from tokenmill.pipeline.output.marks import packing_ids
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, load_tokenizer, shape_rows, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
 
@@ -219,15 +219,15 @@ def test_rows_are_filled_with_the_token_that_the_files_name(tmp_path, is_folder,
         with pytest.raises(ValueError, match=r"padding.pad_token: the tokenizer names no padding token; name one"):
             load_tokenizer(padded)
         with pytest.raises(ValueError, match="names no padding token, and there is no separator; name a token"):
-            packing_tokens(PackingConfig(length=4), loaded)
-        assert packing_tokens(PackingConfig(length=4, separator="</s>"), loaded).pad_id == eos
+            packing_ids(PackingConfig(length=4), loaded)
+        assert packing_ids(PackingConfig(length=4, separator="</s>"), loaded)[1] == eos
     else:
         expected = tokenizer.token_to_id(name)
         assert ids(load_tokenizer(padded), pa.array(["a"]))[1:] == [expected] * 3
-        assert packing_tokens(PackingConfig(length=4, separator="</s>"), loaded).pad_id == expected
+        assert packing_ids(PackingConfig(length=4, separator="</s>"), loaded)[1] == expected
     said = TokenizerConfig(file=path, padding=PaddingConfig(length=4, pad_token="</s>"))
     assert ids(load_tokenizer(said), pa.array(["a"]))[1:] == [eos] * 3
-    assert packing_tokens(PackingConfig(length=4, pad_token="</s>"), loaded).pad_id == eos
+    assert packing_ids(PackingConfig(length=4, pad_token="</s>"), loaded)[1] == eos
 
 
 def test_a_padding_token_that_is_none_says_which_key_names_it(tiny_vocab_file):

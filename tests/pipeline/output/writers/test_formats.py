@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from tests.reference import mds
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.config.output import OutputConfig, PackingConfig
-from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
+from tokenmill.pipeline.config.output import OutputConfig
+from tokenmill.pipeline.output.arranging import Arranger
+from tokenmill.pipeline.output.marks import Marks
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import index_name, open_writer, read_rows
 from tokenmill.pipeline.output.writers.mds import columns_of, make_index
@@ -42,8 +44,8 @@ def token_rows(rows, pad=0, is_left=False):
 
 
 def packed_rows(rows, size=4):
-    config = PackingConfig(length=size, boundaries=list(schemas.BOUNDARIES))
-    packer = Packer(config, PackingTokens(2, 0))
+    form = RowForm(Marks(), "concatenate", size, 0, separator_id=2, pad_id=0, padded=size)
+    packer = Arranger(form, schemas.TOKENS, schemas.BOUNDARIES)
     batches = [*packer.add(token_rows(rows)), *packer.rest()]
     return pa.Table.from_batches(batches, schema=packer.schema).combine_chunks().to_batches()[0]
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.output import PackingConfig
 from tokenmill.tokenizer import Layout, Tokenizer
 
 
@@ -57,31 +58,6 @@ class Marks:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Returns the value that `to_record` turned into `record`."""
         return cls(**{name: tuple(ids) for name, ids in record.items()})
-
-    def check_rows(self, ids: np.ndarray, starts: np.ndarray, stops: np.ndarray, where: str) -> None:
-        """Checks rows that were read back.
-
-        Args:
-          ids: int32[n_ids].
-          starts: int64[n], where the tokens of each row start in `ids`.
-          stops: int64[n], where they end.
-          where: the place of the rows, for messages.
-
-        Raises:
-          ValueError: if a row does not begin and end with these.
-        """
-        n_left, n_right = len(self.left), len(self.right)
-        if (stops - starts < n_left + n_right).any():
-            raise ValueError(f"{where}: a row has fewer tokens than the {n_left + n_right} around every document")
-        for i, token_id in enumerate(self.left):
-            _check(ids[starts + i] == token_id, f"{where}: token {i} of row {{}} must be {token_id}")
-        for i, token_id in enumerate(reversed(self.right), 1):
-            _check(ids[stops - i] == token_id, f"{where}: token {i} from the end of row {{}} must be {token_id}")
-
-
-def _check(is_right: np.ndarray, problem: str) -> None:
-    if not is_right.all():
-        raise ValueError(problem.format(int(np.argmin(is_right))))
 
 
 @dataclass(frozen=True)
@@ -135,3 +111,28 @@ def lay_out(config: Config, tokenizer: Tokenizer) -> RowLayout:
     first, last = layout.before[len(before) :], layout.after[: len(ends["append"])]
     document = dataclasses.replace(layout, before=first, after=last, truncation=None, padding=None)
     return RowLayout(marks, document, around)
+
+
+def packing_ids(config: PackingConfig, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
+    """Returns the separator behind every packed document, and the token that fills sequences up; None for none.
+
+    Raises:
+      ValueError: if the tokenizer lacks a token that the config names, or there is no token to pad with.
+    """
+    ids: dict[str, int | None] = {}
+    for name in ("separator", "pad_token"):
+        token = getattr(config, name)
+        ids[name] = tokenizer.token_to_id(token) if token is not None else None
+        if token is not None and ids[name] is None:
+            raise ValueError(f"output.packing.{name}: {token!r}: the tokenizer has no such token")
+    separator_id, pad_id = ids["separator"], ids["pad_token"]
+    if config.incomplete == "short":
+        return separator_id, None
+    for candidate in (tokenizer.pad_token_id, separator_id):
+        pad_id = candidate if pad_id is None else pad_id
+    if pad_id is None:
+        raise ValueError(
+            "output.packing.pad_token: the tokenizer names no padding token, and there is no separator; name a token, "
+            "or set output.packing.incomplete to short"
+        )
+    return separator_id, pad_id

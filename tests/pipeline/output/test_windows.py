@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long documents as rows of windows: as HF makes them, in every format, shuffled, in books that `verify` proves."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,9 +15,10 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.output.packing import windows
-from tokenmill.pipeline.output.packing.marks import Marks
-from tokenmill.pipeline.output.packing.windows import Windower, WindowLayout
+from tokenmill.pipeline.output import arranging
+from tokenmill.pipeline.output.arranging import Arranger
+from tokenmill.pipeline.output.marks import Marks
+from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.replay import replay, verify_replay
 from tokenmill.pipeline.proving.verify import verify
@@ -201,9 +203,10 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
         ],
         schema=schemas.TOKENS,
     )
-    windower = Windower(WindowLayout(layout, marks, unk_id=1), schemas.TOKENS)
+    form = dataclasses.replace(RowForm.windows(layout, marks), unk_id=1)
+    windower = Arranger(form, schemas.TOKENS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "BATCH_IDS", batch_ids)
+        patch.setattr(arranging, "BATCH_IDS", batch_ids)
         made = [
             row
             for part in (rows.slice(0, cut), rows.slice(cut))
@@ -211,9 +214,9 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
             for row in each.to_pylist()
         ]
     assert made == expected
-    n_placed, segments = windower.take_placed()
+    n_placed, placed = windower.take_placed()
     assert n_placed == len(texts)
-    assert np.concatenate([[], *(each.numbers for each in segments)]).tolist() == [row["document"] for row in expected]
+    assert np.concatenate([[], *(each.documents for each in placed)]).tolist() == [row["document"] for row in expected]
     assert windower.counts["n_windows"] == len(expected)
     assert windower.counts["n_repeated"] == stride * (len(expected) - len(texts))
     n_ids = sum(row["n_tokens"] for row in expected)

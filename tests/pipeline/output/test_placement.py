@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packing: every token once, in order, in sequences of one length; the plans of the reference implementations."""
+"""Rows and back: the places of the reference implementation, every token of packed sequences once and in order."""
 
 import itertools
 
@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.reference import packing as reference
+from tests.reference import placement as reference
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.config.output import PackingConfig
-from tokenmill.pipeline.output.packing import sequences
-from tokenmill.pipeline.output.packing.sequences import Packer, PackingTokens
+from tokenmill.pipeline.output import placement_kernels
+from tokenmill.pipeline.output.arranging import Arranger
+from tokenmill.pipeline.output.marks import Marks
+from tokenmill.pipeline.output.placement import Placement, RowForm, as_lists, gather_ids, measure, place
 
 SEPARATOR, PAD = 7, 9
 STRATEGIES = ["concatenate", "best_fit", "no_split"]
@@ -35,11 +36,10 @@ def token_rows(rows):
     return pa.record_batch(columns, schema=schemas.TOKENS)
 
 
-def pack(rows, cuts=(), window=1000, tokens=None, **section):
+def pack(rows, cuts=(), window=1000, length=8, strategy="concatenate", separator=SEPARATOR, pad=PAD):
     """Returns (sequences, counts)."""
-    config = PackingConfig.model_validate({"boundaries": list(schemas.BOUNDARIES), **section})
-    tokens = tokens or PackingTokens(SEPARATOR, PAD if config.incomplete == "pad" else None)
-    packer = Packer(config, tokens, window)
+    form = RowForm(Marks(), strategy, length, 0, separator, pad, length if pad is not None else 0)
+    packer = Arranger(form, schemas.TOKENS, schemas.BOUNDARIES, window)
     batch = token_rows(rows)
     edges = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
     found = []
@@ -57,8 +57,8 @@ def segments(row):
 @given(lengths_of_documents, st.integers(1, 12), st.sampled_from(STRATEGIES), st.booleans(), st.integers(1, 60))
 def test_every_token_is_in_one_sequence_in_the_order_of_its_document(lengths, size, strategy, has_separator, window):
     rows = documents(lengths)
-    tokens = PackingTokens(SEPARATOR if has_separator else None, PAD)
-    found, counts = pack(rows, length=size, strategy=strategy, tokens=tokens, window=window)
+    separator = SEPARATOR if has_separator else None
+    found, counts = pack(rows, length=size, strategy=strategy, separator=separator, window=window)
     back = [[] for _ in rows]
     for row in found:
         assert len(row["input_ids"]) == size
@@ -125,14 +125,102 @@ def test_a_document_that_fits_is_not_split(lengths, size, strategy):
         assert pieces.count(number) == -(-(length + 1) // size)
 
 
-@pytest.mark.parametrize("splits", [True, False])
-@given(lengths=lengths_of_documents, size=st.integers(1, 12))
-def test_plans_in_order_agree_with_the_reference_implementation(splits, lengths, size):
-    plan = sequences._plan_in_order(np.array(lengths, np.int64), size, splits)
-    expected = reference.plan_in_order(lengths, size, splits)
-    assert [tuple(piece) for piece in zip(*(column.tolist() for column in plan), strict=True)] == [
-        (*piece, row) for row, pieces in enumerate(expected) for piece in pieces
+def reference_rows(form, totals):
+    if form.strategy == "windows":
+        return reference.windows(totals, form.length, form.stride)
+    if form.strategy == "best_fit":
+        return reference.pack_best(totals, form.length)
+    return reference.plan_in_order(totals, form.length, form.strategy == "concatenate")
+
+
+@st.composite
+def forms(draw):
+    strategy = draw(st.sampled_from([*STRATEGIES, "windows"]))
+    length = draw(st.integers(1, 12))
+    if strategy != "windows":
+        separator = draw(st.sampled_from([None, SEPARATOR]))
+        padded = draw(st.sampled_from([0, length]))
+        return RowForm(Marks(), strategy, length, 0, separator, PAD if padded else None, padded)
+    around = draw(st.sampled_from([(), (50,), (50, 51)])), draw(st.sampled_from([(), (52,)]))
+    marks, padded = Marks(before=around[0], after=around[1]), draw(st.sampled_from([0, 20]))
+    stride = draw(st.integers(0, length - 1))
+    return RowForm(marks, strategy, length, stride, None, PAD, padded, draw(st.booleans()))
+
+
+@given(lengths_of_documents, forms())
+def test_rows_are_placed_and_filled_as_in_plain_python(lengths, form):
+    rows, separator = documents(lengths), [SEPARATOR] * form.n_separators
+    totals = form.totals(np.array(lengths, np.int64))
+    placement = place(totals, form)
+    expected = reference_rows(form, totals.tolist())
+    n_before = len(form.around_row[0])
+    assert [tuple(map(int, piece)) for piece in zip(*vars(placement).values(), strict=True)] == [
+        (doc, first, n, row, n_before + sum(size for *_, size in pieces[:i]))
+        for row, pieces in enumerate(expected)
+        for i, (doc, first, n) in enumerate(pieces)
     ]
+    at = measure(placement, form)
+    ids = np.array([token for row in rows for token in row], np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = as_lists(gather_ids(ids, offsets, placement, at, form), at.offsets).to_pylist()
+    whole = [row + separator for row in rows]
+    assert found == reference.fill(whole, expected, form.around_row, form.padded, form.pad_id or 0, form.pads_left)
+    back = [[-1] * len(row) for row in whole]
+    for doc, first, size, start in zip(placement.documents, placement.firsts, placement.sizes, at.at, strict=True):
+        back[doc][first : first + size] = np.concatenate([[], *found])[start : start + size].tolist()
+    assert back == whole
+
+
+def table_of(placement, lengths):
+    """Returns the columns of a table of documents that say where these are."""
+    mine = [np.flatnonzero(placement.documents == doc) for doc in range(len(lengths))]
+    return pa.table(
+        {
+            "n_tokens": pa.array(lengths, pa.int32()),
+            "rows": pa.array([placement.rows[each].tolist() for each in mine], pa.list_(pa.int64())),
+            "starts": pa.array([placement.starts[each].tolist() for each in mine], pa.list_(pa.int32())),
+        }
+    )
+
+
+@given(lengths_of_documents, forms())
+def test_a_table_of_documents_tells_where_they_are(lengths, form):
+    totals = form.totals(np.array(lengths, np.int64))
+    placement = place(totals, form)
+    listed = Placement.listed(table_of(placement, lengths), form)
+    assert all(
+        np.array_equal(ours, theirs)
+        for ours, theirs in zip(vars(listed).values(), vars(placement).values(), strict=True)
+    )
+    n_rows = int(placement.rows[-1]) + 1 if placement.rows.size else 0
+    listed.check(totals, n_rows, form)
+    with pytest.raises(ValueError, match=f"not in all of the {n_rows + 1} rows"):
+        listed.check(totals, n_rows + 1, form)
+
+
+@given(lengths_of_documents.filter(any), forms(), st.data())
+def test_a_table_that_lists_other_places_is_refused(lengths, form, data):
+    totals = form.totals(np.array(lengths, np.int64))
+    placement = place(totals, form)
+    table, n_rows = table_of(placement, lengths), int(placement.rows[-1]) + 1
+    name = data.draw(st.sampled_from(["n_tokens", "rows", "starts"]))
+    column = table[name].to_pylist()
+    doc = data.draw(st.sampled_from([i for i, n in enumerate(lengths) if n]))
+    if name == "n_tokens":
+        column[doc] += data.draw(st.sampled_from([-1, 1, 20]))
+    else:
+        piece = data.draw(st.integers(0, len(column[doc]) - 1))
+        column[doc][piece] += data.draw(st.sampled_from([-1, 1, 3]))
+    changed = table.set_column(table.column_names.index(name), name, pa.array(column, table[name].type))
+    try:
+        listed = Placement.listed(changed, form)
+        listed.check(form.totals(changed["n_tokens"].to_numpy().astype(np.int64)), n_rows, form)
+    except ValueError:
+        return
+    # Nothing is wrong with the places themselves: documents that a row ends with may be longer where it has room.
+    assert name == "n_tokens"
+    at = measure(listed, form)
+    assert (at.n_tokens != measure(placement, form).n_tokens).any()
 
 
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(1, n), max_size=60))))
@@ -141,20 +229,10 @@ def test_best_fit_agrees_with_the_reference_implementation(case):
     bins = np.empty(len(pieces), np.int64)
     tree = np.zeros(2 << size.bit_length(), np.int64)
     head = np.full(size + 1, -1, np.int64)
-    n = sequences.kernels.fit_best(np.array(pieces, np.int64), size, bins, head, np.empty(len(pieces), np.int64), tree)
+    following = np.empty(len(pieces), np.int64)
+    n = placement_kernels.fit_best(np.array(pieces, np.int64), size, bins, head, following, tree)
     assert bins.tolist() == reference.fit_best(pieces, size)
     assert n == len(set(bins.tolist()))
-
-
-@given(lengths_of_documents, st.integers(1, 12), st.booleans())
-def test_sequences_are_filled_as_the_reference_implementation_does(lengths, size, splits):
-    rows = documents(lengths)
-    plan = reference.plan_in_order(lengths, size, splits)
-    starts = (np.cumsum(lengths) - lengths).tolist() if lengths else []
-    ids = [token for row in rows for token in row]
-    strategy = "concatenate" if splits else "no_split"
-    found, _ = pack(rows, length=size, strategy=strategy, tokens=PackingTokens(None, None), incomplete="short")
-    assert [row["input_ids"] for row in found] == reference.fill_sequences(ids, starts, plan)
 
 
 def test_best_fit_wastes_less_than_keeping_the_order():
@@ -166,7 +244,7 @@ def test_best_fit_wastes_less_than_keeping_the_order():
 
 
 def test_incomplete_sequences_may_stay_short():
-    found, counts = pack(documents([3, 4]), length=5, incomplete="short", strategy="no_split")
+    found, counts = pack(documents([3, 4]), length=5, strategy="no_split", pad=None)
     assert [len(row["input_ids"]) for row in found] == [4, 5]
     assert counts["n_padding"] == 0
 

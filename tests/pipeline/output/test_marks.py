@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens at the ends of documents: where they stand, that the books know them, that they are checked before work."""
 
-import numpy as np
 import pytest
 
 from tests.plain_job import PlainJob
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.output.packing.marks import Marks
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 
@@ -54,7 +52,7 @@ def test_verify_finds_a_document_that_does_not_end_so(make):
     job = make(output=ENDS).run()
     forged = job.output / "manifest.json"
     forged.write_text(forged.read_text().replace('"append": [\n   0\n  ]', '"append": [\n   1\n  ]'))
-    assert any("token 1 from the end of row 0 must be 1" in problem for problem in verify(str(job.output)).problems)
+    assert any("of document 0 must be 1, is 0" in problem for problem in verify(str(job.output)).problems)
 
 
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])
@@ -127,17 +125,3 @@ def test_packing_without_an_end_of_documents_warns_before_work(make):
     assert make(output={"packing": {"length": 8}, "append": "[SEP]"}).plan.warnings == ()
     assert make(output={"packing": {"length": 8}}, tokenizer={"add_special_tokens": True}).plan.warnings == ()
     assert make().plan.warnings == ()
-
-
-def test_rows_are_checked_at_both_ends():
-    marks = Marks((1,), (2,), (3,), (4,))
-    ids = np.array([1, 2, 9, 3, 4, 1, 2, 3, 4], np.int32)
-    marks.check_rows(ids, np.array([0, 5]), np.array([5, 9]), "x")
-    for place, message in ((0, "token 0 of row 0 must be 1"), (6, "token 1 of row 1 must be 2")):
-        wrong = ids.copy()
-        wrong[place] = 7
-        with pytest.raises(ValueError, match=message):
-            marks.check_rows(wrong, np.array([0, 5]), np.array([5, 9]), "x")
-    with pytest.raises(ValueError, match="fewer tokens than the 4"):
-        marks.check_rows(ids, np.array([0]), np.array([3]), "x")
-    assert Marks.from_record(marks.to_record()) == marks

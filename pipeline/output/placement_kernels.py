@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that lay documents out in sequences of a fixed length.
+"""Kernels that place documents in sequences of a fixed length.
 
-A plan is a list of pieces: stretches of documents, in the order that they have in the sequences.
+A piece is the part of a document that one sequence holds.
 
-Its reference implementations are `tests.reference.packing.plan_in_order`, `tests.reference.packing.fit_best` and
-`tests.reference.packing.fill_sequences`; `tests/pipeline/output/packing/test_sequences.py` compares them.
+The reference implementations are in `tests.reference.placement`; `tests/pipeline/output/test_placement.py` compares
+them.
 """
 
 from typing import Any
@@ -108,33 +108,17 @@ def fit_best(sizes: Any, size: int, bins: Any, head: Any, following: Any, tree: 
 
 
 @kernel
-def fill_sequences(
-    ids: Any, starts: Any, sizes: Any, rows: Any, row_starts: Any, out: Any, segment_ids: Any, positions: Any
-) -> None:
-    """Writes pieces into sequences.
+def number_tokens(at: Any, sizes: Any, numbers: Any, segment_ids: Any, positions: Any) -> None:
+    """Writes, for each token of pieces, the number of its piece and its place in the piece.
 
     Args:
-      ids: int32[n_tokens], the tokens of the documents.
-      starts: int64[p], where in `ids` each piece begins.
+      at: int64[p], where in the rows each piece begins.
       sizes: int64[p], how many tokens it has.
-      rows: int64[p], its sequence; ascending.
-      row_starts: int64[r], where in `out` each sequence begins.
-      out: int32[n_out], the sequences, filled where there are tokens.
-      segment_ids: int32[n_out], filled: 1, 2, ... in each sequence.
-      positions: int32[n_out], filled: from 0 in each piece.
+      numbers: int32[p], its number.
+      segment_ids: int32[n_out], filled where there are tokens.
+      positions: int32[n_out], filled there: from 0 in each piece.
     """
-    row = -1
-    segment = 0
-    at = 0
-    for p in range(starts.size):
-        if rows[p] != row:
-            row = rows[p]
-            segment = 0
-            at = row_starts[row]
-        segment += 1
-        start = starts[p]
+    for p in range(at.size):
         for i in range(sizes[p]):
-            out[at] = ids[start + i]
-            segment_ids[at] = segment
-            positions[at] = i
-            at += 1
+            segment_ids[at[p] + i] = numbers[p]
+            positions[at[p] + i] = i
