@@ -26,7 +26,7 @@ from benchmarks import corpora, report, tokenizers
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import jsonl
 from tokenmill.pipeline.input.batches import Source
-from tokenmill.pipeline.input.lines import Block, find_lines
+from tokenmill.pipeline.input.cutting import LineScanner, Records
 from tokenmill.pipeline.output.writers import tfrecord_kernels
 from tokenmill.tokenizer import Tokenizer, ragged, recycled
 from tokenmill.tokenizer.formats import json_vocabulary, tokenizer_json
@@ -96,15 +96,15 @@ def _lines(texts: list[corpora.Corpus]) -> Iterator[Ways]:
 
     for corpus in texts:
         data = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in corpus.texts).encode()
-        parser = jsonl.LineParser(Source(0, "x", "x"), InputConfig(paths=["x"]), jsonl.NO_FIELDS, mock.Mock())
+        parser = jsonl.JsonParser(Source(0, "x", "x"), InputConfig(paths=["x"]), jsonl.NO_FIELDS, mock.Mock())
 
-        def ours(data: bytes = data, parser: jsonl.LineParser = parser) -> Any:
-            documents = parser.parse_lines(Block(0, data)).documents
+        def ours(data: bytes = data, parser: jsonl.JsonParser = parser) -> Any:
+            documents = parser.parse(Records(0, data, *LineScanner(0).lines(data, 0, 0, False))).documents
             assert documents is not None
             return documents.column("text")
 
         def library(loads: Callable[[bytes], Any], data: bytes = data) -> Any:
-            places = zip(*(each.tolist() for each in find_lines(data)[:2]), strict=True)
+            places = zip(*(each.tolist() for each in LineScanner(0).lines(data, 0, 0, False)[:2]), strict=True)
             return pa.array([loads(data[start:end])["text"] for start, end in places], pa.string())
 
         yield (

@@ -12,9 +12,7 @@ import pyarrow.compute as pc
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts, count_part, filtered, rejects_filtered
-from tokenmill.pipeline.input.lines import LongLine, PartialLine, Positions, without_line_end
-from tokenmill.pipeline.input.rejects import Rejects, too_large
-from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.rejects import Positions, Rejects
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +107,6 @@ def rejected(source: Source, offset: int, n_bytes: int, reason: str, detail: str
     rejects = Rejects(source.path)
     rejects.add(offset, n_bytes, reason, detail, sample)
     return Part(None, rejects.to_batch(), n_bytes, 0)
-
-
-def lost(item: LongLine | PartialLine, stream: Stream, source: Source, max_bytes: int) -> Part:
-    """Returns the reject that a record becomes which was not kept, or not read to its end."""
-    if isinstance(item, LongLine):
-        detail = too_large(item.n_bytes, max_bytes)
-        return rejected(source, item.offset, item.n_bytes, "too_large", detail, without_line_end(item.head))
-    assert stream.damage is not None
-    return rejected(source, item.offset, item.n_bytes, stream.damage.reason, stream.damage.detail, item.head)
 
 
 def make_documents(

@@ -13,9 +13,8 @@ from tokenmill.pipeline.columns import children, stretches
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import find_field, without_marks
 from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
-from tokenmill.pipeline.input.lines import Mask, Positions
 from tokenmill.pipeline.input.nested import column_at, field_names, hint, type_at, without_padding
-from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Rejects, listed_names, too_large_all
+from tokenmill.pipeline.input.rejects import SAMPLE_BYTES, Mask, Positions, Rejects, listed_names, too_large_all
 from tokenmill.tokenizer.chat.conversations import BESIDE, FIELDS, SOUNDS_LIKE_A_MARK
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 

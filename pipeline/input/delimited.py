@@ -9,7 +9,8 @@ on with the next line. Cells have no null: an empty cell is an empty text, but n
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ import pyarrow.csv as pacsv
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import TEXT, declared_fields, without_marks
-from tokenmill.pipeline.input.batches import Part, Source, join_texts, lost, make_documents, skipped
+from tokenmill.pipeline.input.batches import Part, Source, join_texts, make_documents
 from tokenmill.pipeline.input.columnar import check_columns, text_columns
-from tokenmill.pipeline.input.lines import Mask, Records, Scan, copied, cut_records, take_samples
+from tokenmill.pipeline.input.cutting import KernelScanner, Records, Scanner, StreamReader, copied, cut, take_samples
 from tokenmill.pipeline.input.record_kernels import BROKEN, STRAY, UNCLOSED, scan_rows
-from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, joined, too_large_all
+from tokenmill.pipeline.input.rejects import Mask, Rejects, invalid_utf8, joined, too_large_all
 from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.transcoding import InvalidText
 from tokenmill.pipeline.isolating import isolate
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
@@ -40,26 +42,64 @@ _SHAPES = (
 """What every text matches that Arrow takes for a value of such a type: most columns of another type are told by it."""
 
 
-class Rows:
-    """Turns rows into documents, as the header of their file says."""
+class RowParser:
+    """Turns rows into documents, as the header of their file says; the first row is the header."""
 
     def __init__(
-        self, stream: Stream, source: Source, config: InputConfig, fields: pa.Schema, names: list[str], delimiter: str
+        self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText, delimiter: str
     ) -> None:
-        """Takes the stream, the file, how to read it, the fields to keep, and the names and delimiter of its cells."""
-        self._source, self._config, self._fields, self._names = source, config, fields, names
-        self._invalid = stream.invalid
+        """Takes the file, how to read it, the fields to keep, what explains invalid rows, and the delimiter."""
+        self._source, self._config, self._fields, self._invalid = source, config, fields, invalid
+        self._parse_options = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        self._delimiter = delimiter
+        self._names: list[str] | None = None
+
+    def _take_header(self, records: Records) -> None:
+        try:
+            names = _names(records, self._delimiter)
+            _check_names(names, self._config)  # again: a replay may look for another column
+        except ValueError as error:
+            raise ValueError(f"{self._source.path!r} {error}") from error
+        self._names = names
         self._numbers = {name: str(number) for number, name in enumerate(names)}
         """What Arrow shall call each column; two columns that are not used may have one name."""
-        used = [*text_columns(config), *([config.id_field] if config.id_field else []), *fields.names]
+        config = self._config
+        used = [*text_columns(config), *([config.id_field] if config.id_field else []), *self._fields.names]
         self._used = [self._numbers[name] for name in dict.fromkeys(used) if name in self._numbers]
-        self._parse_options = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
 
-    def parse(self, records: Records, n_skipped: int) -> Part:
+    def parse(self, records: Records) -> Part:
         """Returns the documents and rejects of rows; the header is among the skipped bytes."""
-        data, starts, ends, nexts = records.data, records.starts, records.ends, records.nexts
-        sizes, n_cells, limit = nexts - starts, len(self._names), self._config.max_document_bytes
-        rejects = Rejects(self._source.path)
+        n_skipped, rejects = records.n_between, Rejects(self._source.path)
+        if self._names is None:
+            self._take_header(records)
+            n_skipped += int(records.nexts[0] - records.starts[0])
+            records = records.take(slice(1, None))
+        rows = np.flatnonzero(self._reject(records, rejects))
+        starts, sizes = records.starts[rows], (records.nexts - records.starts)[rows]
+        table = self._cells(copied(records.data, starts, records.nexts[rows]))
+        if table.num_rows != rows.size:
+            raise RuntimeError(f"{rows.size} rows are read as {table.num_rows}; this is a bug in the reader of CSV")
+        kept, misfits = self._keep(table)
+        for row, detail in sorted(misfits.items()):
+            start = int(starts[row])
+            sample = records.data[start : records.ends[rows[row]]]
+            rejects.add(records.offset + start, int(sizes[row]), "bad_field", detail, sample)
+        if kept is not None and misfits:
+            left = np.setdiff1d(np.arange(rows.size), list(misfits))
+            table, starts, sizes, kept = table.take(left), starts[left], sizes[left], kept.take(pa.array(left))
+        there = [name for name in text_columns(self._config) if name in self._numbers]
+        texts = join_texts([self._column(table, name) for name in there], self._config.join)
+        ids = None
+        if self._config.id_field in self._numbers:
+            ids = _or_null(self._column(table, self._config.id_field))
+        documents = make_documents(self._source, texts, ids, records.offset + starts, sizes, kept)
+        return Part(documents, rejects.to_batch(), len(records.data), n_skipped)
+
+    def _reject(self, records: Records, rejects: Rejects) -> Mask:
+        """Adds rows that have not the shape of a row to rejects; returns bool[n], the others."""
+        assert self._names is not None
+        data, starts, ends, facts = records.data, records.starts, records.ends, records.facts
+        sizes, n_cells, limit = records.nexts - starts, len(self._names), self._config.max_document_bytes
         good = np.ones(starts.size, np.bool_)
 
         def reject(rows: Mask, reason: str, details: pa.StringArray | str) -> None:
@@ -69,40 +109,22 @@ class Rows:
                 good[rows] = False
 
         reject(sizes > limit, "too_large", too_large_all(sizes[sizes > limit], limit))
-        reject(good & (records.facts == BROKEN), "bad_quotes", "text follows the quote that closes a cell")
-        reject(good & (records.facts == UNCLOSED), "bad_quotes", "the file ends before the quote that closes a cell")
+        reject(good & (facts == BROKEN), "bad_quotes", "text follows the quote that closes a cell")
+        reject(good & (facts == UNCLOSED), "bad_quotes", "the file ends before the quote that closes a cell")
         stray = f"a quoted cell has line ends, but no row of {n_cells} cells and at most {limit} bytes comes of it"
-        reject(good & (records.facts == STRAY), "bad_quotes", stray)
-        wrong = good & (records.facts != n_cells)
-        reject(wrong, "wrong_cells", joined(records.facts[wrong], f" cells, but the header has {n_cells}"))
-        at = find_invalid_utf8(data, starts, nexts)
+        reject(good & (facts == STRAY), "bad_quotes", stray)
+        wrong = good & (facts != n_cells)
+        reject(wrong, "wrong_cells", joined(facts[wrong], f" cells, but the header has {n_cells}"))
+        at = find_invalid_utf8(data, starts, records.nexts)
         if at is not None:
             wrong = good & (at >= 0)
             details = invalid_utf8(data, starts[wrong], at[wrong], "record")
             reject(wrong, "invalid_utf8", self._invalid.explain_all(data, starts[wrong], ends[wrong], details))
-
-        table = self._cells(copied(records, good))
-        if table.num_rows != int(good.sum()):
-            raise RuntimeError(f"{good.sum()} rows are read as {table.num_rows}; this is a bug in the reader of CSV")
-        kept, misfits = self._keep(table)
-        rows = np.flatnonzero(good)
-        for row, detail in sorted(misfits.items()):
-            i = rows[row]
-            rejects.add(records.offset + int(starts[i]), int(sizes[i]), "bad_field", detail, data[starts[i] : ends[i]])
-        if kept is not None and misfits:
-            left = np.setdiff1d(np.arange(rows.size), list(misfits))
-            table, rows, kept = table.take(left), rows[left], kept.take(pa.array(left))
-        there = [name for name in text_columns(self._config) if name in self._numbers]
-        texts = join_texts([self._column(table, name) for name in there], self._config.join)
-        ids = None
-        if self._config.id_field in self._numbers:
-            ids = _or_null(self._column(table, self._config.id_field))
-        documents = make_documents(self._source, texts, ids, records.offset + starts[rows], sizes[rows], kept)
-        return Part(documents, rejects.to_batch(), len(data), n_skipped)
+        return good
 
     def _cells(self, data: bytes) -> pa.Table:
         """Returns string[n] for each column that is used."""
-        names = [str(number) for number in range(len(self._names))]
+        names = [str(number) for number in range(len(self._names or ()))]
         if not data:
             return pa.table({name: pa.array([], pa.string()) for name in self._used})
         data = b"\n" + data  # a blank line: Arrow would drop a byte order mark at the beginning
@@ -165,41 +187,30 @@ def _cast(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, list[int]]:
     return pa.concat_arrays(parts), wrong
 
 
-class Delimited:
+class Delimited(StreamReader):
     """Reads files whose cells are separated by `input.delimiter`, or by that of the format."""
+
+    has_header = True
 
     def __init__(self, delimiter: str) -> None:
         """Takes the delimiter of the format."""
         self._usual = delimiter
 
-    def read(
-        self, stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema
-    ) -> Iterator[Part]:
-        """Yields the documents and rejects of a stream; a part is at most as large as a chunk and a record."""
-        del block_bytes
-        delimiter = self._delimiter(config)
-        rows: Rows | None = None
-        yield from skipped(stream.n_skipped)
-        limit = _limit(config)
-        for item in cut_records(stream, _scan(delimiter, limit), limit):
-            if not isinstance(item, Records):
-                yield lost(item, stream, source, config.max_document_bytes)
-                continue
-            n_skipped = item.n_between
-            if rows is None and item.starts.size:
-                names = _names(item, delimiter)
-                try:
-                    _check_names(names, config)  # again: a replay may look for another column
-                except ValueError as error:
-                    raise ValueError(f"{source.path!r} {error}") from error
-                rows = Rows(stream, source, config, fields, names, delimiter)
-                n_skipped += int(item.nexts[0] - item.starts[0])
-                columns = (item.starts[1:], item.ends[1:], item.nexts[1:], item.facts[1:])
-                item = Records(item.offset, item.data, *columns)
-            if rows is None or not item.starts.size:
-                yield Part(None, None, len(item.data), n_skipped)
-            else:
-                yield rows.parse(item, n_skipped)
+    def scanner(self, config: InputConfig) -> Scanner:
+        """Returns what finds rows."""
+        # A row that is too large is one reject up to here, and told from a stray quote.
+        return self._scanner(config, max(config.max_document_bytes, _LEAST_QUOTED))
+
+    def _scanner(self, config: InputConfig, limit: int) -> Scanner:
+        return KernelScanner(partial(_scan_rows, ord(self._delimiter(config)), limit), limit)
+
+    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> RowParser:
+        """Returns what makes documents of rows."""
+        return RowParser(source, config, fields, invalid, self._delimiter(config))
+
+    def names(self, records: Records, config: InputConfig) -> list[str]:
+        """Returns the names in the header, which is the first of some records."""
+        return _names(records, self._delimiter(config))
 
     def first_names(self, stream: Stream, config: InputConfig) -> list[str]:
         """Returns the names in the header; none if the file is empty.
@@ -207,12 +218,12 @@ class Delimited:
         Raises:
           ValueError: when the first row is none that can be read.
         """
-        delimiter, limit = self._delimiter(config), config.max_document_bytes
-        for item in cut_records(stream, _scan(delimiter, limit), limit):
+        limit = config.max_document_bytes
+        for item in cut(stream, self._scanner(config, limit), 1, limit):
             if not isinstance(item, Records):
-                raise ValueError(f"has a header of more than {config.max_document_bytes} bytes, or is damaged in it")
+                raise ValueError(f"has a header of more than {limit} bytes, or is damaged in it")
             if item.starts.size:
-                return _names(item, delimiter)
+                return self.names(item, config)
         return []
 
     def check(self, stream: Stream, config: InputConfig) -> pa.Schema | None:
@@ -244,14 +255,8 @@ class Delimited:
         return config.delimiter or self._usual
 
 
-def _limit(config: InputConfig) -> int:
-    """Returns how large a row may be that is told from a stray quote: one that is too large is one reject then."""
-    return max(config.max_document_bytes, _LEAST_QUOTED)
-
-
-def _scan(delimiter: str, limit: int) -> Scan:
-    byte = ord(delimiter)
-    return lambda data, is_last, state, found: scan_rows(data, byte, limit, is_last, state, found)
+def _scan_rows(delimiter: int, limit: int, data: Any, is_last: bool, state: Any, found: Any) -> int:
+    return int(scan_rows(data, delimiter, limit, is_last, state, found))
 
 
 def _names(records: Records, delimiter: str) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from tokenmill.pipeline.input.lines import Mask, Positions
+from tokenmill.pipeline.input.rejects import Mask, Positions
 
 MAX_DEPTH = 256
 """How deep arrays and objects may nest. The standard library's own limit depends on how deep its caller's stack is."""

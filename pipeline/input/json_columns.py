@@ -13,8 +13,8 @@ from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
 from tokenmill.pipeline.input.batches import join_texts
 from tokenmill.pipeline.input.json_blocks import Name, Path, column_at, gathered, read_objects, schema_of
 from tokenmill.pipeline.input.json_values import Number, decode, is_infinite
-from tokenmill.pipeline.input.lines import Mask, Positions
 from tokenmill.pipeline.input.nested import is_nested
+from tokenmill.pipeline.input.rejects import Mask, Positions
 from tokenmill.pipeline.isolating import isolate
 
 _FEW = 64

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
 from tokenmill.pipeline.input.json_blocks import read_objects
-from tokenmill.pipeline.input.lines import Mask
 from tokenmill.pipeline.input.nested import inside
+from tokenmill.pipeline.input.rejects import Mask
 from tokenmill.pipeline.isolating import isolate
 
 

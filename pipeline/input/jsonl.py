@@ -1,89 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""JSON Lines: a kernel parses the lines that it is sure of, the standard library the others.
+r"""JSON Lines, and files that are one JSON array: Arrow parses the lines that it takes as their definition does.
 
 A line is a document if it is one JSON value by RFC 8259, in UTF-8, an object, nests at most 256 deep, and its text
 field is a string that UTF-8 can express. If a name occurs twice in an object, the last one counts. `_parse_line`
-decides this for one line, and says what is wrong with it. The kernels never decide otherwise, and leave lines that have
-names with escapes to `_parse_line`. It also judges the first lines that are not accepted; for more there is no time.
+decides this for one line, and says what is wrong with it. `json_columns` never decides otherwise, and leaves what is
+unusual about a line to `_parse_line`.
+
+The elements of an array are read as lines are; a kernel finds where they begin and end. If the array is not closed, the
+file is damaged: what it ends with is rejected. Samples of rejects have spaces in place of line ends between strings.
 """
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, lost, make_documents, skipped
+from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.cutting import KernelScanner, LineScanner, Records, Scanner, StreamReader, skip_marks
 from tokenmill.pipeline.input.json_blocks import MAX_DEPTH, is_too_deep, plain_lines, trim
 from tokenmill.pipeline.input.json_columns import Columns
 from tokenmill.pipeline.input.json_values import KINDS, KeptFields, Number
-from tokenmill.pipeline.input.lines import Block, LongLine, Positions, cut_lines, find_lines, skip_marks
 from tokenmill.pipeline.input.nested import inside, values_at
-from tokenmill.pipeline.input.rejects import Rejects, too_large
-from tokenmill.pipeline.input.streams import BLANK as BLANK_BYTES
-from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.input.record_kernels import BROKEN, scan_elements
+from tokenmill.pipeline.input.rejects import Positions, Rejects, too_large
 from tokenmill.pipeline.input.transcoding import InvalidText
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
 NO_FIELDS = pa.schema([])
 _FIRST_LINES = 100
-_BLOCK_BYTES = 1 << 20
 
 
-def read_jsonl(
-    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema = NO_FIELDS
-) -> Iterator[Part]:
-    """Yields the documents and rejects of a stream of JSON lines.
+class JsonLines(StreamReader):
+    """Reads files of which each line is an object."""
 
-    Args:
-      stream: the lines.
-      source: the file they are in.
-      config: which fields hold text and id, and how large a line may be.
-      block_bytes: how much is parsed at once; a longer line is parsed alone.
-      fields: the fields to keep, as the job has settled them.
-    """
-    parser = LineParser(source, config, fields, stream.invalid)
-    yield from skipped(stream.n_skipped)
-    for item in cut_lines(stream, block_bytes, config.max_document_bytes):
-        if isinstance(item, Block) and item.data.lstrip(BLANK_BYTES + b"\n"):
-            yield parser.parse_lines(item)
-        elif isinstance(item, Block):
-            yield from skipped(len(item.data))
-        elif isinstance(item, LongLine) and item.is_blank:
-            yield from skipped(item.n_bytes)
-        else:
-            yield lost(item, stream, source, config.max_document_bytes)
+    def scanner(self, config: InputConfig) -> Scanner:
+        """Returns what finds lines."""
+        return LineScanner(config.max_document_bytes, skips_blank=True)
 
+    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "JsonParser":
+        """Returns what makes documents of lines."""
+        return JsonParser(source, config, fields, invalid)
 
-def first_names(stream: Stream, config: InputConfig) -> list[str]:
-    """Returns the names of fields in the first lines, in the order in which they are met."""
-    items = cut_lines(stream, _BLOCK_BYTES, config.max_document_bytes)
-    data = next((item.data for item in items if isinstance(item, Block)), b"")
-    starts, ends, _ = find_lines(data)
-    return names_in(data, starts, ends)
+    def names(self, records: Records, config: InputConfig) -> list[str]:
+        """Returns the names of fields in the first of some lines, in the order in which they are met."""
+        del config
+        names: dict[str, None] = {}
+        places = records.starts[:_FIRST_LINES].tolist(), records.ends[:_FIRST_LINES].tolist()
+        for start, end in zip(*places, strict=True):
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(records.data[start:end], parse_int=str)
+                names |= dict.fromkeys(record if isinstance(record, dict) else ())
+        return list(names)
+
+    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+        """Returns a file of records."""
+        del config  # fields have their names
+        return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
-def names_in(data: bytes, starts: Positions, ends: Positions) -> list[str]:
-    """Returns the names of fields in the first of the lines `data[start:end]`, in the order in which they are met."""
-    names: dict[str, None] = {}
-    for start, end in zip(starts[:_FIRST_LINES].tolist(), ends[:_FIRST_LINES].tolist(), strict=True):
-        with contextlib.suppress(ValueError, RecursionError):
-            record = json.loads(data[start:end], parse_int=str)
-            names |= dict.fromkeys(record if isinstance(record, dict) else ())
-    return list(names)
+class JsonArray(JsonLines):
+    """Reads files that are one array."""
+
+    def scanner(self, config: InputConfig) -> Scanner:
+        """Returns what finds elements."""
+        return KernelScanner(scan_elements, config.max_document_bytes)
+
+    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "JsonParser":
+        """Returns what makes documents of elements."""
+        return _ElementParser(source, config, fields, invalid)
+
+    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+        """Returns a file of records."""
+        del config  # fields have their names
+        return json.dumps(list(records), indent=1).encode()
 
 
-def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-    """Returns a file of records."""
-    del config  # fields have their names
-    return "".join(json.dumps(record) + "\n" for record in records).encode()
+class Json(NamedTuple):
+    """The JSON of records, without line ends in it."""
+
+    data: bytes
+    starts: Positions
+    """int64[n] each, in bytes from the start of `data`."""
+    ends: Positions
 
 
-class LineParser:
-    """Parses lines, or other stretches of JSON without line ends in it, to documents and rejects."""
+class JsonParser:
+    """Makes documents and rejects of records that are JSON, or for which there is JSON."""
 
     def __init__(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> None:
         """Takes the file, how to read it, the fields to keep, and what explains invalid records."""
@@ -93,98 +99,110 @@ class LineParser:
         self._fields = KeptFields(fields) if len(fields) else None
         self._columns = Columns(config, fields)
 
-    def parse_lines(self, block: Block) -> Part:
-        """Parses the lines of a block."""
-        starts, ends, nexts = find_lines(block.data)
-        return self.parse(block, (starts, skip_marks(block.data, starts, ends), ends, nexts), 0)
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of lines."""
+        starts = skip_marks(records.data, records.starts, records.ends)
+        json_of = Json(records.data, starts, records.ends)
+        return self.parse_json(records, json_of, Rejects(self._source.path), records.n_between)
 
-    def parse(self, block: Block, lines: tuple[Positions, Positions, Positions, Positions], n_skipped: int) -> Part:
-        """Parses some stretches of a block.
+    def parse_json(self, records: Records, json_of: Json, rejects: Rejects, n_skipped: int) -> Part:
+        """Returns the documents and rejects of records.
 
         Args:
-          block: what they are in.
-          lines: int64[n] each: where they start; where their JSON starts and ends, perhaps behind all of them; where
-            what ends them, too, ends.
-          n_skipped: the bytes that are in none of them.
+          records: where they are; their sizes and samples are those in the file.
+          json_of: the JSON of each.
+          rejects: what is rejected already of the same block.
+          n_skipped: the bytes that are in no record.
         """
-        starts, heads, ends, nexts = lines
-        rejects = Rejects(self._source.path)
-        firsts, lasts = trim(np.frombuffer(block.data, np.uint8), heads, ends)
+        sizes = records.nexts - records.starts
+        firsts, lasts = trim(np.frombuffer(json_of.data, np.uint8), json_of.starts, json_of.ends)
         is_blank = firsts == lasts
-        is_usual = ~is_blank & (nexts - starts <= self._config.max_document_bytes)
-        invalid = find_invalid_utf8(block.data, starts, nexts)
+        is_usual = ~is_blank & (sizes <= self._config.max_document_bytes)
+        invalid = find_invalid_utf8(records.data, records.starts, records.nexts)
         if invalid is not None:
             is_usual &= invalid < 0
         usual = np.flatnonzero(is_usual)
-        usual = usual[plain_lines(block.data, firsts[usual], lasts[usual])]
-        taken, documents = self._columns.take(block.data, firsts[usual], lasts[usual])
+        usual = usual[plain_lines(json_of.data, firsts[usual], lasts[usual])]
+        taken, documents = self._columns.take(json_of.data, firsts[usual], lasts[usual])
         rows = usual[taken]
         is_other = ~is_blank
         is_other[rows] = False
         if is_other.any():
-            others, more = self._judge(block, lines, np.flatnonzero(is_other), rejects)
+            others, more = self._judge(records, json_of, np.flatnonzero(is_other), rejects)
             rows = np.concatenate([rows, others])
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
             documents = pa.concat_batches([documents, more]).take(pa.array(order))
         texts, ids, *kept = documents.columns
-        offsets, n_bytes = block.offset + starts[rows], nexts[rows] - starts[rows]
-        n_skipped += int((nexts - starts)[is_blank].sum())
-        return Part(
-            make_documents(self._source, texts, ids, offsets, n_bytes, *kept),
-            rejects.to_batch(),
-            len(block.data),
-            n_skipped,
-        )
+        offsets = records.offset + records.starts[rows]
+        n_skipped += int(sizes[is_blank].sum())
+        made = make_documents(self._source, texts, ids, offsets, sizes[rows], *kept)
+        return Part(made, rejects.to_batch(), len(records.data), n_skipped)
 
     def _judge(
-        self,
-        block: Block,
-        lines: tuple[Positions, Positions, Positions, Positions],
-        rows: Positions,
-        rejects: Rejects,
+        self, records: Records, json_of: Json, rows: Positions, rejects: Rejects
     ) -> tuple[Positions, pa.RecordBatch]:
-        """Judges lines by the definition, one by one; adds to rejects.
+        """Judges records by the definition, one by one; adds to rejects.
 
         Returns:
           The numbers of those that are documents, and their columns as `Columns.take` returns them.
         """
-        data, limit = block.data, self._config.max_document_bytes
-        names = (
-            None if self._config.messages_field is not None else self._config.text_fields or [self._config.text_field]
-        )
-        found: list[tuple[int, str, str | None]] = []
+        limit, by_field = self._config.max_document_bytes, self._config.text_fields or [self._config.text_field]
+        names = None if self._config.messages_field is not None else by_field
+        numbers: list[int] = []
+        texts: list[str] = []
+        ids: list[str | None] = []
         good: list[bytes] = []
 
         def reject(row: int, reason: str, detail: str, line: bytes) -> None:
-            start, stop = int(starts[row]), int(nexts[row])
-            sample = line if ends[row] <= stop else data[start:stop]
-            rejects.add(block.offset + start, stop - start, reason, detail, sample)
+            start, stop = int(records.starts[row]), int(records.nexts[row])
+            sample = line if json_of.data is records.data else records.data[start:stop]
+            rejects.add(records.offset + start, stop - start, reason, detail, sample)
 
-        starts, heads, ends, nexts = lines
         for row in rows.tolist():
-            line = data[heads[row] : ends[row]]
+            line = json_of.data[json_of.starts[row] : json_of.ends[row]]
+            n_bytes = int(records.nexts[row] - records.starts[row])
             try:
-                if nexts[row] - starts[row] > limit:
-                    raise _UnusableError("too_large", too_large(int(nexts[row] - starts[row]), limit))
-                found.append((row, *_parse_line(line, names, self._config.id_field, self._config.join)))
+                if n_bytes > limit:
+                    raise _UnusableError("too_large", too_large(n_bytes, limit))
+                text, document_id = _parse_line(line, names, self._config.id_field, self._config.join)
             except _UnusableError as error:
                 is_invalid = error.reason == "invalid_utf8"
-                detail = self._invalid.explain(line, error.detail) if is_invalid else error.detail
-                reject(row, error.reason, detail, line)
+                reject(
+                    row, error.reason, self._invalid.explain(line, error.detail) if is_invalid else error.detail, line
+                )
             else:
+                numbers.append(row)
+                texts.append(text)
+                ids.append(document_id)
                 good.append(line if self._fields is not None else b"")
-        numbers, texts, ids = zip(*found, strict=True) if found else ((), (), ())
         columns: list[pa.Array] = [pa.array(texts, pa.string()), pa.array(ids, pa.string())]
         misfits: dict[int, tuple[str, str]] = {}
         if self._fields is not None:
             kept, misfits = self._fields.take(good)
             columns.append(kept)
             for i, (reason, detail) in sorted(misfits.items()):
-                reject(numbers[i], reason, detail, data[starts[numbers[i]] : min(ends[numbers[i]], nexts[numbers[i]])])
-        left = np.setdiff1d(np.arange(len(found)), list(misfits))
+                row = numbers[i]
+                reject(row, reason, detail, records.data[records.starts[row] : records.ends[row]])
+        left = np.setdiff1d(np.arange(len(numbers)), list(misfits))
         batch = pa.RecordBatch.from_arrays(columns, schema=self._columns.schema)
         return np.array(numbers, np.int64)[left], batch.take(pa.array(left)) if misfits else batch
+
+
+class _ElementParser(JsonParser):
+    """Makes documents and rejects of the elements of an array."""
+
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of elements."""
+        rejects, n_between = Rejects(self._source.path), records.n_between
+        if fact := records.facts[-1]:  # the kernel says so of nothing else than the end of a stream
+            reason, detail = "corrupt_stream", "the file ends inside the array"
+            if fact == BROKEN:
+                reason, detail = "not_json", "it is not in the array"
+            start, stop = int(records.starts[-1]), int(records.nexts[-1])
+            rejects.add(records.offset + start, stop - start, reason, detail, records.data[start:stop])
+            records = records.take(slice(-1))
+        return self.parse_json(records, Json(records.data, records.starts, records.ends), rejects, n_between)
 
 
 class _UnusableError(Exception):

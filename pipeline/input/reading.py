@@ -24,10 +24,10 @@ from tokenmill.pipeline.config.kept_fields import decode_fields, folder_values, 
 from tokenmill.pipeline.hashing import SAMPLING, document_keys
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.batches import Batcher, Part, ReadBatch, Source, concatenate, count_records, rejected
+from tokenmill.pipeline.input.cutting import Records
 from tokenmill.pipeline.input.decompressing import SAMPLE_BYTES, detect_compression, read_exactly
-from tokenmill.pipeline.input.readers import READERS, RowReader
+from tokenmill.pipeline.input.readers import READERS, RowReader, stream_reader
 from tokenmill.pipeline.input.streams import BYTE_ORDER_MARK, Stream
-from tokenmill.pipeline.input.text import TextReader
 from tokenmill.pipeline.input.transcoding import InvalidText, settle_encoding
 from tokenmill.pipeline.splits import Piece, Split
 
@@ -177,10 +177,13 @@ def _read_joined(
         return alone
     sizes, whole = np.array([*map(len, files)]), b"".join(joined)
     starts = np.cumsum([0, *map(len, joined[:-1])])
-    source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, starts + sizes))
-    if separator is None:
-        reader = TextReader(source, config.max_document_bytes, len(whole), InvalidText("utf-8", lambda: whole))
-        parts = [reader.read_files(whole, starts, starts + sizes)]
+    stops = starts + sizes
+    source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, stops))
+    if separator is None:  # each file is a document
+        parser = stream_reader(first.format).parser(source, config, fields, InvalidText("utf-8", lambda: whole))
+        is_full = starts < stops
+        rows = starts[is_full], stops[is_full], stops[is_full], np.zeros_like(starts)[is_full]
+        parts = [parser.parse(Records(0, whole, *rows))]
     else:
         as_one = dataclasses.replace(first, n_bytes=len(whole), stop=len(whole))
         parts = [*_read_open(io.BytesIO(whole), source, as_one, config, len(whole), fields, None)]

@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from tokenmill.pipeline import schemas
 from tokenmill.tokenizer.chat.conversations import REASONS as CONVERSATION_REASONS
 
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
 REASONS = {
     "not_json": "the line is not exactly one JSON value by RFC 8259 (NaN and Infinity are not JSON)",
     "not_object": "the line is a JSON value, but not an object",
@@ -61,8 +64,8 @@ class Rejects:
 
     def add_all(
         self,
-        offsets: npt.NDArray[np.int64],
-        n_bytes: npt.NDArray[np.int64],
+        offsets: Positions,
+        n_bytes: Positions,
         reason: str,
         details: pa.StringArray | str,
         samples: pa.BinaryArray | None = None,
@@ -106,7 +109,7 @@ def repeated(text: str, n: int) -> pa.StringArray:
     return pa.repeat(pa.scalar(text, pa.string()), n)
 
 
-def joined(*parts: str | npt.NDArray[np.int64] | pa.StringArray) -> pa.StringArray:
+def joined(*parts: str | Positions | pa.StringArray) -> pa.StringArray:
     """Returns string[n]: texts, numbers (int64[n]) and string[n] put together row by row."""
     texts = [pc.cast(pa.array(part), pa.string()) if isinstance(part, np.ndarray) else part for part in parts]
     return pc.binary_join_element_wise(*texts, "")
@@ -117,7 +120,7 @@ def too_large(n_bytes: int, limit: int) -> str:
     return f"{n_bytes}{_too_large(limit)}"
 
 
-def too_large_all(n_bytes: npt.NDArray[np.int64], limit: int) -> pa.StringArray:
+def too_large_all(n_bytes: Positions, limit: int) -> pa.StringArray:
     """Returns `too_large` of many, string[n], from int64[n]."""
     return joined(n_bytes, _too_large(limit))
 
@@ -129,7 +132,7 @@ def _too_large(limit: int) -> str:
 _HEX = pa.array([f"byte 0x{byte:02x} at byte " for byte in range(256)])
 
 
-def invalid_utf8(data: bytes, starts: npt.NDArray[np.int64], at: npt.NDArray[np.int64], what: str) -> pa.StringArray:
+def invalid_utf8(data: bytes, starts: Positions, at: Positions, what: str) -> pa.StringArray:
     """Returns string[n]: the details of rejects with the reason `invalid_utf8`.
 
     Args:

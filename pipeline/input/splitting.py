@@ -40,6 +40,7 @@ from tokenmill.pipeline.config.formats import (
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, folder_fields, settle_fields
 from tokenmill.pipeline.input import archives
+from tokenmill.pipeline.input.cutting import StreamReader
 from tokenmill.pipeline.input.decompressing import (
     SAMPLE_BYTES,
     StreamError,
@@ -51,7 +52,7 @@ from tokenmill.pipeline.input.decompressing import (
     read_exactly,
 )
 from tokenmill.pipeline.input.listing import Listing, Named, NamedFiles, are_distinct
-from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader, is_cut_by_bytes
+from tokenmill.pipeline.input.readers import READERS, RowReader, is_cut_by_bytes
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
 from tokenmill.pipeline.running import progress
@@ -496,7 +497,7 @@ def _kind_named(
     ):
         return None
     reader = READERS[named[0].name]
-    if isinstance(reader, RowReader) or reader.check is not None:
+    if isinstance(reader, RowReader) or reader.has_header:
         return None
     if compression == "auto":
         compression = COMPRESSION_SUFFIXES.get(os.path.splitext(f"x.{suffixes.lower()}")[1], "none")
@@ -563,7 +564,7 @@ def _cut_file(
             handle.seek(0)
             whole = make(format=found.name, start=0, stop=file.n_bytes, encoding=codec)
             reader, stored = READERS[found.name], None
-            if isinstance(reader, StreamReader) and reader.check is not None:
+            if isinstance(reader, StreamReader) and reader.has_header:
                 stored = reader.check(Stream(handle, whole), config)
             in_folders = folder_fields(file.path, config, stored)
             stored = stored if stored is None else pa.schema([*stored, *in_folders])

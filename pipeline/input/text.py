@@ -5,30 +5,27 @@ Line ends are `\n` or `\r\n`. A document that is a line or a run of lines does n
 inside it are kept as they are. A document that is a file is kept byte for byte, without its byte order mark.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.batches import Part, Source, lost, make_documents, rejected, skipped
-from tokenmill.pipeline.input.lines import (
-    Block,
-    LongLine,
-    Mask,
-    OpenRecord,
-    PartialLine,
-    Positions,
-    cut_lines,
-    find_lines,
+from tokenmill.pipeline.input.batches import Part, Source, make_documents
+from tokenmill.pipeline.input.cutting import (
+    Found,
+    LineScanner,
+    Records,
+    Scanned,
+    Scanner,
+    StreamReader,
     skip_marks,
     take_samples,
     take_stretches,
-    without_line_end,
 )
-from tokenmill.pipeline.input.rejects import Rejects, invalid_utf8, too_large, too_large_all
-from tokenmill.pipeline.input.streams import BLANK, Stream
+from tokenmill.pipeline.input.rejects import Mask, Positions, Rejects, invalid_utf8, too_large_all
+from tokenmill.pipeline.input.streams import BLANK
 from tokenmill.pipeline.input.transcoding import InvalidText
 from tokenmill.tokenizer.utf8 import find_invalid_utf8
 
@@ -38,173 +35,72 @@ _IS_BLANK[list(BLANK)] = True
 _INDENT_BYTES = 32
 
 
-def read_text(
-    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema
-) -> Iterator[Part]:
-    """Yields the documents and rejects of a stream of text, which has none of the kept `fields`."""
-    del fields
-    reader = TextReader(source, config.max_document_bytes, block_bytes, stream.invalid)
-    read = {"line": reader.read_lines, "blank_line": reader.read_paragraphs, "file": reader.read_file}
-    return read[config.document](stream)
+class TextReader(StreamReader):
+    """Reads plain text, which has no fields."""
+
+    def scanner(self, config: InputConfig) -> Scanner:
+        """Returns what finds documents, as `input.document` says."""
+        kinds: dict[str, type[Scanner]] = {"line": LineScanner, "blank_line": ParagraphScanner, "file": WholeScanner}
+        return kinds[config.document](config.max_document_bytes)
+
+    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "TextParser":
+        """Returns what makes documents of records."""
+        del fields
+        return TextParser(source, config.max_document_bytes, invalid)
+
+    def names(self, records: Records, config: InputConfig) -> list[str]:
+        """Returns no names."""
+        del records, config
+        return []
+
+    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+        """Returns a file of the texts of records."""
+        return "\n".join(record[config.text_field] for record in records).encode()
 
 
-def first_names(stream: Stream, config: InputConfig) -> list[str]:
-    """Returns no names: text has no fields."""
-    del stream, config
-    return []
+class WholeScanner(Scanner):
+    """Takes all of a stream for one record; an empty one has none."""
+
+    def scan(self, chunk: bytes | memoryview, position: int, start: int, is_last: bool) -> Scanned:
+        """Scans a chunk; see `Scanner.scan`."""
+        starts = np.array([start] if is_last and start < position else [], np.int64)
+        stops = np.full(starts.size, position)
+        found = Found(starts, stops, stops, np.zeros(starts.size, np.int64))
+        return Scanned(found, position if is_last else start, chunk)
 
 
-def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-    """Returns a file of the texts of records."""
-    return "\n".join(record[config.text_field] for record in records).encode()
+class ParagraphScanner(LineScanner):
+    """Finds runs of lines that are not blank; see `_mark_blank`."""
 
+    def __init__(self, max_bytes: int) -> None:
+        """Takes how large a record may be to be kept."""
+        super().__init__(max_bytes)
+        self._line: int | None = None  # where the line begins that has not ended yet
+        self._has_text = False  # whether it is known not to be blank
+        self._run: Found | None = None  # the lines of the open record, as one
 
-class _Lines(NamedTuple):
-    """A block and the lines in it, as `find_lines` gives them."""
-
-    data: bytes
-    starts: Positions
-    ends: Positions
-    nexts: Positions
-
-
-class TextReader:
-    """Reads the documents of one plain text file."""
-
-    def __init__(self, source: Source, max_bytes: int, block_bytes: int, invalid: InvalidText) -> None:
-        """Takes how to read a file.
-
-        Args:
-          source: the file.
-          max_bytes: the largest size of a record; longer ones are rejected.
-          block_bytes: how much is processed at once; a longer record is processed alone.
-          invalid: explains invalid records.
-        """
-        self._source = source
-        self._invalid = invalid
-        self._max_bytes = max_bytes
-        self._block_bytes = block_bytes
-
-    def read_lines(self, stream: Stream) -> Iterator[Part]:
-        """Yields every line that is not empty as a document."""
-        yield from skipped(stream.n_skipped)
-        for item in cut_lines(stream, self._block_bytes, self._max_bytes):
-            if isinstance(item, Block) and not item.data.lstrip(b"\n"):
-                yield from skipped(len(item.data))
-            elif isinstance(item, Block):
-                starts, ends, nexts = find_lines(item.data)
-                is_empty = ends == starts
-                rows = np.flatnonzero(~is_empty)
-                n_skipped = int((nexts - starts)[is_empty].sum())
-                lines = _Lines(item.data, starts, ends, nexts)
-                yield Part(*self._make_rows(item.offset, lines, rows, rows), len(item.data), n_skipped)
-            else:
-                yield lost(item, stream, self._source, self._max_bytes)
-
-    def read_paragraphs(self, stream: Stream) -> Iterator[Part]:
-        """Yields every run of lines that are not blank as a document; see `_mark_blank`."""
-        yield from skipped(stream.n_skipped)
-        document = OpenRecord(self._max_bytes)
-        for item in cut_lines(stream, self._block_bytes, self._max_bytes):
-            if isinstance(item, Block):
-                yield from self._read_paragraph_block(item, document)
-            elif isinstance(item, LongLine) and item.is_blank:
-                yield from self._close(document)
-                yield from skipped(item.n_bytes)
-            else:
-                document.extend(item.head, item.offset, item.n_bytes)
-                if not isinstance(item, LongLine):
-                    # It cannot be known whether the document ends where the stream was cut.
-                    partial = PartialLine(document.offset, document.n_bytes, document.data())
-                    yield lost(partial, stream, self._source, self._max_bytes)
-                    return
-        yield from self._close(document)
-
-    def read_file(self, stream: Stream) -> Iterator[Part]:
-        """Yields the whole file as a document; none if it is empty."""
-        yield from skipped(stream.n_skipped)
-        document = OpenRecord(self._max_bytes)
-        for chunk in stream.chunks():
-            document.extend(chunk, stream.offset)
-        if stream.damage is not None:
-            partial = PartialLine(stream.offset, document.n_bytes, document.data())
-            yield lost(partial, stream, self._source, self._max_bytes)
-        else:
-            yield from self._close(document, keep_line_end=True)
-
-    def read_files(self, data: bytes, starts: Positions, stops: Positions) -> Part:
-        """Returns each of several files in `data` that is not empty as a document."""
-        rows = np.flatnonzero(starts < stops)
-        return Part(*self._make_rows(0, _Lines(data, starts, stops, stops), rows, rows), len(data), 0)
-
-    def _read_paragraph_block(self, block: Block, document: OpenRecord) -> Iterator[Part]:
-        """Yields the documents that end in a block; one that may continue after it becomes the open document."""
-        data = block.data
-        starts, ends, nexts = find_lines(data)
-        blank = _mark_blank(data, starts, ends)
+    def scan(self, chunk: bytes | memoryview, position: int, start: int, is_last: bool) -> Scanned:
+        """Scans a chunk; see `Scanner.scan`."""
+        line = start if self._line is None else self._line
+        lines = self.lines(chunk, position, line, is_last)
+        inside = [np.maximum(each - position, 0) for each in lines[:2]]
+        blank = _mark_blank(bytes(chunk), *inside)
+        if blank.size:
+            blank[0] &= not self._has_text
+            line, self._has_text = int(lines.nexts[-1]), False
+        self._has_text |= bool(bytes(chunk[max(0, line - position) :]).strip(BLANK))
+        self._line = line
+        if self._run is not None:
+            lines = Found(*map(np.concatenate, zip(self._run, lines, strict=True)))
+            blank = np.append(False, blank)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], ~blank, [False]])))
         first, last = edges[0::2], edges[1::2] - 1
-        start, stop = 0, len(data)
-        if document.n_bytes and not blank[0]:
-            start = int(nexts[last[0]])
-            document.extend(data[:start], block.offset)
-            first, last = first[1:], last[1:]
-            if start == stop:
-                return
-        yield from self._close(document)
-        if len(last) and last[-1] == len(starts) - 1:
-            stop = int(starts[first[-1]])
-            document.extend(data[stop:], block.offset + stop)
-            first, last = first[:-1], last[:-1]
-        if start < stop:
-            n_skipped = int((nexts - starts)[blank].sum())
-            lines = _Lines(data, starts, ends, nexts)
-            yield Part(*self._make_rows(block.offset, lines, first, last), stop - start, n_skipped)
-
-    def _close(self, document: OpenRecord, keep_line_end: bool = False) -> Iterator[Part]:
-        if not document.n_bytes:
-            return
-        data = document.data()
-        content = data if keep_line_end else without_line_end(data)
-        if document.n_bytes > self._max_bytes:
-            detail = too_large(document.n_bytes, self._max_bytes)
-            yield rejected(self._source, document.offset, document.n_bytes, "too_large", detail, content)
-        else:
-            only = np.zeros(1, np.int64)
-            lines = _Lines(data, only, np.array([len(content)]), np.array([len(data)]))
-            yield Part(*self._make_rows(document.offset, lines, only, only), len(data), 0)
-        document.clear()
-
-    def _make_rows(
-        self, offset: int, lines: _Lines, first: Positions, last: Positions
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Returns documents and rejects of a block, each from a line in `first` to the matching line in `last`."""
-        starts, ends = lines.starts[first], lines.ends[last]
-        sizes = lines.nexts[last] - starts
-        is_large = sizes > self._max_bytes
-        invalid = find_invalid_utf8(lines.data, lines.starts, lines.nexts)
-        is_invalid: Mask = np.zeros(len(first), np.bool_)
-        rejects = Rejects(self._source.path)
-
-        def reject(rows: Mask, reason: str, details: pa.StringArray) -> None:
-            samples = take_samples(lines.data, starts[rows], ends[rows])
-            rejects.add_all(offset + starts[rows], sizes[rows], reason, details, samples)
-
-        if is_large.any():
-            reject(is_large, "too_large", too_large_all(sizes[is_large], self._max_bytes))
-        if invalid is not None:
-            wrong = np.flatnonzero(invalid >= 0)
-            nexts = np.searchsorted(wrong, first)  # of the lines that are wrong, the first one from `first` on
-            is_invalid = np.append(wrong, len(invalid))[nexts] <= last
-            rows = is_invalid & ~is_large
-            at = invalid[wrong[nexts[rows]]]
-            details = invalid_utf8(lines.data, starts[rows], at, "record")
-            reject(rows, "invalid_utf8", self._invalid.explain_all(lines.data, starts[rows], ends[rows], details))
-        good = np.flatnonzero(~(is_large | is_invalid))
-        starts, ends = starts[good], ends[good]
-        texts = take_stretches(lines.data, skip_marks(lines.data, starts, ends), ends, pa.string())
-        documents = make_documents(self._source, texts, None, offset + starts, sizes[good])
-        return documents, rejects.to_batch()
+        found = Found(lines.starts[first], lines.ends[last], lines.nexts[last], lines.facts[first])
+        is_open = not is_last and last.size > 0 and last[-1] == blank.size - 1
+        self._run = found.rows(found.starts.size - 1, found.starts.size) if is_open else None
+        if self._run is not None:
+            return Scanned(found.rows(0, found.starts.size - 1), int(self._run.starts[0]), chunk)
+        return Scanned(found, line, chunk)
 
 
 def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
@@ -224,3 +120,36 @@ def _mark_blank(data: bytes, starts: Positions, ends: Positions) -> Mask:
     for line in lines.tolist():
         blank[line] = not data[starts[line] : ends[line]].strip(BLANK)
     return blank
+
+
+class TextParser:
+    """Makes a document of each record."""
+
+    def __init__(self, source: Source, max_bytes: int, invalid: InvalidText) -> None:
+        """Takes the file, the largest size of a record, and what explains invalid ones."""
+        self._source, self._max_bytes, self._invalid = source, max_bytes, invalid
+
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of a block."""
+        data, starts, ends = records.data, records.starts, records.ends
+        sizes = records.nexts - starts
+        rejects = Rejects(self._source.path)
+
+        def reject(rows: Mask, reason: str, details: pa.StringArray) -> None:
+            samples = take_samples(data, starts[rows], ends[rows])
+            rejects.add_all(records.offset + starts[rows], sizes[rows], reason, details, samples)
+
+        is_bad = is_large = sizes > self._max_bytes
+        if is_large.any():
+            reject(is_large, "too_large", too_large_all(sizes[is_large], self._max_bytes))
+        at = find_invalid_utf8(data, starts, records.nexts)
+        if at is not None:
+            rows = (at >= 0) & ~is_large
+            is_bad = is_large | rows
+            details = invalid_utf8(data, starts[rows], at[rows], "record")
+            reject(rows, "invalid_utf8", self._invalid.explain_all(data, starts[rows], ends[rows], details))
+        if is_bad.any():
+            starts, ends, sizes = starts[~is_bad], ends[~is_bad], sizes[~is_bad]
+        texts = take_stretches(data, skip_marks(data, starts, ends), ends, pa.string())
+        documents = make_documents(self._source, texts, None, records.offset + starts, sizes)
+        return Part(documents, rejects.to_batch(), len(data), records.n_between)

@@ -6,21 +6,20 @@ block and its headers, by their names. Records of the type `warcinfo` say how th
 are rejected. Where no record begins, or one has no length, the file is damaged: what it ends with is rejected.
 """
 
-import dataclasses
-import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import declared_fields
-from tokenmill.pipeline.input.batches import Part, Source, lost, rejected, skipped
-from tokenmill.pipeline.input.jsonl import LineParser
-from tokenmill.pipeline.input.lines import HEAD_BYTES, Block, LongLine, PartialLine
+from tokenmill.pipeline.input.batches import Part, Source
+from tokenmill.pipeline.input.cutting import Found, Records, Scanned, Scanner, StreamReader
+from tokenmill.pipeline.input.jsonl import Json, JsonParser
+from tokenmill.pipeline.input.rejects import Rejects
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import InvalidText
 
@@ -38,186 +37,152 @@ _HEADERS = (
 _SPELLED = {name.lower(): name for name in _HEADERS}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Record:
-    """A record in a buffer: where it starts, where its block starts and ends, and where the next record starts."""
+class WetReader(StreamReader):
+    """Reads WET."""
+
+    has_header = True
+
+    def scanner(self, config: InputConfig) -> Scanner:
+        """Returns what finds records."""
+        return WarcScanner(config.max_document_bytes)
+
+    def parser(self, source: Source, config: InputConfig, fields: pa.Schema, invalid: InvalidText) -> "_WetParser":
+        """Returns what makes documents of records."""
+        return _WetParser(source, config, fields, invalid)
+
+    def names(self, records: Records, config: InputConfig) -> list[str]:
+        """Returns the names of fields in the first records, in the order in which they are met."""
+        del config
+        heads = zip(records.starts.tolist(), records.facts.tolist(), strict=True)
+        headers = (_headers(records.data[start : start + n_bytes]) for start, n_bytes in heads)
+        return list(dict.fromkeys(name for each in headers for name in ("text", *each)))
+
+    def check(self, stream: Stream, config: InputConfig) -> pa.Schema:
+        """Returns those of the fields to keep that a file may have.
+
+        Raises:
+          ValueError: when a field is declared as something that no header is.
+        """
+        names = {"text", *_HEADERS, *self.first_names(stream, config)}
+        found = [field for field in declared_fields(config) if field.name in names]
+        for field in found:
+            if not (pa.types.is_string(field.type) or pa.types.is_timestamp(field.type)):
+                raise ValueError(f"header {field.name!r} cannot be kept as {field.type}: a header is a string")
+        return pa.schema(found)
+
+    def write(self, records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
+        """Returns a file of records."""
+        del config  # fields have their names
+        out = []
+        for record in records:
+            block = str(record["text"]).encode()
+            headers = {"WARC-Type": "conversion", **record, "Content-Length": len(block)}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name != "text")
+            out += [f"WARC/1.0\r\n{lines}\r\n".encode(), block, _END]
+        return b"".join(out)
+
+
+class _Open(NamedTuple):
+    """Where a record starts, where its block starts, and where the next record starts."""
 
     start: int
     block: int
-    end: int
     next: int
-    headers: dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Broken:
-    """The rest of a stream, from where no record can be read: its position, its size, its beginning, and the fault."""
+class WarcScanner(Scanner):
+    """Finds records by their `Content-Length`; facts are how many bytes their headers have."""
 
-    offset: int
-    n_bytes: int
-    head: bytes
-    fault: str
+    def __init__(self, max_bytes: int) -> None:
+        """Takes how large a record may be to be kept."""
+        super().__init__(max_bytes)
+        self._open: _Open | None = None  # the open record, if its headers are complete
+        self._before = b""  # what is needed of the stream before the chunk: its headers, or the last bytes
 
+    def scan(self, chunk: bytes | memoryview, position: int, start: int, is_last: bool) -> Scanned:
+        """Scans a chunk; see `Scanner.scan`."""
+        data, base = self._before + chunk, position - len(self._before)
+        rows: list[tuple[int, int, int, int]] = []
+        while not self.fault and start < base + len(data):
+            if self._open is None:
+                self._open = self._record_at(data, start - base, base)
+            if self._open is None or self._open.next > base + len(data):
+                break
+            end = self._open.next - len(_END)
+            if not data.startswith(_END, end - base):
+                self.fault = "the record does not end where its Content-Length says"
+                break
+            rows.append((start, end, self._open.next, self._open.block - start))
+            start, self._open = self._open.next, None
+        if is_last and start < position:
+            self.fault = self.fault or "the file ends inside the record"
+        is_known = self._open is not None or bool(self.fault)
+        self._before = data[-len(_END) :] if is_known else data[start - base :]
+        found = np.array(rows, np.int64).reshape(-1, 4)
+        return Scanned(Found(*found.T), start, chunk)
 
-def read_wet(
-    stream: Stream, source: Source, config: InputConfig, block_bytes: int, fields: pa.Schema
-) -> Iterator[Part]:
-    """Yields the documents and rejects of a stream; a part is at most as large as a chunk and a record."""
-    del block_bytes
-    parser = LineParser(source, config, fields, stream.invalid)
-    yield from skipped(stream.n_skipped)
-    for item in _cut(stream, config.max_document_bytes):
-        if isinstance(item, _Broken):
-            yield rejected(source, item.offset, item.n_bytes, "corrupt_stream", item.fault, item.head)
-        elif isinstance(item, tuple):
-            yield from _parse(parser, source, stream.invalid, *item)
+    def _record_at(self, data: bytes, start: int, base: int) -> _Open | None:
+        """Returns the record that starts at a byte, the end of which need not be there; None to read on, or a fault."""
+        stop = data.find(_END, start, start + _MOST_HEAD_BYTES)
+        head = _HEAD.fullmatch(data, start, stop + len(_END)) if stop >= 0 else None
+        if head is None:
+            is_open = stop < 0 and len(data) - start < _MOST_HEAD_BYTES
+            if _BARE_HEAD.match(data, start):
+                self.fault = (
+                    "the lines of its headers end with bare line feeds, where WARC has CR LF; get the file again"
+                )
+            elif not is_open or b"WARC/"[: len(data) - start] != data[start : start + 5]:
+                self.fault = "no record begins here"
+            return None
+        length = _headers(head[0]).get("Content-Length")
+        if length is None:
+            self.fault = "the record has no Content-Length"
+        elif not re.fullmatch(r"[0-9]{1,15}", length):
+            self.fault = f"the Content-Length of the record is {length[:40]!r}, not a number of 1 to 15 digits"
         else:
-            yield lost(item, stream, source, config.max_document_bytes)
+            block = base + head.end()
+            return _Open(base + start, block, block + int(length) + len(_END))
+        return None
 
 
-def _parse(
-    parser: LineParser, source: Source, invalid: InvalidText, offset: int, data: bytes, records: list[_Record]
-) -> Iterator[Part]:
-    """Yields the parts of some records one after another; runs of texts become one part."""
-    for (reason, detail), group in itertools.groupby(records, lambda record: _fault(record, data, invalid)):
-        run = list(group)
-        start = run[0].start
-        if reason == "warcinfo":
-            yield from skipped(run[-1].next - start)
-        elif reason:
-            for each in run:
-                sample = data[each.start : each.next]
-                yield rejected(source, offset + each.start, len(sample), reason, detail, sample)
-        else:
-            raw = data[start : run[-1].next]
-            # The parser takes its JSON from behind the records; what it says is about the records themselves.
-            objects = [_object(each, data) for each in run]
-            ends = len(raw) + np.cumsum([len(each) for each in objects])
-            heads = np.concatenate([[len(raw)], ends[:-1]])
-            starts, nexts = np.array([(each.start, each.next) for each in run], np.int64).T - start
-            part = parser.parse(Block(offset + start, b"".join([raw, *objects])), (starts, heads, ends, nexts), 0)
-            yield dataclasses.replace(part, n_bytes=len(raw))
-
-
-def _fault(record: _Record, data: bytes, invalid: InvalidText) -> tuple[str, str]:
-    """Returns why a record is no document, and the detail; "" twice if it may be one."""
-    kind = record.headers.get("WARC-Type")
-    if kind != "conversion":
-        return "warcinfo" if kind == "warcinfo" else "not_extracted", f"its WARC-Type is {kind!r}, not 'conversion'"
-    whole = data[record.start : record.next]
-    try:
-        whole.decode()
-    except UnicodeDecodeError as error:
-        detail = f"byte 0x{whole[error.start]:02x} at byte {error.start} of the record"
-        return "invalid_utf8", invalid.explain(whole, detail)
-    return "", ""
-
-
-def _object(record: _Record, data: bytes) -> bytes:
-    fields = {**record.headers, "text": data[record.block : record.end].decode()}
-    return json.dumps(fields, ensure_ascii=False).encode()
-
-
-def _cut(
-    stream: Stream, max_bytes: int
-) -> Iterator[tuple[int, bytes, list[_Record]] | LongLine | PartialLine | _Broken]:
-    """Yields a stream in order, as whole records: the position of some bytes, the bytes, and the records in them.
-
-    Memory: a record of `max_bytes`, and a chunk of the stream.
-    """
-    offset, data, fault = stream.offset, bytearray(), ""
-    n_more = 0  # bytes of a record that is too long to keep, `data` is its beginning, which are not read yet
-    n_bytes = 0  # of that record, or of the rest of a broken stream
-    for chunk in stream.chunks():
-        if n_more or fault:
-            taken = len(chunk) if fault else min(n_more, len(chunk))
-            n_bytes, n_more = n_bytes + taken, max(0, n_more - taken)
-            if n_more or fault:
-                continue
-            yield LongLine(offset, n_bytes, bytes(data), is_blank=False)
-            offset, n_bytes, data, chunk = offset + n_bytes, 0, bytearray(), chunk[taken:]
-        data += chunk
-        records: list[_Record] = []
-        at = 0
-        while at < len(data):
-            found = _record_at(data, at)
-            if isinstance(found, _Record) and found.next <= len(data):
-                if not data.startswith(_END, found.end):
-                    found = "the record does not end where its Content-Length says"
-                else:
-                    records.append(found)
-                    at = found.next
-                    continue
-            if isinstance(found, str):
-                fault, n_bytes = found, len(data) - at
-            elif found is not None and found.next - found.start > max_bytes:
-                n_bytes, n_more = len(data) - at, found.next - len(data)
-            break
-        if records:
-            yield offset, bytes(data[:at]), records
-            offset += at
-            del data[:at]
-        if n_more or fault:
-            del data[HEAD_BYTES:]
-    n_bytes = n_bytes or len(data)
-    if stream.damage is not None:
-        yield PartialLine(offset, n_bytes, bytes(data[:HEAD_BYTES]))
-    elif n_bytes:
-        yield _Broken(offset, n_bytes, bytes(data[:HEAD_BYTES]), fault or "the file ends inside the record")
-
-
-def _record_at(data: bytearray, start: int) -> _Record | str | None:
-    """Returns the record that starts at a byte, the end of which need not be there; what is wrong; None to read on."""
-    stop = data.find(_END, start, start + _MOST_HEAD_BYTES)
-    head = _HEAD.fullmatch(data, start, stop + len(_END)) if stop >= 0 else None
-    if head is None:
-        if _BARE_HEAD.match(data, start):
-            return "the lines of its headers end with bare line feeds, where WARC has CR LF; get the file again"
-        is_open = stop < 0 and len(data) - start < _MOST_HEAD_BYTES
-        return None if is_open and b"WARC/"[: len(data) - start] == data[start : start + 5] else "no record begins here"
+def _headers(head: bytes) -> dict[str, str]:
+    """Returns the headers in the beginning of a record, by their names as they are usually spelled."""
     headers: dict[str, str] = {}
-    for line in head[1].decode("utf-8", "replace").split("\r\n")[:-1]:
+    for line in head.decode("utf-8", "replace").split("\r\n")[1:-2]:
         name, _, value = line.partition(":")
         name, value = _SPELLED.get(name.lower(), name), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    length = headers.get("Content-Length")
-    if length is None:
-        return "the record has no Content-Length"
-    if not re.fullmatch(r"[0-9]{1,15}", length):
-        return f"the Content-Length of the record is {length[:40]!r}, not a number of 1 to 15 digits"
-    end = head.end() + int(length)
-    return _Record(start, head.end(), end, end + len(_END), headers)
+    return headers
 
 
-def first_names(stream: Stream, config: InputConfig) -> list[str]:
-    """Returns the names of fields in the first records, in the order in which they are met."""
-    for item in _cut(stream, config.max_document_bytes):
-        if isinstance(item, tuple):
-            return list(dict.fromkeys(name for record in item[2] for name in ("text", *record.headers)))
-    return []
+class _WetParser(JsonParser):
+    """Makes an object of JSON of each record, and documents of these."""
 
-
-def check(stream: Stream, config: InputConfig) -> pa.Schema:
-    """Returns those of the fields to keep that a file may have.
-
-    Raises:
-      ValueError: when a field is declared as something that no header is.
-    """
-    names = {"text", *_HEADERS, *first_names(stream, config)}
-    found = [field for field in declared_fields(config) if field.name in names]
-    for field in found:
-        if not (pa.types.is_string(field.type) or pa.types.is_timestamp(field.type)):
-            raise ValueError(f"header {field.name!r} cannot be kept as {field.type}: a header is a string")
-    return pa.schema(found)
-
-
-def write(records: Iterable[Mapping[str, Any]], config: InputConfig) -> bytes:
-    """Returns a file of records."""
-    del config  # fields have their names
-    out = []
-    for record in records:
-        block = str(record["text"]).encode()
-        headers = {"WARC-Type": "conversion", **record, "Content-Length": len(block)}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name != "text")
-        out += [f"WARC/1.0\r\n{lines}\r\n".encode(), block, _END]
-    return b"".join(out)
+    def parse(self, records: Records) -> Part:
+        """Returns the documents and rejects of records."""
+        rejects, n_skipped = Rejects(self._source.path), records.n_between
+        objects: list[bytes] = []
+        is_text = np.zeros(records.starts.size, np.bool_)
+        places = zip(records.starts.tolist(), records.ends.tolist(), records.nexts.tolist(), strict=True)
+        for row, (start, end, stop) in enumerate(places):
+            block = start + int(records.facts[row])
+            headers = _headers(records.data[start:block])
+            if (kind := headers.get("WARC-Type")) == "warcinfo":
+                n_skipped += stop - start
+                continue
+            reason, detail = "not_extracted", f"its WARC-Type is {kind!r}, not 'conversion'"
+            whole = records.data[start:stop]
+            try:
+                whole.decode()
+                if kind == "conversion":
+                    text = records.data[block:end].decode()
+                    objects.append(json.dumps({**headers, "text": text}, ensure_ascii=False).encode())
+                    is_text[row] = True
+                    continue
+            except UnicodeDecodeError as error:
+                if kind == "conversion":
+                    where = f"byte 0x{whole[error.start]:02x} at byte {error.start} of the record"
+                    reason, detail = "invalid_utf8", self._invalid.explain(whole, where)
+            rejects.add(records.offset + start, stop - start, reason, detail, whole)
+        ends = np.cumsum([0, *map(len, objects)])
+        return self.parse_json(records.take(is_text), Json(b"".join(objects), ends[:-1], ends[1:]), rejects, n_skipped)

@@ -13,7 +13,8 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input.readers import READERS, RowReader, StreamReader
+from tokenmill.pipeline.input.cutting import StreamReader
+from tokenmill.pipeline.input.readers import READERS, RowReader
 
 LONG = "the mill " * 60
 CASES = [*FORMATS, *(f"{name}.gz" for name, each in FORMATS.items() if not each.has_rows)]

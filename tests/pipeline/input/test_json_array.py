@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.read_files import read
-from tokenmill.pipeline.input import lines, streams
+from tokenmill.pipeline.input import cutting, streams
 
 PRETTY = json.dumps([{"text": 'a "b"\n[c', "id": 7, "z": {"text": [1]}}, {"text": "d", "n": 2}], indent=2)
 
@@ -100,7 +100,7 @@ def test_elements_are_those_of_the_standard_library(elements, indent, is_ascii, 
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(streams, "CHUNK_BYTES", chunk_bytes),
-        mock.patch.object(lines, "MOST_LINES", most),
+        mock.patch.object(cutting, "MOST_RECORDS", most),
     ):
         path = Path(folder, "a.data")
         path.write_bytes(data)

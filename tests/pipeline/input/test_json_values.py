@@ -14,8 +14,8 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import declared_fields
 from tokenmill.pipeline.input import json_blocks, json_columns, jsonl
 from tokenmill.pipeline.input.batches import Source
+from tokenmill.pipeline.input.cutting import LineScanner, Records
 from tokenmill.pipeline.input.json_values import spelled
-from tokenmill.pipeline.input.lines import Block
 
 NAMES = st.sampled_from(["a", "b", "a.b", "meta", "é", 'q"a', "a\\", ""])
 SPELLED = ["0", "-0", "1", "-7", "1.50", "1e3", "2E+05", "9223372036854775808", "9" * 30, "0.1", "1e999"]
@@ -36,8 +36,9 @@ ALIKE = st.sampled_from(["1", "2.50", '"x"']).flatmap(
 
 def read(data, keep_fields, **options):
     config = InputConfig(paths=["x"], keep_fields=keep_fields, **options)
-    parser = jsonl.LineParser(Source(0, "x", "x"), config, declared_fields(config), mock.Mock())
-    part = parser.parse_lines(Block(0, data))
+    parser = jsonl.JsonParser(Source(0, "x", "x"), config, declared_fields(config), mock.Mock())
+    lines = LineScanner(1).lines(data + b"\n", 0, 0, False)
+    part = parser.parse(Records(0, data + b"\n", *lines))
     return part.documents.to_pylist(), [] if part.rejects is None else part.rejects.to_pylist()
 
 
