@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Literal, overload
 
 import numpy as np
+import numpy.typing as npt
 
 Compression = Literal["none", "gzip", "zstd", "bz2", "xz", "archive"]
 """How a file is compressed. `archive`: by the archive that it is a member of; its bytes are those of the member."""
@@ -155,6 +156,11 @@ class Splits(Sequence[Split]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(Split.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]  # `fields` may change
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Planned bytes of each split, int64[n]."""
+        return np.array(self._sizes, np.int64)
 
     @property
     def n_bytes(self) -> int:

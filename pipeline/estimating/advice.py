@@ -63,10 +63,10 @@ def _rejects(found: Forecast, _: int) -> Advice | None:
 
 def _idle(found: Forecast, workers: int) -> Advice | None:
     work = found.work
-    total = sum(work.split_seconds)
-    if not total or (share := work.busiest(workers) * workers / total) < IDLE or total < WORTH_SECONDS:
+    total = int(work.split_bytes.sum())
+    if not total or (share := work.busiest(workers) * workers / total) < IDLE or work.split_seconds < WORTH_SECONDS:
         return None
-    largest = max(found.plan.splits, key=lambda split: split.n_bytes)
+    largest = found.plan.splits[int(work.split_bytes.argmax())]
     why = f"{len(work.split_bytes)} splits keep {workers} workers busy {1 / share:.0%} of the time"
     if len(largest.pieces) == 1 and not is_cut_by_bytes(
         largest.pieces[0], found.plan.config.input.of(largest.source).document

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time and memory of a job on this machine, estimated from what its parts took in a trial.
 
-    seconds(n workers) = start + training + (merging / n + splits of the busiest worker) (1 + contention (n - 1))
+    seconds(n workers) = start + training + (merging / n + pace * bytes of the busiest worker) (1 + CONTENTION (n - 1))
 
 The start is measured by a job of the same config over a page of text, Beam, tokenizer, vocabulary and report included.
-The contention is how much each further worker slows all workers down. It is measured with two workers, unless all of
-the input was read. Which splits a worker gets follows from the plan. Workers beyond the cores of the machine bring
-nothing.
+The pace is that of the second half of the trial, when the tokenizer has met the usual words. Which splits a worker gets
+follows from the plan. Workers beyond the cores of the machine bring nothing.
 """
 
 import importlib
@@ -16,12 +15,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.estimating import rehearsal
 from tokenmill.pipeline.running.runners import RunnerSettings, available_cores
 
 CONTENTION = 0.09
-"""The usual contention: two threads do 1.84 times the work of one."""
+"""How much each further worker slows all workers down, as a fraction: two threads do 1.84 times the work of one."""
 
 START_SECONDS = 2.0
 """The start, where it could not be measured."""
@@ -36,31 +38,34 @@ MEMORY_BOUND = 0.3
 class Work:
     """The work of a job, as far as its time and memory depend on it."""
 
-    split_bytes: tuple[int, ...]
-    """Planned bytes of the splits, in order."""
-    split_seconds: tuple[float, ...]
-    """The time that each split takes."""
+    split_bytes: npt.NDArray[np.int64]
+    """int64[n]: planned bytes of the splits, in order."""
+    pace: float
+    """Seconds for each planned byte."""
     merge_seconds: float
     """The time for merging counts, or the runs of a shuffle, which is also divided among workers."""
     train_seconds: float
-    contention: float
-    """How much each further worker slows all workers down, as a fraction."""
     worker_bytes: int
     """The memory that a worker takes."""
     other_bytes: int
     """The other memory of the process."""
 
+    @property
+    def split_seconds(self) -> float:
+        """The time for all splits with one worker."""
+        return self.pace * int(self.split_bytes.sum())
+
     def seconds(self, start_seconds: float, workers: int) -> float:
         """Returns how long the job takes."""
-        at_once, total = min(workers, available_cores()), sum(self.split_seconds)
-        slower = 1 + self.contention * (at_once - 1)
-        busiest = max(self.busiest(workers), total / at_once)
+        at_once = min(workers, available_cores())
+        slower = 1 + CONTENTION * (at_once - 1)
+        busiest = max(self.pace * self.busiest(workers), self.split_seconds / at_once)
         return start_seconds + self.train_seconds + (busiest + self.merge_seconds / at_once) * slower
 
-    def busiest(self, workers: int) -> float:
-        """Returns the seconds that the busiest worker has to do; splits are dealt out in turn, the largest first."""
-        order = sorted(range(len(self.split_bytes)), key=lambda i: (-self.split_bytes[i], i))
-        return max(sum(self.split_seconds[i] for i in order[first::workers]) for first in range(workers))
+    def busiest(self, workers: int) -> int:
+        """Returns the bytes that the busiest worker has to read; splits are dealt out in turn, the largest first."""
+        ordered = np.sort(self.split_bytes)[::-1]
+        return max(int(ordered[first::workers].sum()) for first in range(workers))
 
     def memory(self, workers: int) -> int:
         """Returns the peak of all processes together, in bytes: every worker holds one batch and one row group."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scales the counts of a sample up to the whole corpus, with bounds.
 
-The sample is cut into units, the batches that were read of it, in the order of the corpus. Unit i stands for A_i of
-the N planned bytes of the corpus, in proportion to what was to be read there, and has y_i of the thing counted. The
-estimate and its bounds, which should hold 95 times of 100, are
+The sample consists of units, the excerpts that were read, in the order of the corpus. Unit i stands for A_i of the N
+planned bytes of the corpus, and has y_i of the thing counted. The estimate and its bounds, which should hold 95 times
+of 100, are
 
     Y = sum A_i d_i     +- 1.96 sqrt( n / (2 (n - 1)) * sum A_i A_(i-1) (d_i - d_(i-1))^2 * (1 - X / N) )
 
@@ -45,7 +45,7 @@ class Estimate:
 
 @dataclass
 class Unit:
-    """A batch that was read."""
+    """An excerpt that was read."""
 
     n_planned: float
     """The planned bytes that it holds."""
@@ -53,16 +53,15 @@ class Unit:
     """The planned bytes that were to be read for it: they differ by the records at the ends of ranges. The same as
     `n_planned` where no range was read, as of compressed files."""
     counts: dict[str, float]
-    weight: float | None = None
-    """The part of the corpus that it stands for is proportional to this; None: to `n_meant`."""
+    stands_for: float | None = None
+    """The planned bytes of the corpus that it stands for; None: in proportion to `n_meant`."""
 
 
-def spread(units: Sequence[Unit], name: str, total: float, by: str) -> None:
-    """Divides a count that is known only for all units together among them, in proportion to another count."""
-    of = sum(unit.counts.get(by, 0) for unit in units)
-    planned = sum(unit.n_planned for unit in units)
-    for unit in units:
-        share = unit.counts.get(by, 0) / of if of else unit.n_planned / planned if planned else 1 / len(units)
+def spread(units: Sequence[Unit], name: str, total: float, by: Sequence[float]) -> None:
+    """Divides a count that is known only for all units together among them, in proportion to `by`, if not all are 0."""
+    of, planned = sum(by), sum(unit.n_planned for unit in units)
+    for unit, n in zip(units, by, strict=True):
+        share = n / of if of else unit.n_planned / planned if planned else 1 / len(units)
         unit.counts[name] = total * share
 
 
@@ -85,7 +84,7 @@ class Scale:
         self._is_whole = n_planned is None
         self.factor = 1.0 if n_planned is None else max(1.0, n_planned / max(1.0, float(self._read.sum())))
         """The size of the corpus as a multiple of the sample."""
-        weights = np.array([unit.n_meant if unit.weight is None else unit.weight for unit in used], np.float64)
+        weights = np.array([unit.n_meant if unit.stands_for is None else unit.stands_for for unit in used], np.float64)
         self._stands_for = (n_planned or 0) * weights / max(1.0, float(weights.sum()))
 
     def counted(self, name: str) -> int:
@@ -104,18 +103,6 @@ class Scale:
         half = math.hypot(half, more * value)
         high = max(value + half, (counted + _MISSED) * self.factor)
         return Estimate(round(value), round(max(counted, value - half)), math.ceil(high))
-
-    def divide(self, name: str, sizes: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Returns how a count is divided among parts of the corpus: float64[n], of the whole estimate.
-
-        Args:
-          sizes: planned bytes of the parts, in the order of the corpus.
-        """
-        y = np.array([unit.counts.get(name, 0) for unit in self._units], np.float64)
-        stands_for = self._read if self._is_whole else self._stands_for
-        places = np.concatenate([[0], np.cumsum(stands_for)])
-        counted = np.concatenate([[0], np.cumsum(stands_for * y / np.maximum(self._read, 1e-9))])
-        return np.diff(np.interp(np.concatenate([[0], np.cumsum(sizes)]), places, counted))
 
     def _sum(self, y: npt.NDArray[np.float64], by: npt.NDArray[np.float64]) -> tuple[float, float]:
         """Returns the estimate with densities by some bytes, and half the width of its bounds."""

@@ -4,25 +4,25 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import parts
-from tokenmill.pipeline.books.shard_entry import Written
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.estimating import places, trial
-from tokenmill.pipeline.estimating.costs import CONTENTION, Work, peak_memory
+from tokenmill.pipeline.counting.counts import open_counts
+from tokenmill.pipeline.estimating import sample, trial
+from tokenmill.pipeline.estimating.costs import Work, peak_memory
 from tokenmill.pipeline.estimating.estimates import Estimate, Scale
-from tokenmill.pipeline.estimating.places import Sample
+from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
 from tokenmill.pipeline.estimating.trial import Trial
-from tokenmill.pipeline.input.reading import BATCH_BYTES
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.arranging import packing_summary
-from tokenmill.pipeline.running.runners import available_cores
 from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.training.train import train_vocabularies
 from tokenmill.tokenizer import Tokenizer
 
 SAMPLE_BYTES = 64 << 20
@@ -40,12 +40,9 @@ SAMPLE_VOCABULARY = 0.03
 
 _SHARD_BYTES = 16 << 20
 """The most text of a shard of the sample: enough for a full row group, so that bytes per token are realistic."""
-_UNITS = 32
-"""About how many units a sample has."""
-
 _PROBE_BYTES = 2 << 20
 """So much text is read to measure the speed of the work, before the sample is chosen."""
-_PLACES = 8
+_PROBE_PLACES = 8
 """Text for measuring the speed is read from this many places: few, because a job reads sequentially."""
 
 _OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
@@ -99,119 +96,78 @@ def forecast(plan: JobPlan) -> Forecast:
     counting = tokenizing = None
     unknown: tuple[tuple[str, int], ...] = ()
     train_seconds = 0.0
-    paces, contention = [], CONTENTION
+    budget = _affordable_bytes(plan)
+    is_whole = budget is None
+    is_guess = plan.counts_words and plan.tokenizes and not is_whole
+    excerpts = [] if budget is None else sample.choose(plan.splits, plan.config.input, budget)
     with trial.temporary(plan.config) as config:
-        folder = config.output.path
-        budget = _affordable_bytes(plan, folder)
-        samples = _choose(plan, budget, folder)
-        is_whole = budget is None
-        is_guess = plan.counts_words and plan.tokenizes and not is_whole
-        batch_bytes = (
-            BATCH_BYTES if is_whole else max(1 << 16, sum(sample.split.n_work for sample in samples) // _UNITS)
-        )
         if plan.counting_json is not None:
-            counting = trial.count_words(samples, config, plan.counting_json, batch_bytes)
-            paces.append(counting.pace)
+            counting = trial.count_words(_splits(plan, excerpts, 0), config, plan.counting_json)
         if plan.tokenizes:
             started = time.perf_counter()
             tokenizers = _tokenizers(plan, config, is_whole)
             train_seconds = time.perf_counter() - started if plan.config.tokenizer.train is not None else 0.0
-            config, shards = _with_shards(plan, config, samples, is_whole)
-            tokenizing = trial.tokenize(samples, _folders(config, tokenizers), shards, batch_bytes)
-            unknown = _unknown(tokenizing, _folders(config, tokenizers))
-            pace = tokenizing.pace
-            if budget is not None:
-                pace, contention = _later_pace(plan, _places(plan, budget // 4, folder), tokenizers)
-            paces.append(pace)
+            n_shards = len(plan.shards()) or len(plan.splits)  # each with documents for every folder
+            splits = _splits(plan, excerpts, min(plan.splits.n_work // max(1, n_shards), _SHARD_BYTES))
+            config, shards = _with_shards(plan, config, splits, is_whole)
+            folders = _folders(config, tokenizers)
+            tokenizing = trial.tokenize(splits, folders, shards)
+            unknown = _unknown(tokenizing, folders)
     trials = [each for each in (counting, tokenizing) if each is not None]
-    scale = Scale(trials[-1].units if trials else [], None if is_whole else plan.n_bytes)
-    sizes = [split.n_bytes for split in plan.splits]
-    seconds = sum(paces) * plan.n_bytes + len(paces) * _decompressing(plan, samples)
-    divided = scale.divide(trial.SECONDS, sizes)
-    shuffle, n_passes = plan.config.output.shuffle, 0
-    if plan.tokenizes and shuffle is not None:
-        n_passes = len(plan_passes(len(sizes), plan.splits.n_work, shuffle.run_bytes))
+    units = trials[-1].units if trials else []
+    for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
+        unit.stands_for = n_bytes
+    scale = Scale(units, None if is_whole else plan.n_bytes)
+    n_passes = _n_passes(plan)
     return Forecast(
         plan=plan,
         sample_bytes=scale.counted("n_bytes"),
         is_whole=is_whole,
         factor=scale.factor,
-        notes=tuple(_notes(samples, is_guess, n_passes)),
+        notes=tuple(_notes(excerpts, is_guess, n_passes)),
         totals=_estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {},
-        padding=_padding(plan.config, tokenizing.written) if tokenizing is not None else None,
+        padding=_padding(plan.config, tokenizing) if tokenizing is not None else None,
         unknown=unknown,
         n_shards=_n_shards(plan),
         shard_bytes=_shard_bytes(plan, scale, is_guess, is_whole) if tokenizing is not None else {},
         work=Work(
-            split_bytes=tuple(sizes),
-            split_seconds=tuple((divided * seconds / max(1e-9, float(divided.sum()))).tolist()),
+            split_bytes=plan.splits.sizes,
+            pace=sum(each.pace for each in trials),
             merge_seconds=sum(each.merge_seconds * (1 + (n_passes if each is tokenizing else 0)) for each in trials)
             * scale.factor,
             train_seconds=train_seconds,
-            contention=contention,
             worker_bytes=max((each.memory for each in trials), default=0),
             other_bytes=at_first,
         ),
     )
 
 
-def _affordable_bytes(plan: JobPlan, folder: str) -> int | None:
+def _affordable_bytes(plan: JobPlan) -> int | None:
     """Returns how much text to read: at most `SAMPLE_BYTES` and `SAMPLE_SECONDS`; None: all that there is."""
     text = plan.splits.n_work
     if text <= _PROBE_BYTES:
         return None
-    probe = _places(plan, _PROBE_BYTES, folder)
+    probe = sample.choose(plan.splits, plan.config.input, _PROBE_BYTES, _PROBE_PLACES)
     tokenizers = _tokenizers(plan, plan.config, False) if plan.counting_json is None else {}
     for _ in range(2):  # the first time, kernels are loaded, and the tables of the tokenizer made
         with trial.temporary(plan.config) as config:
             started = time.thread_time()
             if plan.counting_json is not None:
-                done = trial.count_words(probe, config, plan.counting_json, BATCH_BYTES)
+                done = trial.count_words(_splits(plan, probe, 0), config, plan.counting_json)
             else:
-                config, shards = _with_shards(plan, config, probe, False)
-                done = trial.tokenize(probe, _folders(config, tokenizers), shards, BATCH_BYTES)
-    pace = (time.thread_time() - started) / max(1.0, sum(unit.n_planned for unit in done.units))
+                splits = _splits(plan, probe, _PROBE_BYTES)
+                done = trial.tokenize(splits, _folders(config, tokenizers), {})
+            seconds = time.thread_time() - started
+    pace = seconds / max(1, sum(unit.counts["n_bytes"] for unit in done.units))
     budget = SAMPLE_BYTES
-    while budget > _PROBE_BYTES and pace * budget * plan.n_bytes / text > SAMPLE_SECONDS:
+    while budget > _PROBE_BYTES and pace * budget > SAMPLE_SECONDS:
         budget //= 2
     return None if text <= budget else budget
 
 
-def _later_pace(plan: JobPlan, samples: Sequence[Sample], tokenizers: Mapping[str, Tokenizer]) -> tuple[float, float]:
-    """Returns the pace of tokenizers that have met many words, and how much slower a second worker makes both."""
-
-    def work(_: int) -> Trial:
-        with trial.temporary(plan.config) as config:
-            return trial.tokenize(samples, _folders(config, tokenizers), {}, BATCH_BYTES)
-
-    pace = work(0).pace
-    if available_cores() == 1:
-        return pace, 0.0
-    alone = work(0).pace  # again, because now all words are in its tables
-    with ThreadPoolExecutor(2) as pool:
-        together = max(done.pace for done in pool.map(work, range(2)))
-    return pace, min(1.0, max(0.0, together / max(alone, 1e-12) - 1))
-
-
-def _places(plan: JobPlan, n_bytes: int, folder: str) -> list[Sample]:
-    samples = places.choose(plan.splits, plan.config.input, n_bytes, n_bytes, _PLACES)
-    return places.take(samples, plan.config.input, storage.join(folder, f"{n_bytes}"))
-
-
-def _choose(plan: JobPlan, budget: int | None, folder: str) -> list[Sample]:
-    if budget is None:
-        return places.whole(plan.splits)
-    n_shards = len(plan.shards()) or len(plan.splits)
-    shard_bytes = min(max(1, plan.splits.n_work // n_shards), _SHARD_BYTES)
-    samples = places.choose(plan.splits, plan.config.input, budget, shard_bytes)
-    return places.take(samples, plan.config.input, storage.join(folder, "sample"))
-
-
-def _decompressing(plan: JobPlan, samples: Sequence[Sample]) -> float:
-    """Returns how long it takes to decompress all files that the sample has excerpts of."""
-    taken = [portion for sample in samples for portion in sample.portions if portion.source is not None]
-    n_compressed = sum(p.n_bytes for split in plan.splits for p in split.pieces if p.compression != "none")
-    return n_compressed * sum(each.seconds for each in taken) / max(1, sum(each.n_decompressed for each in taken))
+def _splits(plan: JobPlan, excerpts: Sequence[Excerpt], n_bytes: int) -> list[TrialSplit]:
+    """Returns the splits to try: those of the plan if there are no excerpts, else excerpts, some together."""
+    return sample.together(excerpts, n_bytes, plan.splits.fields) if excerpts else sample.everything(plan.splits)
 
 
 def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Tokenizer]:
@@ -224,12 +180,19 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
         texts = {folder: part.tokenizer.to_str() for folder, part in folders.items() if part.tokenizer is not None}
     else:
         labels = {folder: part.config.trained_label for folder, part in folders.items()}
-        trained = trial.train(plan, config, list(labels.values()) if is_whole and all(labels.values()) else ())
+        must_be = [*labels.values()] if is_whole and all(labels.values()) else []
+        counts = open_counts(plan.counts_given or config.output.path)
+        vocabularies = train_vocabularies(
+            counts, config.tokenizer, config.text.tokens, by=config.train_by, labels=must_be
+        )
+        trained = {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
         if not trained:
             raise ValueError("the sample has no words to train on")
         any_of_them = next(iter(trained.values()))
         texts = {folder: trained.get(label, any_of_them) for folder, label in labels.items()}
     made = {text: Tokenizer.from_str(text) for text in texts.values()}
+    for tokenizer in made.values():  # the first use builds tables, which is a part of the start of a job
+        tokenizer.encode_bare(pa.array(["a"], pa.large_string()))
     return {folder: made[text] for folder, text in texts.items()}
 
 
@@ -240,17 +203,17 @@ def _folders(config: Config, tokenizers: Mapping[str, Tokenizer]) -> dict[str, t
 
 
 def _with_shards(
-    plan: JobPlan, config: Config, samples: Sequence[Sample], is_whole: bool
+    plan: JobPlan, config: Config, splits: Sequence[TrialSplit], is_whole: bool
 ) -> tuple[Config, dict[str, list[PlannedShard]]]:
-    """Returns the config of a trial and the shards of each folder to merge: those of the job, or one per sample."""
+    """Returns the config of a trial and the shards of each folder to merge: those of the job, or one for each split."""
     shuffle = config.output.shuffle
     n_splits, n_bytes = len(plan.splits), plan.n_bytes
     if shuffle is None:
         return config, {}
     if not is_whole:
-        output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(samples)})})
+        output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(splits)})})
         config = config.model_copy(update={"output": output})
-        n_splits, n_bytes = len(samples), sum(sample.split.n_bytes for sample in samples)
+        n_splits, n_bytes = len(splits), sum(each.split.n_bytes for each in splits)
     configs, salt = parts.configs(config), plan.job.digest
     return config, {name: plan_shards(each.output, n_splits, n_bytes, salt) for name, each in configs.items()}
 
@@ -259,14 +222,24 @@ def _n_shards(plan: JobPlan) -> int:
     return len(plan.shards()) or len(plan.splits) * max(1, len(plan.parts))
 
 
-def _padding(config: Config, written: Sequence[Written]) -> float | None:
+def _n_passes(plan: JobPlan) -> int:
+    """Returns how many passes a shuffle makes over its runs before it merges shards."""
+    shuffle = plan.config.output.shuffle
+    if shuffle is None or not plan.tokenizes:
+        return 0
+    return len(plan_passes(len(plan.splits), plan.splits.n_work, shuffle.run_bytes))
+
+
+def _padding(config: Config, tried: Trial) -> float | None:
     if (padding := config.tokenizer.padding) is not None:
-        n_rows, n_tokens = (sum(getattr(entry.shard, name) or 0 for entry in written) for name in ("rows", "tokens"))
+        n_rows, n_tokens = (
+            sum(getattr(entry.shard, name) or 0 for entry in tried.shards) for name in ("rows", "tokens")
+        )
         return 1 - n_tokens / max(1, n_rows * padding.length)
     if config.output.packing is None:
         return None
     packed: Counter[str] = Counter()
-    for entry in written:
+    for entry in tried.shards:
         packed.update(entry.packing or {})
     return float(packing_summary(packed)["share_of_padding"] or 0.0)
 
@@ -299,23 +272,22 @@ def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Es
     return found
 
 
-def _notes(samples: Sequence[Sample], is_guess: bool, n_passes: int) -> list[str]:
+def _notes(excerpts: Sequence[Excerpt], is_guess: bool, n_passes: int) -> list[str]:
     notes = []
     if n_passes:
         notes.append(
             f"passes of the shuffle before its shards are merged: {n_passes}; each is estimated to take as long as "
             "merging shards, and each needs the disk for all documents once more, in _runs/, until the job ends"
         )
-    portions = [portion for sample in samples for portion in sample.portions]
-    if any(portion.quota is not None for portion in portions):
+    limited = [excerpt.pieces[0] for excerpt in excerpts if excerpt.limit is not None]
+    if any(piece.has_rows for piece in limited):
         notes.append(
             "of each large run of row groups the beginning was read; the bounds assume that the rest is like it"
         )
-    cut_short = [each for each in portions if each.source is not None and each.n_decompressed < each.source.n_bytes]
-    if cut_short:
+    if n := sum(not piece.has_rows for piece in limited):
         notes.append(
-            f"{len(cut_short)} compressed files were not read to their end; the bounds assume that the rest is like "
-            "what was read"
+            f"{n} files that are read from their beginning, such as compressed ones, were not read to their end; the "
+            "bounds assume that the rest is like what was read"
         )
     if is_guess:
         notes.append(

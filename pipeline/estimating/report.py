@@ -88,7 +88,7 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
 
 def to_record(told: Told) -> dict[str, Any]:
     """Returns what `--json` prints."""
-    found, sizes = told.found, told.found.work.split_bytes
+    found, sizes = told.found, told.found.work.split_bytes.tolist()
     return {
         "format_version": FORMAT_VERSION,
         "job": found.plan.name,
@@ -119,7 +119,7 @@ def render(told: Told) -> RenderableType:
         table.add_column(name, justify="right" if name else "left", no_wrap=True, style=None if name else "bold")
     for row in _rows(told):
         table.add_row(*row)
-    sizes = found.work.split_bytes
+    sizes = found.work.split_bytes.tolist()
     lines = [Text(f"{found.plan.name}: {_sample(found)}", style="bold")]
     if sizes:
         split = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"

@@ -4,7 +4,7 @@
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -114,6 +114,7 @@ def tokenize_parts(
     wanted: Wanted | None = None,
     *,
     on_tokens: OnTokens | None = None,
+    limits: Mapping[int, int] | None = None,
 ) -> list[LedgerEntry]:
     """Reads a split once for several folders, and does for each of them what `tokenize_split` does.
 
@@ -126,6 +127,7 @@ def tokenize_parts(
       on_batch: as for `tokenize_split`; each record counts once, although all folders account for it.
       wanted: as for `tokenize_split`.
       on_tokens: as for `tokenize_split`.
+      limits: as for `read_split`.
 
     Returns:
       The entry of each folder, in order.
@@ -135,18 +137,18 @@ def tokenize_parts(
     if not todo:
         return [entry for entry in committed if entry is not None]
     split, config, *_ = todo[0]
-    limits = RejectLimits.of(config.input.of(split.source))
+    reject_limits = RejectLimits.of(config.input.of(split.source))
     with contextlib.ExitStack() as stack:
         stagings = [stack.enter_context(Staging(each.config.output.path, each.split.id)) for each in todo]
         attempts = [
             Attempt(*part[:3], tokenizer_info(part.tokenizer), staging, n_splits, on_tokens)
             for part, staging in zip(todo, stagings, strict=True)
         ]
-        for batch in read_split(split, config.input, wanted=wanted):
+        for batch in read_split(split, config.input, wanted=wanted, limits=limits):
             batch = parts.label(batch, config)
             done = [attempt.add(batch) for attempt in attempts]
             n_documents, n_rejected, n_tokens = map(sum, zip(*done, strict=True))
-            limits.check(attempts[0].n_records, sum(attempt.n_rejected for attempt in attempts))
+            reject_limits.check(attempts[0].n_records, sum(attempt.n_rejected for attempt in attempts))
             if on_batch is not None:
                 n_filtered = batch.n_records - n_documents - n_rejected
                 on_batch(batch.n_bytes, n_documents, n_rejected, n_tokens, n_filtered)

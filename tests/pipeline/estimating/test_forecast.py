@@ -157,7 +157,7 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
     )
     found = forecast.forecast(planned)
     assert not found.is_whole
-    assert 2 < found.factor < 12
+    assert (1.1 if kind.endswith("gz") else 2) < found.factor < 12  # a compressed file is read in blocks of 1 MiB
     run(planned)
     actual = report.outcome(planned)
     for name in ("n_records", "n_documents", "n_tokens", "n_chars", "rejected", "n_cut_tokens", "n_oov_tokens"):
@@ -216,10 +216,9 @@ def test_a_busy_machine_makes_no_sample_smaller(tmp_path, tiny_vocab_file, small
     assert forecast.forecast(planned).sample_bytes == alone.sample_bytes
 
 
-def test_compressed_files_that_keep_more_or_less_than_was_asked_count_by_what_they_kept(
+def test_compressed_files_that_expand_more_or_less_than_others_count_by_how_much_they_expand(
     tmp_path, tiny_vocab_file, small_sample, monkeypatch
 ):
-    """Blocks of a file of long records hold fewer of them than of its bytes: that is no reason to expect fewer."""
     for number, (longest, times) in enumerate([(8000, 4), (60, 1)]):
         found = (json.dumps({"text": text * times}).encode() for text in texts(1_200_000 // longest, number, longest))
         (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(b"\n".join(found)))

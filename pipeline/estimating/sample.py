@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses what a plan tries: finer splits of the corpus, those at evenly spaced places of its planned bytes.
+
+The planned bytes of all splits, one behind the other, form a line with `N_PLACES` places on it. The split at each place
+is cut again, into finer splits, and the one at the place is taken. So a file is read in proportion to its size, the
+choice depends on nothing but the plan, and only splits that are hit are looked at, however many there are. Places are
+evenly spaced, not drawn by a hash, since a corpus is often sorted: neighbours are alike, which makes bounds narrower.
+
+A file that can only be read from its beginning, such as a compressed one, and a run of row groups may be larger than a
+finer split. Then the beginning is read, as many bytes as the places that hit it would read together.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tokenmill.pipeline.config.formats import FORMATS
+from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.input import archives
+from tokenmill.pipeline.input.readers import is_cut_by_bytes, row_reader
+from tokenmill.pipeline.input.splitting import MAX_PIECES
+from tokenmill.pipeline.input.streams import Stream
+from tokenmill.pipeline.splits import Piece, Split, Splits
+
+N_PLACES = 64
+_FEW_BYTES = 16 << 20
+"""Half of the places are enough if beginnings of files were more than this, and twice what was asked for: then a place
+is less than the block that a reader takes."""
+
+_BLOCK_BYTES = 1 << 20
+"""Readers of streams give so much text at once; a limit is noticed only after it."""
+_HEAD_BYTES, _MOST_EXPANDED = 1 << 20, 32 << 20
+"""Compressed bytes from which it is learned how much a file expands, and text that they may give. Positions are known
+to 32 KiB, which are 3 % of that: compressed files are read in blocks of 64 KiB."""
+_AHEAD_BYTES = 1 << 15
+"""Compressed bytes that were read and not decompressed yet, on average."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A finer split, to be tried; of a plan that reads everything, a split."""
+
+    pieces: tuple[Piece, ...]
+    n_places: int = 1
+    """How many places hit it."""
+    is_cut_by_bytes: bool = False
+    """Whether its pieces are ranges of bytes: as many records reach into each as reach out."""
+    limit: int | None = None
+    """Bytes of its only piece to read, decompressed; None: all."""
+    ratio: float = 1.0
+    """Planned bytes for each byte read of a piece with a limit, if it has no rows."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Planned bytes of all of it."""
+        return sum(piece.n_planned for piece in self.pieces)
+
+    def n_planned(self, n_bytes: int, n_records: int) -> float:
+        """Returns the planned bytes of which so many bytes and records were read."""
+        if self.limit is None:
+            return n_bytes if self.is_cut_by_bytes else self.n_bytes
+        (piece,) = self.pieces
+        if not piece.has_rows:
+            return n_bytes * self.ratio
+        return piece.n_planned * n_records / max(1, self._n_rows)
+
+    @cached_property
+    def _n_rows(self) -> int:
+        (piece,) = self.pieces
+        with contextlib.closing(archives.open_piece(piece)) as handle:
+            return sum(row_reader(piece.format).count_rows(handle)[piece.start : piece.stop])
+
+
+class TrialSplit(NamedTuple):
+    """A split that is tried: some excerpts, read and written together, as a shard of the job is."""
+
+    split: Split
+    excerpts: tuple[Excerpt, ...]
+
+    @property
+    def limits(self) -> dict[int, int]:
+        """Bytes to read of pieces that are not read to their ends, by the index of the piece."""
+        owners = [excerpt for excerpt in self.excerpts for _ in excerpt.pieces]
+        return {i: excerpt.limit for i, excerpt in enumerate(owners) if excerpt.limit is not None}
+
+
+def everything(splits: Sequence[Split]) -> list[TrialSplit]:
+    """Returns all splits, as they are planned."""
+    return [TrialSplit(split, (Excerpt(split.pieces),)) for split in splits]
+
+
+def choose(splits: Splits, config: InputConfig, n_bytes: int, n_places: int = N_PLACES) -> list[Excerpt]:
+    """Returns about `n_bytes` of text from places all over the corpus, in its order.
+
+    Args:
+      splits: those of the plan; they must hold more text than `n_bytes`.
+      config: the section `input`.
+      n_bytes: text to read, decompressed.
+      n_places: from how many places.
+    """
+    ends, unit = np.cumsum(splits.sizes), max(1, n_bytes // n_places)
+    chosen: dict[tuple[int, int], Excerpt] = {}
+    current, finer, starts = -1, list[Excerpt](), np.zeros(0)
+    for place in ((np.arange(n_places) + 0.5) * (ends[-1] / n_places)).tolist():
+        index = int(np.searchsorted(ends, place, "right"))
+        if index != current:
+            current, finer = index, [*_finer(splits[index], config, unit)]
+            starts = ends[index] - splits.sizes[index] + np.cumsum([0, *(each.n_bytes for each in finer[:-1])])
+        number = int(np.searchsorted(starts, place, "right")) - 1
+        before = chosen.get((index, number))
+        chosen[index, number] = finer[number] if before is None else replace(before, n_places=before.n_places + 1)
+    excerpts = [_limited(excerpt, config, unit) for excerpt in chosen.values()]
+    n_read = sum(_n_text(excerpt) for excerpt in excerpts if excerpt.limit is not None)
+    if n_read > max(2 * n_bytes, _FEW_BYTES):
+        return choose(splits, config, n_bytes, n_places // 2)
+    return excerpts
+
+
+def stands_for(excerpts: Sequence[Excerpt], n_bytes: int) -> list[float]:
+    """Returns the planned bytes of the corpus, which has `n_bytes`, that each excerpt stands for.
+
+    One that is larger than the distance of two places is always hit, and stands for itself; the others share the rest.
+    """
+    step = n_bytes / max(1, sum(excerpt.n_places for excerpt in excerpts))
+    is_sure = [excerpt.n_bytes >= step for excerpt in excerpts]
+    n_left = n_bytes - sum(each.n_bytes for each, sure in zip(excerpts, is_sure, strict=True) if sure)
+    n_places = sum(each.n_places for each, sure in zip(excerpts, is_sure, strict=True) if not sure)
+    return [
+        excerpt.n_bytes if sure else n_left * excerpt.n_places / n_places
+        for excerpt, sure in zip(excerpts, is_sure, strict=True)
+    ]
+
+
+def _finer(split: Split, config: InputConfig, unit: int) -> Iterator[Excerpt]:
+    """Yields a split again, in parts with about `unit` bytes of text; what can only be read whole may be larger."""
+    document = config.of(split.source).document
+    group: list[Piece] = []
+    n_work, was_cut = 0, False
+    for piece in split.pieces:
+        is_cut = is_cut_by_bytes(piece, document)
+        for start in range(piece.start, piece.stop, unit) if is_cut else (piece.start,):
+            part = replace(piece, start=start, stop=min(start + unit, piece.stop)) if is_cut else piece
+            if group and (n_work + part.n_work > unit or is_cut != was_cut):
+                yield Excerpt(tuple(group), is_cut_by_bytes=was_cut)
+                group, n_work = [], 0
+            group.append(part)
+            n_work, was_cut = n_work + part.n_work, is_cut
+    yield Excerpt(tuple(group), is_cut_by_bytes=was_cut)
+
+
+def _limited(excerpt: Excerpt, config: InputConfig, unit: int) -> Excerpt:
+    """Returns the excerpt with a limit if it is a large file, or a large run of row groups."""
+    piece, limit = excerpt.pieces[0], excerpt.n_places * unit
+    is_one = "document" in FORMATS[piece.format].keys and config.of(piece.source).document == "file"
+    if excerpt.is_cut_by_bytes or len(excerpt.pieces) > 1 or piece.n_work <= limit or piece.problem or is_one:
+        return excerpt
+    if piece.has_rows:
+        return replace(excerpt, limit=limit)
+    limit = max(1, limit - _BLOCK_BYTES // 2)  # so that as much is read on average
+    if piece.compression == "none":
+        return replace(excerpt, limit=limit)
+    n_read = 0
+    with contextlib.closing(archives.open_piece(piece)) as handle:
+        for chunk in Stream(handle, piece).chunks():
+            n_read += len(chunk)
+            if n_read >= limit and (handle.tell() >= _HEAD_BYTES or n_read >= _MOST_EXPANDED):
+                return replace(excerpt, limit=limit, ratio=max(1, handle.tell() - _AHEAD_BYTES) / n_read)
+    # All of it was decompressed, or what there is before damage; what follows damage is lost to the job, too.
+    return excerpt if n_read <= limit else replace(excerpt, limit=limit, ratio=piece.n_bytes / n_read)
+
+
+def together(excerpts: Sequence[Excerpt], n_bytes: int, fields: str) -> list[TrialSplit]:
+    """Returns splits with about `n_bytes` of text in each, as a shard of the job has.
+
+    Args:
+      excerpts: in the order of the corpus.
+      n_bytes: text in each split; 0: each excerpt alone.
+      fields: `Split.fields`.
+    """
+    groups: list[list[Excerpt]] = []
+    n_work = n_pieces = 0
+    for excerpt in excerpts:
+        n_work += _n_text(excerpt)
+        n_pieces += len(excerpt.pieces)
+        if (
+            not groups
+            or n_work > n_bytes
+            or n_pieces > MAX_PIECES
+            or groups[-1][0].pieces[0].source != excerpt.pieces[0].source
+        ):
+            groups.append([])
+            n_work, n_pieces = _n_text(excerpt), len(excerpt.pieces)
+        groups[-1].append(excerpt)
+    return [
+        TrialSplit(
+            Split(index, f"{index:016x}", tuple(piece for excerpt in group for piece in excerpt.pieces), fields),
+            tuple(group),
+        )
+        for index, group in enumerate(groups)
+    ]
+
+
+def _n_text(excerpt: Excerpt) -> int:
+    """Returns about how many bytes of text are read of an excerpt."""
+    if excerpt.limit is None:
+        return sum(piece.n_work for piece in excerpt.pieces)
+    return excerpt.limit if excerpt.pieces[0].has_rows else max(excerpt.limit, _BLOCK_BYTES)
