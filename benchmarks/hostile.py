@@ -145,6 +145,7 @@ def run(
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
     from tokenmill.pipeline import storage
+    from tokenmill.pipeline.books.planned import PlannedSplits
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.jobs import finish, planning
     from tokenmill.pipeline.proving import verify
@@ -166,7 +167,7 @@ def run_one(number: int, folder: Path) -> str:
     try:
         for split in plan.splits:
             tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
-        finish.finish_output(config, plan.job, plan.splits, tokenizer)
+        finish.finish_output(finish.Folder(config, plan.job, PlannedSplits(plan.splits), tokenizer))
     except ValueError as error:
         # A missing setting, or an input without a usable record, is found only when the input is read.
         if "tokenizer.padding.length" in str(error) or "records read can be used" in str(error):

@@ -100,7 +100,7 @@ def built(entries=ENTRIES, job=JOB, output="nowhere"):
     for entry in entries:
         books.add(entry)
     books.close()
-    return manifest.build(job, books, listed.finish(), tokenizer={"digest": "digest"}, files=files)
+    return manifest.build(job, manifest.sums(books), listed.finish(), tokenizer={"digest": "digest"}, files=files)
 
 
 def write(folder, *names):

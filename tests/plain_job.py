@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -45,7 +46,7 @@ class PlainJob:
         entries = [tokenize_split(split, self.config, self.tokenizer, len(splits)) for split in splits]
         for shard in self.plan.shards():
             merge_planned(shard, [runs_of(entry) for entry in entries], self.config, self.tokenizer)
-        finish_output(self.config, self.plan.job, splits, self.tokenizer)
+        finish_output(Folder(self.config, self.plan.job, PlannedSplits(splits), self.tokenizer))
         return self
 
     def json(self, name: str) -> dict:

@@ -5,11 +5,12 @@ import os
 
 from tokenmill.pipeline.books import shard_entry
 from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.shuffling import shards as shuffled
@@ -69,7 +70,7 @@ class ShuffledJob:
         return [merge_planned(each, runs, self.config, self.tokenizer) for each in planned or self.planned]
 
     def finish(self):
-        return finish_output(self.config, self.job, self.splits, self.tokenizer)[0]
+        return finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
 
     def run(self):
         self.prepare()

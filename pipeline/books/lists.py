@@ -8,7 +8,7 @@ import functools
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,6 +45,13 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 """The columns of the file of each list; fields that a record does not have are null."""
 _ALL_SCHEMAS = {**SCHEMAS, "counted": _schema("name", "n_bytes", read=_READ)}
+
+
+class Sink(Protocol):
+    """What takes the records of lists one after another."""
+
+    def take(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Takes the next record of a list."""
 
 
 class Lists:

@@ -60,7 +60,7 @@ def _hash(name: str) -> int:
 
 def build(
     job: Job,
-    books: JobBooks,
+    summed: Mapping[str, Any],
     listed: Mapping[str, Any],
     *,
     tokenizer: Mapping[str, Any] | None = None,
@@ -73,13 +73,32 @@ def build(
 
     Args:
       job: the job that ran.
-      books: the books of all splits and shards, closed.
+      summed: `sums` of the books of all splits and shards, closed.
       listed: the lists, from `lists.Lists.finish`.
       tokenizer: the section about the tokenizer, plain JSON.
       files: the files that the job wrote besides shards and rejects.
       marks: the ids around every document, plain JSON; None for a job without shards.
       packing: the section about packing, plain JSON; None where rows are documents.
       fields: the kept fields, as in `Split.fields`.
+    """
+    are_short = all(isinstance(records, list) for records in listed.values())
+    built = {
+        "format_version": FORMAT_VERSION if are_short else LISTED_VERSION,
+        **{name: value for name, value in job.parts.items() if name != "format_version"},
+        "job_digest": job.digest,
+        "tokenizer": dict(tokenizer) if tokenizer is not None else None,
+        "fields": {field.name: str(field.type) for field in decode_fields(fields)},
+        **listed,
+        "marks": dict(marks) if marks is not None else None,
+        "packing": dict(packing) if packing is not None else None,
+        "files": [file.to_record() for file in sorted(files, key=lambda file: file.file)],
+        **summed,
+    }
+    return {**built, "digest": digest(built)}
+
+
+def sums(books: JobBooks) -> dict[str, Any]:
+    """Returns the keys of a manifest that sum up the ledger.
 
     Raises:
       BooksError: if the totals do not balance, or bytes of an input file were left out or read twice.
@@ -91,23 +110,12 @@ def build(
         shuffle = {"splits": books.sorted_splits, "sums": books.merged.to_record()}
     if wrong:
         raise BooksError("\n".join(wrong))
-    are_short = all(isinstance(records, list) for records in listed.values())
-    built = {
-        "format_version": FORMAT_VERSION if are_short else LISTED_VERSION,
-        **{name: value for name, value in job.parts.items() if name != "format_version"},
-        "job_digest": job.digest,
-        "tokenizer": dict(tokenizer) if tokenizer is not None else None,
-        "fields": {field.name: str(field.type) for field in decode_fields(fields)},
-        **listed,
-        "marks": dict(marks) if marks is not None else None,
-        "packing": dict(packing) if packing is not None else None,
+    return {
         "shuffle": shuffle,
-        "files": [file.to_record() for file in sorted(files, key=lambda file: file.file)],
         "totals": books.totals,
         **({"by_source": books.by_source} if books.by_source else {}),
         "balance": identities(books.totals),
     }
-    return {**built, "digest": digest(built)}
 
 
 def digest(manifest: Mapping[str, Any]) -> str:

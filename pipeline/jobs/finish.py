@@ -4,33 +4,29 @@
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.books import ledger, lists, manifest, parts, quantities
+from tokenmill.pipeline.books import ledger, lists, manifest, parts
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.planned import PlannedSplits
-from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
-from tokenmill.pipeline.jobs.totals import Totals, part_path
+from tokenmill.pipeline.jobs.totals import Totals, part_path, totals_of
 from tokenmill.pipeline.output import folders, rejects_file
-from tokenmill.pipeline.output.folders import clear_working_files
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
-from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.shuffling.shards import plan_shards
-from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.token_table import token_counts
 from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
 from tokenmill.tokenizer import Tokenizer
@@ -39,66 +35,92 @@ _READABLE = ("parquet", "arrow")
 """The formats that `datasets` reads; of several, one is the data."""
 
 
-def finish_output(
-    config: Config,
-    job: Job,
-    splits: Iterable[Split] | PlannedSplits,
-    tokenizer: Tokenizer,
-    *,
-    files: Iterable[FileRecord] = (),
-    lease: Lease | None = None,
-    parts: Mapping[str, int] | None = None,
-) -> tuple[Mapping[str, Any], Statistics]:
+@dataclass(frozen=True)
+class Folder:
+    """A folder of committed splits that can be finished."""
+
+    config: Config
+    job: Job
+    """As `folders.prepare_output` was given it."""
+    splits: PlannedSplits
+    tokenizer: Tokenizer
+    """The tokenizer that made the tokens."""
+    files: Sequence[FileRecord] = ()
+    """Other files of the folder for the manifest to list."""
+    n_added_up: Mapping[str, int] | None = None
+    """How many parts `totals.add_up_part` has made of each kind; None: none."""
+
+
+def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, Any]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
     Reads the ledger entry by entry, or parts of it that are added up. It holds the statistics of one vocabulary, 16
     bytes for each split of the plan, 8 for the name of each written file, and the index of MDS shards.
 
     Args:
-      config: the config of the job.
-      job: as `folders.prepare_output` was given it.
-      splits: the plan, in any order; all splits must be committed.
-      tokenizer: the tokenizer that made the tokens.
-      files: other files of the output folder for the manifest to list.
+      folder: all its splits must be committed.
       lease: must still be valid when the manifest is written; None if nobody owns the folder.
-      parts: how many parts `totals.add_up_part` has made of each kind; None: none.
 
     Returns:
-      The manifest, and the statistics of all splits.
+      The manifest.
 
     Raises:
       BooksError: if a split is not committed, or anything does not add up; there is no manifest then.
       ValueError: if all records were rejected, more than the config allows or too much of a file, or the folder has
         another owner now; there is no manifest then either.
     """
-    output, info = config.output.path, tokenizer_info(tokenizer)
-    planned = splits if isinstance(splits, PlannedSplits) else PlannedSplits(splits)
-    is_replay = "replay_of" in job.parts
-    added = Totals(config, job, tokenizer)
-    if parts is None:
-        added.add_splits(range(len(planned)), lambda index: planned.entry(index, output, info.digest))
-    else:
-        added.join([part_path(output, "splits", i) for i in range(parts["splits"])])
-    books, total = added.books, added.statistics
-    books.close()
-    shards = plan_shards(config.output, len(planned), planned.n_bytes, job.digest)
-    if parts is None:
-        added.add_shards(shard.id for shard in shards)
-    else:
-        added.join([part_path(output, "shards", i) for i in range(parts["shards"])])
-    added.check(itertools.chain(planned.ids(), (shard.id for shard in shards)), planned.digest)
-    totals = books.totals
-    table = token_counts(total.token_counts, tokenizer)
-    told = summarize(total, table, totals.get("packing"), totals.get("windows"), totals.get("chat"), books.by_source)
+    config, job, tokenizer, output = folder.config, folder.job, folder.tokenizer, folder.config.output.path
+    listed = lists.Lists(output)
+    added = _add_up(folder, listed)
+    summed = manifest.sums(added.books)
+    table = token_counts(added.statistics.token_counts, tokenizer)
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
-        write_file(output, filenames.STATS, ledger.to_json(told)),
-        *_write_mds_index(config, info, added.mds_shards, planned.fields),
+        write_file(output, filenames.STATS, ledger.to_json(added.stats(table))),
+        *_write_mds_index(config, tokenizer_info(tokenizer), added.mds_shards, folder.splits.fields),
         *_write_hub_config(output, config.output.formats),
-        *files,
+        *folder.files,
     ]
-    described = {
+    form = RowForm.of(config, tokenizer)
+    built = manifest.build(
+        job,
+        summed,
+        listed.finish(),
+        tokenizer=_describe(tokenizer),
+        files=written,
+        marks=form.marks.to_record(),
+        packing={"separator_id": form.separator_id, "pad_id": form.pad_id} if form.is_packed else None,
+        fields=folder.splits.fields,
+    )
+    _check_losses(folder, added)
+    suffix, *companions = formats.suffixes(config.output)
+    folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
+    return lists.opened(output, built)
+
+
+def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
+    """Returns the totals of a folder; raises BooksError unless they are those of its plan."""
+    config, planned, output, digest = folder.config, folder.splits, folder.config.output.path, folder.tokenizer.digest
+    added, n_added_up = totals_of(config, folder.job, folder.tokenizer, listed), folder.n_added_up
+    shards = plan_shards(config.output, len(planned), planned.n_bytes, folder.job.digest)
+    if n_added_up is None:
+        added.read_splits(range(len(planned)), lambda index: planned.entry(index, output, digest))
+        added.books.close()
+        added.read_shards(shard.id for shard in shards)
+    else:
+        added.join([part_path(output, "splits", i) for i in range(n_added_up["splits"])])
+        added.books.close()
+        added.join([part_path(output, "shards", i) for i in range(n_added_up["shards"])])
+    added.check_planned(itertools.chain(planned.ids(), (shard.id for shard in shards)), planned.digest)
+    added.check_merged()
+    return added
+
+
+def _describe(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Returns the section of the manifest about the tokenizer."""
+    info = tokenizer_info(tokenizer)
+    return {
         "digest": info.digest,
         "vocab_size": info.vocab_size,
         "special_ids": dict(info.special_ids),
@@ -107,47 +129,34 @@ def finish_output(
         "token_dtype": info.token_dtype.name,
         "unicode": tokenizer.unicode_versions,
     }
-    form = RowForm.of(config, tokenizer)
-    packed = {"separator_id": form.separator_id, "pad_id": form.pad_id} if form.is_packed else None
-    built = manifest.build(
-        job,
-        books,
-        added.lists.finish(),
-        tokenizer=described,
-        files=written,
-        marks=form.marks.to_record(),
-        packing=packed,
-        fields=planned.fields,
-    )
-    _check_statistics(totals, total)
-    limited = list(by_limits(config.input, totals, books.by_source))
-    if not is_replay:  # a replay may end with all its records rejected again, and reports them itself
+
+
+def _check_losses(folder: Folder, added: Totals) -> None:
+    """Raises ValueError if more is lost than the config allows."""
+    config, output, books = folder.config, folder.config.output.path, added.books
+    limited = list(by_limits(config.input, books.totals, books.by_source))
+    if "replay_of" not in folder.job.parts:  # it may end with all records rejected again, and reports them itself
         for section, read in limited:
-            entries, where = planned.entries(output, info.digest), storage.join(output, filenames.REJECTED)
+            entries = folder.splits.entries(output, folder.tokenizer.digest)
+            where = storage.join(output, filenames.REJECTED)
             check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=_rejects(output))
-        added.lossy.check()
+        if added.lossy is not None:
+            added.lossy.check()
     for section, read in limited:
         RejectLimits.of(section).check_all(**read)
     if config.output.parts is None:
-        check_unknown(totals, config.tokenizer)
-    suffix, *companions = formats.suffixes(config.output)
-    folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
-    return lists.opened(output, built), total
+        check_unknown(books.totals, config.tokenizer)
 
 
 def finish_job(
-    config: Config,
-    job: Job,
-    folders: Mapping[str, tuple[Config, Job, PlannedSplits, Tokenizer, Sequence[FileRecord], Mapping[str, int] | None]],
-    lease: Lease | None,
-    files: Sequence[FileRecord] = (),
+    config: Config, job: Job, todo: Mapping[str, Folder], lease: Lease | None, files: Sequence[FileRecord] = ()
 ) -> None:
     """Finishes each folder of a job; of an output in parts, writes `parts.json` above them last.
 
     Args:
       config: the config of the whole job.
       job: the whole job.
-      folders: what `finish_output` needs for each, by its name; "" if it is the only one.
+      todo: the folders by their names; "" if there is only one.
       lease: the lease of the folder of the whole job.
       files: files in `output.path` besides those of folders, to be listed.
 
@@ -157,26 +166,26 @@ def finish_job(
     """
     output = config.output.path
     finished: dict[str, Mapping[str, Any]] = {}
-    for name, (part, its_job, splits, tokenizer, its_files, its_parts) in folders.items():
-        if its_parts is not None and storage.exists(storage.join(part.output.path, filenames.MANIFEST)):
-            finished[name] = manifest.read(part.output.path)  # by an attempt that died behind it
-            clear_working_files(part.output.path)
+    for name, folder in todo.items():
+        path = folder.config.output.path
+        if folder.n_added_up is not None and storage.exists(storage.join(path, filenames.MANIFEST)):
+            finished[name] = manifest.read(path)  # by an attempt that died behind it
+            folders.clear_working_files(path)
             continue
-        its_files = [*its_files, *files] if not name else its_files
-        built, _ = finish_output(part, its_job, splits, tokenizer, files=its_files, lease=lease, parts=its_parts)
-        finished[name] = built
+        if not name:
+            folder = replace(folder, files=[*folder.files, *files])
+        finished[name] = finish_output(folder, lease)
     if "" in finished:
         return
     manifests = {name: (ledger.describe(output, f"{name}/{filenames.MANIFEST}"), finished[name]) for name in finished}
-    told = parts.build(job, manifests, [*files, *_write_hub_config(output, config.output.formats, [*folders])])
-    totals = told["totals"]
-    for section, read in by_limits(config.input, totals, told.get("by_source", {})):
+    built = parts.build(job, manifests, [*files, *_write_hub_config(output, config.output.formats, [*todo])])
+    for section, read in by_limits(config.input, built["totals"], built.get("by_source", {})):
         RejectLimits.of(section).check_all(**read)
-    check_unknown(totals, config.tokenizer)
+    check_unknown(built["totals"], config.tokenizer)
     storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()
-    write_file(output, filenames.PARTS, ledger.to_json(told))
+    write_file(output, filenames.PARTS, ledger.to_json(built))
 
 
 def _rejects(output: str) -> Iterator[dict[str, Any]]:
@@ -184,12 +193,6 @@ def _rejects(output: str) -> Iterator[dict[str, Any]]:
     for name in storage.list_files(storage.join(output, filenames.REJECTED)):
         for batch in rejects_file.read(output, f"{filenames.REJECTED}/{name}"):
             yield from batch.to_pylist()
-
-
-def _check_statistics(totals: Mapping[str, Any], counted: Statistics) -> None:
-    for name in (each.name for each in quantities.TOKENIZED):
-        if totals[name] != counted[name]:
-            raise BooksError(f"{name} of the ledger {totals[name]} != {name} of the statistics {counted[name]}")
 
 
 def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
@@ -212,7 +215,7 @@ def _to_parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def _write_hub_config(output: str, formats: Iterable[str], folders: Sequence[str] = ()) -> list[FileRecord]:
+def _write_hub_config(output: str, names: Iterable[str], beside: Sequence[str] = ()) -> list[FileRecord]:
     """Writes `.huggingface.yaml`, if `datasets` reads one of the formats; returns its record.
 
     It says which files are the data, so that `datasets.load_dataset(folder)` reads the rows. Without it `datasets` and
@@ -221,17 +224,17 @@ def _write_hub_config(output: str, formats: Iterable[str], folders: Sequence[str
 
     Args:
       output: the output folder.
-      formats: the formats of the shards.
-      folders: those of parts: with one tokenizer they are one data set, with several one each.
+      names: the formats of the shards.
+      beside: the folders of parts: with one tokenizer they are one data set, with several one each.
     """
-    format_ = next((each for each in _READABLE if each in {*formats}), None)
+    format_ = next((each for each in _READABLE if each in {*names}), None)
     if format_ is None:
         return []
-    paths = {"default": {"train": [f"{name}/" for name in folders] or [""]}}
-    if any(name.startswith("tokenizer=") for name in folders):
-        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in folders}
-    elif folders and "=" not in folders[0]:  # shares
-        paths = {"default": {name: [f"{name}/"] for name in folders}}
+    paths = {"default": {"train": [f"{name}/" for name in beside] or [""]}}
+    if any(name.startswith("tokenizer=") for name in beside):
+        paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in beside}
+    elif beside and "=" not in beside[0]:  # shares
+        paths = {"default": {name: [f"{name}/"] for name in beside}}
     configs = [
         {
             "config_name": name,

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.job_books import JobBooks, check_balance
@@ -18,11 +20,12 @@ from tokenmill.pipeline.books.planned import entry_digest, read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.books.shard_entry import ShardEntry, Written
+from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.writers import mds
+from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
 PART_ENTRIES = 256
@@ -33,32 +36,55 @@ _Split = TypeVar("_Split")
 
 
 class Totals:
-    """Sums and lists of entries of the ledger."""
+    """Sums and lists of entries of the ledger: all that the manifest and the statistics of a job follow from."""
 
-    def __init__(self, config: Config, job: Job, tokenizer: Tokenizer, *, is_part: bool = False) -> None:
+    def __init__(
+        self,
+        output: str,
+        listed: lists.Sink,
+        tokens: Statistics,
+        *,
+        is_shuffled: bool,
+        is_whole: bool = True,
+        input: InputConfig | None = None,
+        is_part: bool = False,
+    ) -> None:
         """Starts at zero.
 
         Args:
-          config: the config of the job.
-          job: the job.
-          tokenizer: the tokenizer that made the tokens.
+          output: the output folder.
+          listed: gets the records of the manifest's lists.
+          tokens: statistics of nothing, of the job's vocabulary.
+          is_shuffled: whether the job shuffles.
+          is_whole: whether each file must be read completely; False in a replay.
+          input: the section that says which files are damaged; None if nobody wants to know.
           is_part: whether these are the totals of a part, to be saved.
         """
-        self._output = config.output.path
-        self._is_part = is_part
+        self._output, self._listed, self._is_part = output, listed, is_part
         self._rejecting: list[dict[str, Any]] = []
         self._merged_from: set[str] = set()
         self._ids = self._planned = 0
-        self.lists = lists.Lists(self._output, is_part=is_part)
-        self.lossy = LossyFiles(config.input)
-        is_whole = "replay_of" not in job.parts
-        is_shuffled = config.output.shuffle is not None
+        self.lossy = LossyFiles(input) if input is not None else None
         self.books = JobBooks(self._take, is_shuffled=is_shuffled, is_whole=is_whole, is_part=is_part)
-        self.statistics = Statistics(tokenizer_info(tokenizer).vocab_size, tokenizer.unk_token_id)
+        self.statistics = tokens
         self.mds_shards: list[mds.Shard] = []
 
-    def add_splits(self, splits: Iterable[_Split], read: Callable[[_Split], LedgerEntry]) -> None:
-        """Adds committed splits, in the order of the plan; `read` returns the entry of each.
+    def add(self, entry: LedgerEntry) -> None:
+        """Adds the entry of the next split, in the order of the plan."""
+        self._ids += int(entry.split_id, 16)
+        self._planned += entry_digest(entry)
+        self.books.add(entry)
+        self.mds_shards += _mds_shards(entry)
+
+    def add_shard(self, entry: ShardEntry) -> None:
+        """Adds the entry of the next merged shard of a job that shuffles, in order."""
+        self._ids += int(entry.shard_id, 16)
+        self._merged_from.add(entry.runs)
+        self.books.add_shard(entry)
+        self.mds_shards += _mds_shards(entry)
+
+    def read_splits(self, splits: Iterable[_Split], read: Callable[[_Split], LedgerEntry]) -> None:
+        """Adds committed splits and their statistics, in the order of the plan; `read` returns the entry of each.
 
         Raises:
           BooksError: if one does not balance, or from `read`.
@@ -71,22 +97,16 @@ class Totals:
                 return entry, Statistics.from_bytes(handle.read())
 
         for entry, statistics in in_turn(committed, splits, waits=storage.is_remote(self._output)):
-            self._ids += int(entry.split_id, 16)
-            self._planned += entry_digest(entry)
             self.statistics.merge(statistics)
-            self.books.add(entry)
-            self.mds_shards += _mds_shards(entry)
+            self.add(entry)
 
-    def add_shards(self, ids: Iterable[str]) -> None:
+    def read_shards(self, ids: Iterable[str]) -> None:
         """Adds the merged shards of a job that shuffles, in order; BooksError if one is missing or does not balance."""
         for entry in in_turn(self._read_shard, ids, waits=storage.is_remote(self._output)):
-            self._ids += int(entry.shard_id, 16)
-            self._merged_from.add(entry.runs)
-            self.books.add_shard(entry)
-            self.mds_shards += _mds_shards(entry)
+            self.add_shard(entry)
 
-    def check(self, ids: Iterable[str], digest: int) -> None:
-        """Raises BooksError unless just these were added, as planned, and shards merged from the runs of the splits.
+    def check_planned(self, ids: Iterable[str], digest: int) -> None:
+        """Raises BooksError unless just these were added, as planned.
 
         Args:
           ids: the ids of all splits and shards.
@@ -94,14 +114,27 @@ class Totals:
         """
         if self._ids != sum(int(each, 16) for each in ids) or self._planned % (1 << 64) != digest:
             raise BooksError("the splits and shards that were added up are not those of the plan")
+
+    def check_merged(self) -> None:
+        """Raises BooksError unless all shards were merged from the runs of the splits."""
         if wrong := self._merged_from - {self.books.runs_digest}:
             raise BooksError(
                 f"shards have been merged from runs {min(wrong)}, but the ledger records {self.books.runs_digest}"
             )
 
+    def stats(self, table: pa.Table) -> dict[str, Any]:
+        """Returns the contents of stats.json.
+
+        Args:
+          table: the count and kind of each entry of the vocabulary, `token_table.TOKEN_COUNTS`.
+        """
+        packing, windows, chat = (self.books.totals.get(name) for name in ("packing", "windows", "chat"))
+        return summarize(self.statistics, table, packing, windows, chat, self.books.by_source)
+
     def save(self, path: str) -> None:
         """Writes a part into files whose names begin with `path`; again, the same bytes."""
-        self.lists.save(path)
+        assert isinstance(self._listed, lists.Lists)
+        self._listed.save(path)
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
         more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids, "planned": self._planned}
         more |= {"merged_from": sorted(self._merged_from)}
@@ -114,25 +147,29 @@ class Totals:
             with storage.open_read(f"{path}.json") as books, storage.open_read(f"{path}.statistics") as statistics:
                 return json.load(books), Statistics.from_bytes(statistics.read())
 
-        found = in_turn(read, paths, waits=storage.is_remote(self._output))
-        for path, (part, statistics) in zip(paths, found, strict=True):
+        assert isinstance(self._listed, lists.Lists)
+        saved = in_turn(read, paths, waits=storage.is_remote(self._output))
+        for path, (part, statistics) in zip(paths, saved, strict=True):
             self.statistics.merge(statistics)
             self.books.join(part)
-            self.lists.extend(path)
+            self._listed.extend(path)
             for record in part["rejecting"]:
-                self.lossy.add(record)
+                self._note_rejects(record)
             self.mds_shards += map(tuple, part["mds_shards"])
             self._merged_from.update(part["merged_from"])
             self._ids += part["ids"]
             self._planned += part["planned"]
 
     def _take(self, kind: str, record: dict[str, Any]) -> None:
-        self.lists.take(kind, record)
+        self._listed.take(kind, record)
         if kind == "inputs" and record["read"].get("rejected"):
-            if self._is_part:
-                self._rejecting.append(record)
-            else:
-                self.lossy.add(record)
+            self._note_rejects(record)
+
+    def _note_rejects(self, record: dict[str, Any]) -> None:
+        if self._is_part:
+            self._rejecting.append(record)
+        elif self.lossy is not None:
+            self.lossy.add(record)
 
     def _read_shard(self, shard_id: str) -> ShardEntry:
         entry = ShardEntry.read(self._output, shard_id)
@@ -142,13 +179,27 @@ class Totals:
         return entry
 
 
+def totals_of(config: Config, job: Job, tokenizer: Tokenizer, listed: lists.Lists, *, is_part: bool = False) -> Totals:
+    """Returns the totals of a job, or of a part of it, before anything is added."""
+    return Totals(
+        config.output.path,
+        listed,
+        Statistics(tokenizer.n_ids, tokenizer.unk_token_id),
+        is_shuffled=config.output.shuffle is not None,
+        is_whole="replay_of" not in job.parts,
+        input=config.input,
+        is_part=is_part,
+    )
+
+
 def add_up_part(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
     """Adds up some splits or shards, as `kind` says, and saves them as a part; raises BooksError as `Totals`."""
-    totals, output, digest = Totals(config, job, tokenizer, is_part=True), config.output.path, tokenizer.digest
+    output, digest = config.output.path, tokenizer.digest
+    totals = totals_of(config, job, tokenizer, lists.Lists(output, is_part=True), is_part=True)
     if kind == "splits":
-        totals.add_splits(ids, lambda split_id: read_committed(split_id, output, digest))
+        totals.read_splits(ids, lambda split_id: read_committed(split_id, output, digest))
     else:
-        totals.add_shards(ids)
+        totals.read_shards(ids)
     totals.save(part_path(output, kind, number))
 
 

@@ -17,6 +17,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import COMMITTED
 from tokenmill.pipeline.books.shard_entry import runs_of
@@ -26,7 +27,7 @@ from tokenmill.pipeline.filenames import REPLAY
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import Wanted
 from tokenmill.pipeline.input.splitting import MAX_PIECES
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.jobs.same_job import check_tokenizer, padded_as
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
@@ -88,7 +89,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
         entries.append(tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted)))
     for shard in shards:
         merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
-    built, _ = finish_output(inside, job, splits, tokenizer, lease=lease)
+    built = finish_output(Folder(inside, job, PlannedSplits(splits), tokenizer), lease)
     _check_books(found, built)
     return built
 

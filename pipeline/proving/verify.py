@@ -5,26 +5,27 @@ Of an output in parts it proves each folder by itself, then `parts.json`, which 
 """
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest, parts, quantities
-from tokenmill.pipeline.books.job_books import JobBooks, identities, imbalances
+from tokenmill.pipeline.books import ledger, manifest, parts
+from tokenmill.pipeline.books.job_books import imbalances
 from tokenmill.pipeline.books.job_record import differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
-from tokenmill.pipeline.books.shard_entry import ShardEntry, imbalance_of_sums
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.shard_entry import ShardEntry
 from tokenmill.pipeline.filenames import PARTS
+from tokenmill.pipeline.jobs.totals import Totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.marks import Marks
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
 from tokenmill.pipeline.proving.shards import check_rejects, compare_counts, count_files
-from tokenmill.pipeline.reporting.stats import summarize
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.statistics import token_table
 from tokenmill.pipeline.statistics.tally import Statistics, disagreements
@@ -76,163 +77,140 @@ def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -
     listed = manifest.results(found)
     strays = (name for name in folders.result_files(output) if name not in listed)
     report.problems += [f"{name}: is among the results, but the manifest does not list it" for name in strays]
-    proof = LedgerProof(output, found, report)
-    total = proof.check_splits()
-    if found["shuffle"] is not None:
-        proof.check_shards(total)
-    proof.check_totals()
     tokenizer = _check_tokenizer(output, found, report)
-    if total is not None:
-        _check_statistics(output, total, tokenizer, proof.books, report)
+    totals = _count_again(output, found, report)
+    if totals is not None:
+        compare_sums(found, totals, report)
+    if totals is not None and totals.books.totals["n_splits"]:
+        _check_statistics(output, totals, tokenizer, report)
 
 
-class LedgerProof:
-    """Reads the ledger entry by entry, adds it up again, and compares it with the lists of the manifest."""
+def _count_again(output: str, found: Mapping[str, Any], report: VerifyReport) -> Totals | None:
+    """Adds up the ledger as the last step of the job did, and checks all files that it names.
 
-    def __init__(self, output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
-        self._output, self._found, self._report = output, found, report
-        self._taken: dict[str, list[dict[str, Any]]] = {kind: [] for kind in SCHEMAS}
-        self._inputs = enumerate(found["inputs"])
-        self._listed = {kind: _Listed(found[kind]) for kind in SCHEMAS if kind != "inputs"}
-        self._are_all_read = True
-        is_shuffled, is_whole = found["shuffle"] is not None, "replay_of" not in found
-        self.books = JobBooks(
-            lambda kind, record: self._taken[kind].append(record), is_shuffled=is_shuffled, is_whole=is_whole
-        )
+    Args:
+      output: the folder.
+      found: its manifest, with which the lists are compared.
+      report: problems are added to it.
 
-    def check_splits(self) -> Statistics | None:
-        """Checks all splits in the order of the plan; returns their statistics, None if some cannot be used."""
-        total: Statistics | None = None
-        is_counted = True
-        for part, recorded in in_turn(functools.partial(_check_split, self._output, self._found), self.splits()):
-            self._report.merge(part)
-            if recorded is None:
-                is_counted = False
-            else:
-                total = recorded if total is None else total.merge(recorded)
-        return total if is_counted and self._are_all_read else None
+    Returns:
+      The totals; None if a part of the ledger cannot be used.
+    """
+    of = found["tokenizer"] or {}
+    listed = ListedAgain(found)
+    tokens = Statistics(of.get("vocab_size") or 0, of.get("unk_id"))
+    totals = Totals(output, listed, tokens, is_shuffled=found["shuffle"] is not None, is_whole="replay_of" not in found)
+    is_complete = True
 
-    def check_shards(self, recorded: Statistics | None) -> None:
-        """Checks the shards of a shuffle in their order; together they must have what the splits had."""
-        found, problems = self._found, self._report.problems
-        total = Statistics(found["tokenizer"]["vocab_size"], found["tokenizer"]["unk_id"])
-        n_counted = 0
-        for part, entry, counts in in_turn(functools.partial(_check_shard, self._output, found), self._shards()):
-            self._report.merge(part)
-            if counts and counts[0][0] is entry.shard:
-                total.merge(counts[0][1])
-                n_counted += 1
-        problems += imbalance_of_sums(self.books.sorted, self.books.merged)
-        if found["shuffle"]["sums"] != self.books.merged.to_record():
-            problems.append(
-                f"the manifest's sums of the shuffle are {found['shuffle']['sums']}, not those of the shards"
-            )
-        if recorded is None or n_counted != len(found["shards"]):
-            return
+    def splits() -> Iterator[LedgerEntry]:
+        nonlocal is_complete
+        for split_id in manifest.split_ids(found):
+            if (entry := LedgerEntry.read(output, split_id)) is None:
+                is_complete = False
+                report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
+                continue
+            totals.add(entry)
+            yield entry
+
+    for checked, recorded in in_turn(functools.partial(_check_split, output, found), splits()):
+        report.merge(checked)
+        if recorded is None:
+            is_complete = False
+        else:
+            totals.statistics.merge(recorded)
+    totals.books.close()
+    if found["shuffle"] is not None:
+        is_complete = _check_shards(output, found, totals, report) and is_complete
+    if not is_complete:  # nothing can be compared with the lists, but with what they say
+        for record in (each for kind in _FILES for each in found[kind]):
+            check_file(output, _file_record(record), report)
+        return None
+    report.problems += listed.problems()
+    return totals
+
+
+_FILES = "shards", "companions", "documents", "rejects"
+"""The lists of files."""
+
+
+def _check_shards(output: str, found: Mapping[str, Any], totals: Totals, report: VerifyReport) -> bool:
+    """Checks the shards of a shuffle; they must have the tokens of the splits. Returns whether all can be read."""
+    recorded = totals.statistics
+    tokens = Statistics(recorded.token_counts.size, found["tokenizer"]["unk_id"])
+    n_shards, n_counted, n_read = len(found["shards"]), 0, 0
+
+    def shards() -> Iterator[ShardEntry]:
+        nonlocal n_read
+        for index, shard_id in enumerate(record["entry"] for record in found["shards"]):
+            name = filenames.entry_name(shard_id)
+            if (entry := ShardEntry.read(output, shard_id)) is None:
+                report.problems.append(f"{name}: missing, or not a ledger entry")
+                continue
+            if (entry.index, entry.n_shards) != (index, n_shards):
+                place = f"{index} of {n_shards}"
+                report.problems.append(f"{name}: shard {entry.index} of {entry.n_shards} stands where {place} belongs")
+            totals.add_shard(entry)
+            n_read += 1
+            yield entry
+
+    for checked, entry, counts in in_turn(functools.partial(_check_shard, output, found), shards()):
+        report.merge(checked)
+        if counts and counts[0][0] is entry.shard:
+            tokens.merge(counts[0][1])
+            n_counted += 1
+    try:
+        totals.check_merged()
+    except BooksError as error:
+        report.problems.append(str(error))
+    if n_counted == n_shards:
         for what in ("token_counts", "length_counts"):
-            ours, theirs = getattr(total, what), getattr(recorded, what)
+            ours, theirs = getattr(tokens, what), getattr(recorded, what)
             if wrong := np.flatnonzero(ours != theirs).tolist():
-                problems.append(
-                    f"the shards have {ours[wrong[0]]} in {what}[{wrong[0]}], the splits {theirs[wrong[0]]}"
-                )
-
-    def check_totals(self) -> None:
-        """Checks the totals of the manifest, and that its lists have nothing that the ledger lacks."""
-        problems, said = self._report.problems, self._found["totals"]
-        for listed in self._listed.values():
-            problems += [
-                f"{record['file']}: listed, but no entry of the ledger that is listed has it"
-                for record in listed.rest()
-            ]
-        if self._are_all_read:
-            problems += [f"{filenames.MANIFEST}: input {i} is {file}, the ledger has None" for i, file in self._inputs]
-        for name in sorted({*self.books.totals, *said}):
-            ours, theirs = self.books.totals.get(name), said.get(name)
-            if ours != theirs:
-                problems.append(f"{filenames.MANIFEST}: total {name} is {theirs}, the ledger adds up to {ours}")
-        if self._found.get("by_source", {}) != self.books.by_source:
-            problems.append(f"{filenames.MANIFEST}: by_source does not have the sums of the ledger")
-        try:
-            if self._found["balance"] != identities(said):
-                problems.append(f"{filenames.MANIFEST}: balance does not have the numbers of totals")
-        except quantities.BooksError as error:
-            problems += str(error).splitlines()
-        problems += self.books.problems
-
-    def splits(self) -> Iterator[LedgerEntry]:
-        """Yields the entries of all splits in the order of the plan, after comparing each with the lists."""
-        for split_id in manifest.split_ids(self._found):
-            entry = ledger.LedgerEntry.read(self._output, split_id)
-            if entry is not None:
-                self.books.add(entry)
-            self._compare_files(split_id, entry)
-            self._compare_inputs()
-            if entry is not None:
-                yield entry
-        self.books.close()
-        self._compare_inputs()
-
-    def _shards(self) -> Iterator[ShardEntry]:
-        digest, n_shards = self.books.runs_digest, len(self._found["shards"])
-        are_in_order = True
-        for index, record in enumerate(self._found["shards"]):
-            entry = ShardEntry.read(self._output, record["entry"])
-            if entry is not None:
-                self.books.add_shard(entry)
-                are_in_order = are_in_order and (entry.index, entry.n_shards) == (index, n_shards)
-                if entry.runs != digest:
-                    name = filenames.entry_name(entry.shard_id)
-                    self._report.problems.append(f"{name}: merged from runs {entry.runs}, the splits have {digest}")
-            self._compare_files(record["entry"], entry)
-            if entry is not None:
-                yield entry
-        if not are_in_order:
-            self._report.problems.append(f"the ledger's {n_shards} shards are not all of a shuffle, in order")
-
-    def _compare_files(self, entry_id: str, entry: LedgerEntry | ShardEntry | None) -> None:
-        """Compares the files of an entry with the lists; if the entry cannot be read, checks the files as listed."""
-        name = filenames.entry_name(entry_id)
-        if entry is None:
-            self._are_all_read = False
-            self._report.problems.append(f"{name}: missing, or not a ledger entry")
-        for kind, listed in self._listed.items():
-            mine, self._taken[kind] = self._taken[kind], []
-            for ours, theirs in itertools.zip_longest(mine, listed.of(entry_id)):
-                if entry is None:
-                    check_file(self._output, _file_record(theirs), self._report)
-                elif ours != theirs:
-                    self._report.problems.append(f"{name}: records {ours}, the manifest {theirs}")
-
-    def _compare_inputs(self) -> None:
-        read, self._taken["inputs"] = self._taken["inputs"], []
-        if not self._are_all_read:
-            return
-        for file in read:
-            i, said = next(self._inputs, (None, None))
-            if said != file:
-                self._report.problems.append(f"{filenames.MANIFEST}: input {i} is {said}, the ledger has {file}")
+                i = wrong[0]
+                report.problems.append(f"the shards have {ours[i]} in {what}[{i}], the splits {theirs[i]}")
+    return n_read == n_shards
 
 
-class _Listed:
-    """The records of a list, entry by entry, in the order of the plan."""
+class ListedAgain:
+    """The lists of a manifest, compared with the same lists made again, record by record."""
 
-    def __init__(self, records: Iterable[dict[str, Any]]) -> None:
-        self._groups = itertools.groupby(records, key=lambda record: record.get("entry") or record.get("split"))
-        self._next = next(self._groups, None)
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        """Takes the manifest."""
+        self._records = {kind: iter(found[kind]) for kind in SCHEMAS}
+        self._numbers = Counter[str]()
+        self._problems: list[str] = []
 
-    def of(self, entry_id: str) -> list[dict[str, Any]]:
-        """Returns the records of an entry, if it is the next one with records."""
-        if self._next is None or self._next[0] != entry_id:
-            return []
-        found = list(self._next[1])
-        self._next = next(self._groups, None)
-        return found
+    def take(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Compares the next record of a list."""
+        self._compare(kind, record, next(self._records[kind], None))
 
-    def rest(self) -> Iterator[dict[str, Any]]:
-        """Yields the remaining records, of entries that were not requested."""
-        while self._next is not None:
-            yield from self._next[1]
-            self._next = next(self._groups, None)
+    def problems(self) -> list[str]:
+        """Returns what differs, after all was taken."""
+        for kind, records in self._records.items():
+            if (record := next(records, None)) is not None:
+                self._compare(kind, None, record)
+        return self._problems
+
+    def _compare(self, kind: str, ours: Mapping[str, Any] | None, theirs: Mapping[str, Any] | None) -> None:
+        if ours != theirs and len(self._problems) < _MOST_LISTED:
+            where = f"{filenames.MANIFEST}: {kind}[{self._numbers[kind]}]"
+            self._problems.append(f"{where} is {theirs}, the ledger has {ours}")
+        self._numbers[kind] += 1
+
+
+_MOST_LISTED = 1000
+"""A report lists at most this many records of lists that differ."""
+
+
+def compare_sums(found: Mapping[str, Any], totals: Totals, report: VerifyReport) -> None:
+    """Compares what the manifest says of the whole job with what its ledger adds up to."""
+    try:
+        summed = manifest.sums(totals.books)
+    except BooksError as error:
+        report.problems += str(error).splitlines()
+        return
+    there = {name: found[name] for name in ("shuffle", "totals", "by_source", "balance") if name in found}
+    report.problems += [f"{filenames.MANIFEST}: {line}" for line in differences(there, summed)]
 
 
 def _file_record(listed: Mapping[str, Any]) -> FileRecord:
@@ -311,14 +289,9 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
     return tokenizer
 
 
-def _check_statistics(
-    output: str,
-    total: Statistics,
-    tokenizer: Tokenizer | None,
-    books: JobBooks,
-    report: VerifyReport,
-) -> None:
-    """Checks token_counts.parquet and stats.json against the statistics of all splits, and the sums of the ledger."""
+def _check_statistics(output: str, totals: Totals, tokenizer: Tokenizer | None, report: VerifyReport) -> None:
+    """Checks token_counts.parquet and stats.json against the sums of the ledger."""
+    total = totals.statistics
     try:
         table = token_table.read(output)
         counts = table.column("count").to_numpy()
@@ -331,16 +304,15 @@ def _check_statistics(
         if tokenizer is not None and (wrong := _differing(table, token_counts(total.token_counts, tokenizer))):
             report.problems.append(f"{filenames.TOKEN_COUNTS}: {wrong}")
         with storage.open_read(storage.join(output, filenames.STATS)) as handle:
-            said = handle.read()
+            stored = handle.read()
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    packing, windows, chat = (books.totals.get(name) for name in ("packing", "windows", "chat"))
-    summary = summarize(total, table, packing, windows, chat, books.by_source)
-    n_trained = summary["chat"]["trained_tokens"] if chat is not None else 0
+    summary = totals.stats(table)
+    n_trained = summary["chat"]["trained_tokens"] if "chat" in summary else 0
     if report.n_trained != n_trained:
         report.problems.append(f"rows train {report.n_trained} tokens, the ledger says {n_trained}")
-    if said != ledger.to_json(summary):
+    if stored != ledger.to_json(summary):
         report.problems.append(f"{filenames.STATS}: not the summary of the splits' statistics")
 
 

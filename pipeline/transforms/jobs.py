@@ -193,7 +193,7 @@ def _finish_tokenizing(
 ) -> str:
     enter_stage(planning.FINISHING_STAGE)
     trained = {each.folder: dataclasses.replace(each, folder="") for each in map(Vocabulary.from_json, vocabularies)}
-    folders: dict[str, Any] = {}
+    todo: dict[str, finish.Folder] = {}
     n_planned = 0
     for i, ((name, (part, its_job)), tokenizer) in enumerate(
         zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
@@ -201,13 +201,13 @@ def _finish_tokenizing(
         splits = PlannedSplits(map(Split.from_json, planning.read_plan(storage.join(part.output.path, filenames.PLAN))))
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
         counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
-        folders[name] = part, its_job, splits, tokenizer, files, counts
+        todo[name] = finish.Folder(part, its_job, splits, tokenizer, files, counts)
         n_planned += len(plan_shards(part.output, len(splits), splits.n_bytes, its_job.digest)) or len(splits)
     if n_done != n_planned:
         kind = "splits" if config.output.shuffle is None else "shards"
         raise BooksError(f"{n_planned} {kind} were planned, and {n_done} are done")
     output = config.output.path
-    finish.finish_job(config, job, folders, lease, _counts_files(counted, output))
+    finish.finish_job(config, job, todo, lease, _counts_files(counted, output))
     delete_staged(output)
     return job.digest
 
@@ -285,7 +285,7 @@ def _finish_counting(
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
     listed = lists.Lists(output)
-    built = manifest.build(job, JobBooks(listed.take), listed.finish(), tokenizer=tokenizer, files=files)
+    built = manifest.build(job, manifest.sums(JobBooks(listed.take)), listed.finish(), tokenizer=tokenizer, files=files)
     folders.publish(output, job, built, lease=lease)
     delete_staged(output)
     return job.digest

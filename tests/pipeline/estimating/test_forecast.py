@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import advice, forecast, report, trial
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.shuffling import passes
 from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -77,7 +78,7 @@ def run(planned):
     entries = [tokenize_split(split, config, tokenizer, len(planned.splits)) for split in planned.splits]
     for shard in planned.shards():
         merge_planned(shard, [runs_of(entry) for entry in entries], config, tokenizer)
-    finish_output(config, planned.job, planned.splits, tokenizer)
+    finish_output(Folder(config, planned.job, PlannedSplits(planned.splits), tokenizer))
 
 
 @pytest.fixture

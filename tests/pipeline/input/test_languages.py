@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import identities
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.file import ConfigError, load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -52,7 +53,7 @@ def run(config: Config) -> dict[str, Any]:
     tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
     for split in plan.splits:
         tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
-    found, _ = finish.finish_output(config, plan.job, plan.splits, tokenizer)
+    found = finish.finish_output(finish.Folder(config, plan.job, PlannedSplits(plan.splits), tokenizer))
     return dict(found)
 
 

@@ -15,7 +15,7 @@ from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.job_books import JobBooks
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import finish_job
+from tokenmill.pipeline.jobs.finish import Folder, finish_job
 from tokenmill.pipeline.jobs.totals import add_up_part
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.splits import Piece, Split
@@ -57,7 +57,7 @@ def test_many_parts_give_the_bytes_of_one(tmp_path, tiny_vocab_file, monkeypatch
                 arguments = job.config, job.plan.job, job.tokenizer, kind, number
                 add_up_part(*arguments, of[start : start + size])
         parts = {kind: len(of) for kind, of in starts.items()}
-        folder = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], parts
+        folder = Folder(job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], parts)
         finish_job(job.config, job.plan.job, {"": folder}, None)
         shutil.rmtree(job.output / "_tmp")
         # A worker died behind the manifest, before the runner knew.
@@ -73,7 +73,8 @@ def test_the_last_step_may_die_before_or_behind_the_manifest(tmp_path, tiny_voca
     arguments = job.config, job.plan.job, job.tokenizer
     add_up_part(*arguments, "splits", 0, [split.id for split in job.plan.splits])
     add_up_part(*arguments, "shards", 0, [shard.id for shard in job.plan.shards()])
-    folder = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer, [], {"splits": 1, "shards": 1}
+    of = job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer
+    folder = Folder(*of, n_added_up={"splits": 1, "shards": 1})
 
     def finish():
         finish_job(job.config, job.plan.job, {"": folder}, None)

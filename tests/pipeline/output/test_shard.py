@@ -13,10 +13,11 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.marks import packing_ids
 from tokenmill.pipeline.output.writers import formats
@@ -73,7 +74,7 @@ class _Work:
     def run(self):
         self.prepare()
         entries = self.tokenize()
-        finish_output(self.config, self.job, self.splits, self.tokenizer)
+        finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
         return entries
 
     def rows(self, suffix):
@@ -160,7 +161,7 @@ def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
     tokenize_split(job.splits[1], job.config, job.tokenizer, len(job.splits), lambda *_: done.append(1))
     assert set(done) == {1}
     job.tokenize()
-    finish_output(job.config, job.job, job.splits, job.tokenizer)
+    finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
     assert job.files() == before
 
 
@@ -185,7 +186,7 @@ def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
     again = work("again", format=ALL)
     again.run()
     job.tokenize()
-    finish_output(job.config, job.job, job.splits, job.tokenizer)
+    finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
     assert job.files() == again.files()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import finish, planning
 from tokenmill.pipeline.output.writers.flat import MegatronWriter
@@ -55,7 +56,7 @@ def make(config):
     tokenizer = Tokenizer.from_str(plan.tokenizer.to_str())
     for split in plan.splits:
         tokenize.tokenize_split(split, config, tokenizer, len(plan.splits))
-    finish.finish_output(config, plan.job, plan.splits, tokenizer)
+    finish.finish_output(finish.Folder(config, plan.job, PlannedSplits(plan.splits), tokenizer))
 
 
 def test_a_folder_is_proven_from_its_input(folder):

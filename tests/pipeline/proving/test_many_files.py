@@ -9,8 +9,9 @@ import pytest
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import lists, manifest
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.looking import selecting
 from tokenmill.pipeline.proving import replay, trace, verify
 from tokenmill.pipeline.proving.from_input import verify_deep
@@ -74,7 +75,7 @@ def test_it_can_be_replayed_and_finished_anew_with_a_short_manifest(folders, mon
     monkeypatch.setattr(lists, "MOST_RECORDS", 1000)
     planning.prepare(job.plan, "resume")
     if not job.plan.shards():  # runs are gone
-        finish_output(job.config, job.plan.job, job.plan.splits, job.tokenizer)
+        finish_output(Folder(job.config, job.plan.job, PlannedSplits(job.plan.splits), job.tokenizer))
         assert not list(job.output.glob("_ledger/*.parquet"))
         assert (job.output / filenames.MANIFEST).read_bytes() == (short.output / filenames.MANIFEST).read_bytes()
     planning.prepare(job.plan, "overwrite")

@@ -13,12 +13,13 @@ import pytest
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import job_books, ledger, manifest
 from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input import reading
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs.finish import finish_output
+from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
@@ -74,7 +75,7 @@ class Work:
         return [tokenize_split(split, self.config, self.tokenizer, len(self.splits)) for split in self.splits]
 
     def finish(self):
-        return finish_output(self.config, self.job, self.splits, self.tokenizer)
+        return finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
 
     def run(self):
         suffix = formats.suffix(self.config.output)
@@ -326,7 +327,7 @@ def test_two_attempts_at_once_agree(work):
 
 def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_vocab):
     job = work(split_bytes=10**6)
-    built, counted = job.run()
+    built = job.run()
     assert sorted(job.files()) == sorted(
         [
             ".huggingface.yaml",
@@ -349,22 +350,23 @@ def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_v
     ids = [i for row in job.rows() for i in row["input_ids"]]
     assert counts.column("count").to_pylist() == [ids.count(i) for i in range(len(tiny_vocab))]
     stats = json.loads((job.output / "stats.json").read_text())
-    assert stats["tokens"] == len(ids) == counted.n_tokens
+    assert stats["tokens"] == len(ids)
     assert {row["character"]: row["count"] for row in stats["oov"]["top_characters"]}["ⰻ"] == 1
 
 
 def test_swallowed_characters_and_words_are_counted(work):
     job = work("out", split_bytes=10**6)
-    _, counted = job.run()
-    words = dict(zip(*(column.to_pylist() for column in counted.oov_words().columns), strict=True))
-    assert words["3ⰻ7".encode()] == 1
-    assert words[b"x"] == 40
-    assert counted.n_oov_words == sum(words.values())
+    job.run()
+    oov = json.loads((job.output / "stats.json").read_text())["oov"]
+    words = {row["word"]: row["count"] for row in oov["top_words"]}
+    assert words["3ⰻ7"] == 1
+    assert words["x"] == 40
+    assert oov["words"] == sum(words.values())
 
 
 def test_the_manifest_lists_files_that_exist(work):
     job = work()
-    built, _ = job.run()
+    built = job.run()
     for kind in ("shards", "rejects", "files"):
         for record in built[kind]:
             found = ledger.describe(str(job.output), record["file"])
