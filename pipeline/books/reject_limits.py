@@ -23,6 +23,9 @@ BY_CHOICE = frozenset(["marked_untrained"])
 _MOST_LISTED = 20
 """A message lists at most this many files."""
 
+_MOST_PATHS = 3
+"""And for each at most so many of the patterns that may have matched it."""
+
 _ADVICE = "the rejects are in rejected/. Correct the config and start again, or raise the limit and go on with --resume"
 
 
@@ -168,7 +171,8 @@ class LossyFiles:
                 "is damaged, and what cannot be read of it is lost; of the rest it lost " if is_damaged else "lost "
             )
             damage = "cannot be read: it lost " if "unreadable_file" in rejected else damage
-            self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons})")
+            by = ", ".join(map(repr, section.paths[:_MOST_PATHS]))  # a name is below the folder of one of them
+            self._lines.append(f"{record['name']!r} {damage}{lost} ({reasons}){by and '; found by '}{by}")
 
     def check(self) -> None:
         """Raises ValueError if there are such files and `on_damage` is `fail`: which they are, and what to do."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokenmill.tokenizer.chat.check import Example
 
 _BATCH_BYTES = 1 << 20
-_BATCH, _MAX_EXAMPLES = 1000, 10
+_BATCH, _MAX_EXAMPLES, _MOST_NAMED = 1000, 10, 20
 
 
 def add_parsers(commands: Any) -> None:
@@ -70,9 +70,9 @@ def _check(options: argparse.Namespace) -> int:
             findings += [each._replace(name=before + each.name) for each in found.findings]
             examples += [each._replace(name=before + each.name) for each in found.examples]
             is_usable &= bool(found.examples)  # else it takes too much for any conversation
-        n_records, rejected = 0, Counter[str]()
+        n_records, rejected, named = 0, Counter[str](), list[str]()
         if options.data and is_usable:
-            n_records, rejected, examples = _try_records(config, tokenizer, options.records)
+            n_records, rejected, named, examples = _try_records(config, tokenizer, options.records)
             findings = [each._replace(level="note") if each.name == PLAIN else each for each in findings]
             if n_records and rejected.total() == n_records:
                 findings.append(Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
@@ -82,44 +82,50 @@ def _check(options: argparse.Namespace) -> int:
         "findings": [finding._asdict() for finding in findings],
         "records": n_records,
         "rejected": dict(sorted(rejected.items())),
+        "rejected_records": named,
         "examples": [example._asdict() for example in examples],
     }
     (print_json if options.json else _show)(said)
     return DONE if is_good else FAILED
 
 
-def _try_records(config: "Config", tokenizer: Any, n: int) -> "tuple[int, Counter[str], list[Example]]":
-    """Returns how many records there are, `n` at most, the rejected ones by reason, and a few token by token."""
+def _try_records(config: "Config", tokenizer: Any, n: int) -> "tuple[int, Counter[str], list[str], list[Example]]":
+    """Returns how many records there are, `n` at most, the rejected ones by reason, the first of these, examples."""
     from tokenmill.pipeline.tokenizing.chat import ChatTexts
     from tokenmill.tokenizer.chat.check import as_examples
 
     chat = ChatTexts.of(config, tokenizer)
     examples: list[Example] = []
-    n_records, rejected = 0, Counter[str]()
+    n_records, rejected, named = 0, Counter[str](), list[str]()
     records = itertools.islice(_records(config), n)
     while batch := list(itertools.islice(records, _BATCH)):
-        rejected.update(reason for _, reason in batch if reason)
-        rows = [row for row, (_, reason) in enumerate(batch, n_records + 1) if not reason]
-        made = chat.encode([text for text, reason in batch if not reason], chat.tokenizer.layout(False))
-        rejected.update({reason: len(its) for reason, its, _ in made.rejects})
+        good = [(row, name, text) for row, (name, text, reason, _) in enumerate(batch, n_records + 1) if not reason]
+        rows = [row for row, *_ in good]
+        made = chat.encode([text for *_, text in good], chat.tokenizer.layout(False))
+        lost = [(name, reason, detail) for name, _, reason, detail in batch if reason]
+        for reason, its, details in made.rejects:
+            lost += [(good[i][1], reason, said) for i, said in zip(its.to_pylist(), details.to_pylist(), strict=True)]
+        rejected.update(reason for _, reason, _ in lost)
+        named += [f"{name}: {reason}: {detail}" for name, reason, detail in lost[: _MOST_NAMED - len(named)]]
         names = (f"record {rows[i]}" for i in made.rows.to_pylist())
         trained = made.masks.flatten().to_numpy(zero_copy_only=False)
         shown = as_examples(chat.tokenizer, names, made.texts, made.ids, trained)
         examples += itertools.islice(shown, _MAX_EXAMPLES - len(examples))
         n_records += len(batch)
-    return n_records, rejected, examples
+    return n_records, rejected, named, examples
 
 
-def _records(config: "Config") -> Iterator[tuple[str, str]]:
-    """Yields the records of the input as jobs read them: (JSON, ""), or ("", why it is rejected)."""
+def _records(config: "Config") -> Iterator[tuple[str, str, str, str]]:
+    """Yields the records of the input as jobs do: (id, JSON, "", ""), or of a reject (place, "", why, detail)."""
     from tokenmill.pipeline.input.reading import read_split
     from tokenmill.pipeline.input.splitting import plan_splits
 
     for split in plan_splits(config.input, ""):
         for batch in read_split(split, config.input, _BATCH_BYTES):
-            yield from ((text, "") for text in batch.documents.column("text").to_pylist())
-            if batch.rejects is not None:
-                yield from (("", reason) for reason in batch.rejects.column("reason").to_pylist())
+            for row in batch.documents.select(["doc_id", "text"]).to_pylist():
+                yield row["doc_id"], row["text"], "", ""
+            for row in batch.rejects.to_pylist() if batch.rejects is not None else ():
+                yield f"{row['source']}:{row['offset']}", "", row["reason"], row["detail"]
 
 
 def _show(said: Mapping[str, Any]) -> None:
@@ -131,11 +137,11 @@ def _show(said: Mapping[str, Any]) -> None:
     styles = {"good": "green", "note": "yellow", "bad": "bold red"}
     for finding in said["findings"]:
         text = f"{finding['name']}: {finding['detail']}"
-        terminal.print(Text.assemble((f"{finding['level']:<5}", styles[finding["level"]]), text))
+        terminal.print(Text.assemble((f"{finding['level']:<5}", styles[finding["level"]]), text), soft_wrap=True)
     for example in said["examples"]:
         terminal.print(Text(f"\n{example['name']}", style="bold"))
         if example["refused"]:
-            terminal.print(f"not taken: {example['refused']}")
+            terminal.print(f"not taken: {example['refused']}", soft_wrap=True)
             continue
         shown = Text()
         for trained, group in itertools.groupby(example["tokens"], key=lambda token: token[1]):
@@ -144,8 +150,10 @@ def _show(said: Mapping[str, Any]) -> None:
             has_colour = terminal.color_system is not None
             style = "black on green" if trained else "dim"
             shown.append(f"«{text}»" if trained and not has_colour else text, style=style)
-        terminal.print(shown)
+        terminal.print(shown, soft_wrap=True)
     if said["records"]:
         n = sum(said["rejected"].values())
         reasons = "".join(f", {reason} {count:,}" for reason, count in said["rejected"].items())
-        terminal.print(f"\n{said['records']:,} records, {n:,} not trained on{reasons}")
+        terminal.print(f"\n{said['records']:,} records, {n:,} not trained on{reasons}", soft_wrap=True)
+        for named in said["rejected_records"]:
+            terminal.print(f"  {named}", soft_wrap=True)

@@ -19,6 +19,7 @@ from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
 from tokenmill.pipeline.estimating.trial import Trial
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output.arranging import packing_summary
+from tokenmill.pipeline.running.display import megabytes
 from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
 from tokenmill.pipeline.statistics.tally import Statistics
@@ -44,6 +45,9 @@ _PROBE_BYTES = 2 << 20
 """So much text is read to measure the speed of the work, before the sample is chosen."""
 _PROBE_PLACES = 8
 """Text for measuring the speed is read from this many places: few, because a job reads sequentially."""
+
+_BYTES_IN_RUNS = {"n_tokens": 4, "n_documents": 60}
+"""What a run of a shuffle takes for each token, and for each document with its id, about."""
 
 _OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
 _AROUND_TEXT = ("n_special_tokens", "n_added_tokens")
@@ -118,14 +122,17 @@ def forecast(plan: JobPlan) -> Forecast:
     for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
         unit.stands_for = n_bytes
     scale = Scale(units, None if is_whole else plan.n_bytes)
-    n_passes = _n_passes(plan)
+    n_passes, notes = _n_passes(plan), _notes(excerpts, is_guess)
+    totals = _estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {}
+    if plan.tokenizes and plan.config.output.shuffle is not None:
+        notes = [_disk_of_runs(totals, n_passes), *notes]
     return Forecast(
         plan=plan,
         sample_bytes=scale.counted("n_bytes"),
         is_whole=is_whole,
         factor=scale.factor,
-        notes=tuple(_notes(excerpts, is_guess, n_passes)),
-        totals=_estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {},
+        notes=tuple(notes),
+        totals=totals,
         padding=_padding(plan.config, tokenizing) if tokenizing is not None else None,
         unknown=unknown,
         n_shards=_n_shards(plan),
@@ -182,9 +189,11 @@ def _tokenizers(plan: JobPlan, config: Config, is_whole: bool) -> dict[str, Toke
         labels = {folder: part.config.trained_label for folder, part in folders.items()}
         must_be = [*labels.values()] if is_whole and all(labels.values()) else []
         counts = open_counts(plan.counts_given or config.output.path)
-        vocabularies = train_vocabularies(
-            counts, config.tokenizer, config.text.tokens, by=config.train_by, labels=must_be
-        )
+        of = config.tokenizer
+        if of.train is not None and of.train.model == "unigram" and not is_whole and plan.counts_given is None:
+            # A sample may have too few words for a vocabulary that the whole input gives.
+            of = of.model_copy(update={"train": of.train.model_copy(update={"hard_vocab_limit": False})})
+        vocabularies = train_vocabularies(counts, of, config.text.tokens, by=config.train_by, labels=must_be)
         trained = {vocabulary.folder: vocabulary.tokenizer_json for vocabulary in vocabularies}
         if not trained:
             raise ValueError("the sample has no words to train on")
@@ -272,13 +281,17 @@ def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Es
     return found
 
 
-def _notes(excerpts: Sequence[Excerpt], is_guess: bool, n_passes: int) -> list[str]:
-    notes = []
+def _disk_of_runs(totals: Mapping[str, Estimate], n_passes: int) -> str:
+    """Returns what a shuffle needs of the disk of the output until the job ends, and how many passes it has."""
+    n_bytes = sum(size * totals[name].value for name, size in _BYTES_IN_RUNS.items() if name in totals)
+    said = f"the shuffle needs about {megabytes(n_bytes * (1 + n_passes))} more in _runs/, until the job ends"
     if n_passes:
-        notes.append(
-            f"passes of the shuffle before its shards are merged: {n_passes}; each is estimated to take as long as "
-            "merging shards, and each needs the disk for all documents once more, in _runs/, until the job ends"
-        )
+        said += f"; passes before its shards are merged: {n_passes}, each as long as merging them, by this estimate"
+    return said
+
+
+def _notes(excerpts: Sequence[Excerpt], is_guess: bool) -> list[str]:
+    notes = []
     limited = [excerpt.pieces[0] for excerpt in excerpts if excerpt.limit is not None]
     if any(piece.has_rows for piece in limited):
         notes.append(

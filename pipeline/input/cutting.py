@@ -222,9 +222,9 @@ class _Cut:
     def _flush(self) -> Iterator[Records]:
         """Yields what is before the open record."""
         first, stop = self._first, self._start
-        if stop == first:
-            return
         found = [each for each in self._found if each.starts.size]
+        if stop == first and not found:  # a record may be empty
+            return
         self._found, self._n_found, self._first = [], 0, stop
         if not found:
             none = np.zeros(0, np.int64)

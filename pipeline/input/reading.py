@@ -168,7 +168,8 @@ def _read_joined(
                 kept[index] = read_exactly(handle, pieces[index].n_bytes)
         files.append(data := kept[index])
         is_planned = len(data) == pieces[index].n_bytes and not _other_kind(io.BytesIO(data), pieces[index], config)
-        if not is_planned or data.startswith(BYTE_ORDER_MARK) or data.endswith(b"\r"):
+        is_empty = separator is None and not data  # two documents in one place could not be told apart
+        if not is_planned or is_empty or data.startswith(BYTE_ORDER_MARK) or data.endswith(b"\r"):
             alone.add(index)
         if separator is not None:  # a file ends a line, and a blank one between them a paragraph
             data += (b"" if not data or data.endswith(b"\n") else b"\n") + separator[1:]
@@ -181,9 +182,7 @@ def _read_joined(
     source = Source(run.start, "", "", (pa.array([pieces[index].name for index in run]), starts, stops))
     if separator is None:  # each file is a document
         parser = stream_reader(first.format).parser(source, config, fields, InvalidText("utf-8", lambda: whole))
-        is_full = starts < stops
-        rows = starts[is_full], stops[is_full], stops[is_full], np.zeros_like(starts)[is_full]
-        parts = [parser.parse(Records(0, whole, *rows))]
+        parts = [parser.parse(Records(0, whole, starts, stops, stops, np.zeros_like(starts)))]
     else:
         as_one = dataclasses.replace(first, n_bytes=len(whole), stop=len(whole))
         parts = [*_read_open(io.BytesIO(whole), source, as_one, config, len(whole), fields, None)]

@@ -59,11 +59,11 @@ class TextReader(StreamReader):
 
 
 class WholeScanner(Scanner):
-    """Takes all of a stream for one record; an empty one has none."""
+    """Takes all of a stream for one record; that of an empty one is an empty text, as in other formats."""
 
     def scan(self, chunk: bytes | memoryview, position: int, start: int, is_last: bool) -> Scanned:
         """Scans a chunk; see `Scanner.scan`."""
-        starts = np.array([start] if is_last and start < position else [], np.int64)
+        starts = np.array([start] if is_last else [], np.int64)
         stops = np.full(starts.size, position)
         found = Found(starts, stops, stops, np.zeros(starts.size, np.int64))
         return Scanned(found, position if is_last else start, chunk)

@@ -22,7 +22,7 @@ _MOST_ITEMS, _LONGEST = 100, 2000
 """What is shown of a list or mapping of a config, and of a text, such as a pattern."""
 _MOST_TOKENS = operator.itemgetter("tokens")
 _MOST_GROUPS = 7
-"""Languages or sources that the picture tells apart; the rest is one."""
+"""Languages, sources or files that the picture tells apart; the rest is one."""
 _NO_LANGUAGE = {UNKNOWN: "the language was not found", "zxx": "no language, such as tables and numbers"}
 
 
@@ -117,6 +117,10 @@ def _picture(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     stats, in_bytes = facts["stats"], facts["flow"][0]["parts"]
     kind, cut = ("language", facts["languages"]) if facts["languages"] else ("source", facts["sources"])
+    if kind == "source" and "sources" not in stats:
+        kind = "file"
+        if cut["n_all"] > _MOST_GROUPS:  # a few of so many say nothing
+            return None
     rows = sorted(map(_cost, cut["rows"]), key=lambda cost: -cost["characters"])[:_MOST_GROUPS]
     totals = (stats["characters"], stats["tokens_made"]["text"])
     names = ("characters", "text_tokens")

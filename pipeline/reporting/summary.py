@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -22,6 +23,7 @@ from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.running.display import duration, megabytes
+from tokenmill.tokenizer import Tokenizer
 
 
 def summarize(output: str, seconds: float) -> RenderableType:
@@ -77,6 +79,8 @@ class _Training(BaseModel):
     asked_vocab_size: Count
     vocab_size: Count
     n_distinct_words: Count
+    label: str | None = None
+    coverage: list[Mapping[str, float]] = []
 
 
 _TRAINING = TypeAdapter(_Training)
@@ -210,6 +214,7 @@ def warnings(output: str, config: Config) -> list[str]:
         *_nothing_left(output, found),
         *_too_much_cut(output, found, config),
         *_small_vocabularies(output, found),
+        *_lacking_vocabularies(output, found, config),
         *_many_unknown(found, config),
         *_absent_fields(found, config.input),
         *_documents_of_lines(found, config),
@@ -308,6 +313,45 @@ def _small_vocabularies(output: str, found: Mapping[str, Any]) -> list[str]:
         for folder, record in _trained(output, found)
         if record["vocab_size"] < record["asked_vocab_size"]
     ]
+
+
+def _lacking_vocabularies(output: str, found: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """Yields warnings of what a job only trained: a job that also tokenizes has counted its unknown tokens."""
+    train = config.tokenizer.train
+    if train is None or found["shards"]:
+        return
+    for folder, record in _trained(output, found):
+        vocabulary = Tokenizer.from_str(storage.read_text(storage.join(output, folder, "tokenizer.json"))).get_vocab()
+        if record["model"] == "wordlevel":
+            what, share = (
+                "words",
+                _share_of_other_words(record, len(vocabulary.keys() - {*train.tokens, *config.text.tokens})),
+            )
+        elif record["model"] == "byte_level_bpe" or train.byte_fallback or record.get("label") is not None:
+            continue  # nothing is unknown; or the counts do not say which characters the label has
+        else:
+            alphabet = counts.open_counts(train.counts or output).alphabet()
+            known = {ord(each) for token in vocabulary if len(each := token.removeprefix("##")) == 1}
+            what, share = "characters", 1 - alphabet[[*known]].sum() / max(1, alphabet.sum())
+        if share > LEAST_SHARE:
+            yield (
+                f"about {share:.1%} of the {what} that {folder} was trained on are unknown to it, as it has "
+                f"{record['vocab_size']:,} entries: raise {_WHAT_TO_RAISE[record['model']]}"
+            )
+
+
+_WHAT_TO_RAISE = {
+    "wordlevel": "tokenizer.train.vocab_size, or lower tokenizer.train.min_frequency",
+    "char": "tokenizer.train.vocab_size and character_coverage, or lower tokenizer.train.min_frequency",
+    "unigram": "tokenizer.train.character_coverage",
+    **dict.fromkeys(("wordpiece", "bpe"), "tokenizer.train.limit_alphabet and vocab_size"),
+}
+
+
+def _share_of_other_words(record: Mapping[str, Any], n: int) -> float:
+    """Returns the share of all words but the `n` most frequent: training.json has it for powers of two."""
+    tops, shares = zip(*((each["top_words"], each["share"]) for each in record["coverage"]), strict=True)
+    return 1 - float(np.interp(np.log2(max(n, 1)), np.log2(tops), shares)) * (n > 0)
 
 
 def _resized(stats: Mapping[str, Any]) -> list[Row]:

@@ -2,6 +2,7 @@
 """Vocabularies from a counts artifact, one for each requested size and source, each with a training record. No Beam."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,8 @@ FORMAT_VERSION = 1
 """Version of training.json."""
 
 _KEPT = "._-"
+_TOO_FEW = re.compile(r"vocab_size=\d+ is too high, these words give (\d+) pieces")
+"""What the trainer of Unigram says, which has no config."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,15 @@ def train_vocabularies(
         try:
             trained = train_tokenizer(counts, config, span_tokens, tell)
         except ValueError as error:
-            raise ValueError(f"{label}: {error}" if label is not None else str(error)) from error
+            said = str(error)
+            if too_few := _TOO_FEW.search(said):
+                said = (
+                    f"tokenizer.train.vocab_size: {max(train.sizes)}: is too high, as the words give {too_few[1]} "
+                    "pieces, special ones included; lower it, or allow a smaller vocabulary by "
+                    "tokenizer.train.hard_vocab_limit: false; then start with --overwrite, as --resume takes no other "
+                    "config"
+                )
+            raise ValueError(f"{label}: {said}" if label is not None else said) from error
         for size in train.sizes:
             parts = [_folder(label)] if label is not None else []
             parts += [str(size)] if isinstance(train.vocab_size, list) else []

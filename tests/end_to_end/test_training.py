@@ -93,6 +93,38 @@ def test_a_vocabulary_that_is_smaller_than_asked_for_is_warned_of(corpus, make_j
         assert f"tokenizer.train.vocab_size is 30,000, but vocab has {n_tokens:,} tokens" in said
 
 
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ({"model": "char", "vocab_size": 3}, "20.0% of the characters that vocab was trained on are unknown"),
+        ({"model": "char", "min_frequency": 99}, "100.0% of the characters that vocab was"),
+        ({"model": "wordpiece", "vocab_size": 99, "limit_alphabet": 1}, "25.0% of the characters that vocab was"),
+        ({"model": "wordlevel", "min_frequency": 99}, "100.0% of the words that vocab was"),
+        ({"model": "wordlevel", "vocab_size": 2}, "50.0% of the words that vocab was"),
+        ({"model": "wordlevel", "vocab_size": 9}, ""),
+        ({"model": "char", "vocab_size": 300, "byte_fallback": True}, ""),
+    ],
+)
+def test_a_job_that_only_trains_says_what_its_vocabulary_lacks(make_job, tmp_path, capsys, train, said):
+    (tmp_path / "a.txt").write_text("aaab aaab bbba abbb\n" * 10 if train["model"] == "wordlevel" else "aaab\n" * 10)
+    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": train})
+    assert job.run("train", "--mode", "inline") == 0
+    err = capsys.readouterr().err
+    assert ("are unknown to it" in err) == bool(said)
+    assert f"about {said}" in err or not said
+
+
+def test_a_unigram_that_cannot_be_so_large_says_what_to_write_in_the_config(make_job, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("aaab aaab bbba\n" * 10)
+    train = {"model": "unigram", "vocab_size": 4096}
+    job = make_job("job", input={"paths": [str(tmp_path / "a.txt")]}, tokenizer={"train": train})
+    assert job.run("train", "--mode", "inline") == 1
+    failed, *more = [line for line in capsys.readouterr().err.splitlines() if "failed:" in line or "--resume" in line]
+    assert "failed: tokenizer.train.vocab_size: 4096: is too high, as the words give " in failed
+    assert "tokenizer.train.hard_vocab_limit: false; then start with --overwrite" in failed
+    assert more == []
+
+
 def test_counts_are_counted_once_and_trained_on_often(corpus, make_job):
     counted = make_job("counted", **sections(corpus, {"model": "bpe"}))
     assert counted.run("count", "--mode", "inline") == 0

@@ -70,6 +70,9 @@ def test_damage_fails_unless_the_config_says_to_warn():
     with pytest.raises(ValueError, match=r"^22 files are damaged .* 5 % of") as caught:
         LossyFiles(InputConfig(), damaged).check()
     assert "'19' is damaged" in str(caught.value)
+    (line,) = LossyFiles(InputConfig(paths=["corpus/*.txt"]), damaged[:1]).warnings()
+    assert line.startswith("input file '0' is damaged")
+    assert line.endswith("(bomb 1); found by 'corpus/*.txt'")
     assert "and 2 more" in str(caught.value)
     lenient = LossyFiles(InputConfig(max_rejected_per_file=1), [record("a", not_json=100, n_rejected_bytes=1000)])
     assert lenient.warnings() == []

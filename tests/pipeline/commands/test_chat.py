@@ -138,6 +138,16 @@ def test_records_are_read_as_jobs_read_them(folder, capsys) -> None:
     more = ["--set=chat.weights=true", "--set=chat.must_show=[note]"]
     code, said = check(folder, capsys, TEMPLATES["chatml"], str(folder / "data.jsonl"), *options, *more)
     assert (code, said["rejected"]) == (0, {"bad_mark": 1, "lone_surrogate": 1, "turn_not_shown": 1})
+    lines = (folder / "data.jsonl").read_bytes().split(b"\n")
+    offsets = [sum(len(line) + 1 for line in lines[:number]) for number in range(4)]
+    found = {tuple(each.split(": ")[:2]) for each in said["rejected_records"]}
+    reasons = ((1, "turn_not_shown"), (2, "lone_surrogate"), (3, "bad_mark"))
+    assert {(name.rpartition(":")[2], why) for name, why in found} == {(str(offsets[n]), why) for n, why in reasons}
+    assert main(["chat", "check", str(folder), str(folder / "data.jsonl"), *options, *more]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-4].startswith("4 records, 3 not trained on, bad_mark 1, ")
+    assert [line.strip() for line in printed[-3:]] == said["rejected_records"]
+    assert max(map(len, printed)) > 80
     assert [each["name"] for each in said["examples"]] == ["record 1"]
 
 

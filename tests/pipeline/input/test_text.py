@@ -33,7 +33,8 @@ def read(path, batch_bytes=1 << 22, **options):
             assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
             assert all(row["doc_id"] == f"{split.pieces[row['piece']].name}:{row['offset']}" for row in rows)
             if len(split.pieces) == 1:
-                assert all(split.pieces[0].start <= row["offset"] < split.pieces[0].stop for row in rows + bad)
+                start, stop = split.pieces[0].start, split.pieces[0].stop
+                assert all(start <= row["offset"] < stop or not row["n_bytes"] for row in rows + bad)
             documents += [(row["text"], row["offset"], row["n_bytes"]) for row in rows]
             rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
             n_skipped += batch.n_skipped_bytes
@@ -69,7 +70,7 @@ def test_a_document_per_file(tmp_path):
     }.items():
         (tmp_path / name).write_bytes(data)
     documents, rejects, n_skipped = read(tmp_path / "*.txt", document="file")
-    assert documents == [("one\n\ntwo\r\n", 0, 10), ("\n", 3, 1)]
+    assert documents == [("one\n\ntwo\r\n", 0, 10), ("", 0, 0), ("", 3, 0), ("\n", 3, 1)]
     assert rejects == [(0, 1, "invalid_utf8", "byte 0xff at byte 0 of the record", b"\xff")]
     assert n_skipped == 6
 
@@ -119,7 +120,7 @@ def expect(data, document, max_bytes):
     n_skipped = 3 if data.startswith(BOM) else 0
     records = []  # offset, bytes
     if document == "file":
-        records = [(n_skipped, data[n_skipped:])] if data[n_skipped:] else []
+        records = [(n_skipped, data[n_skipped:])]
     elif document == "line":
         for offset, line in lines_of(data[n_skipped:], n_skipped):
             if without_end(line):

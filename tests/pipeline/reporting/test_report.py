@@ -88,8 +88,15 @@ def test_files_have_the_tokens_of_their_documents(job):
                 expected[path.name] += len(encoded(job, text))
     read = {each["name"]: each["read"] for each in job.json("manifest.json")["inputs"]}
     assert {name: counts.get("n_text_tokens", 0) for name, counts in read.items()} == expected
-    rows = facts.gather(str(job.output))["sources"]["rows"]
-    assert sum(row["tokens"] for row in rows) == job.json("stats.json")["tokens"]
+    found = facts.gather(str(job.output))
+    assert sum(row["tokens"] for row in found["sources"]["rows"]) == job.json("stats.json")["tokens"]
+    drawn = page.render({**found, "languages": None})
+    assert "Cost by file" in drawn
+    assert "a file whose band widens" in drawn
+    many = page.render({**found, "languages": None, "sources": {**found["sources"], "n_all": 30_000}})
+    assert " more files." in many
+    assert "whose band widens" not in many
+    assert "source" not in many.partition("</style>")[2].partition("Where everything went")[0]
 
 
 def encoded(job, text):
