@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.tokenizing import pages
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.ragged import Ragged
 
-_read_split, _encode = tokenize.read_split, Tokenizer.encode_bare
+_read_split, _encode = pages.read_split, Tokenizer.encode_bare
 
 
 class _Split(threading.local):
@@ -72,7 +72,7 @@ def copy(folder: Path, arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], read_split: Any, encode_bare: Any) -> int:
-    tokenize.read_split, Tokenizer.encode_bare = read_split, encode_bare  # type: ignore[method-assign]
+    pages.read_split, Tokenizer.encode_bare = read_split, encode_bare  # type: ignore[method-assign]
     return cli.main(arguments)
 
 

@@ -210,8 +210,7 @@ def _work(options: argparse.Namespace, folder: str) -> None:
 
     def write() -> int:
         n_bytes = 0
-        for line in planning.read_plan(_plan_path(folder)):
-            split = Split.from_json(line)
+        for split in planning.read_plan(_plan_path(folder)):
             entry = _entry(split, digest, n)
             statistics = _statistics(entry, weights)
             written = entry.to_json(), statistics.to_bytes()
@@ -230,7 +229,7 @@ def _finish(options: argparse.Namespace, folder: str) -> None:
     job = job_record.Job.of("tokenize", config, tokenizer.digest)
     splits = _measured(
         "last step: read plan.jsonl",
-        lambda: PlannedSplits(map(Split.from_json, planning.read_plan(_plan_path(folder)))),
+        lambda: PlannedSplits(planning.read_plan(_plan_path(folder))),
     )
     starts = range(0, len(splits), totals.PART_ENTRIES)
 

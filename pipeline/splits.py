@@ -10,7 +10,7 @@ import json
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Literal, overload
 
@@ -105,6 +105,10 @@ class Split:
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
         return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
+
+    def renamed(self, salt: str) -> "Split":
+        """Returns the same split with the id of another salt; see `Splits.renamed`."""
+        return replace(self, id=f"{_hash(salt, self.pieces):016x}")
 
     @staticmethod
     def from_json(line: str) -> "Split":

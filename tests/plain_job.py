@@ -12,7 +12,8 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer
 
 

@@ -14,7 +14,8 @@ from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.shuffling import shards as shuffled
-from tokenmill.pipeline.tokenizing.tokenize import merge_planned, tokenize_split
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
+from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer
 
 N_DOCUMENTS = 300

@@ -5,6 +5,7 @@ The sum over the splits must equal the sum over the shards. It is not a cryptogr
 a bug is unlikely to leave it unchanged: a document's hash covers its key, and a token's hash its position.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -95,6 +96,15 @@ class SplitRuns:
         runs = tuple(Run(n_rows, tuple(positions), *each) for (n_rows, *positions), each in pairs)
         sums = Sums.from_record(fields["sums"])
         return cls(**{**fields, "runs": runs, "sums": sums, "part": tuple(fields["part"])})
+
+    def to_json(self) -> str:
+        """Returns `to_record` as JSON."""
+        return json.dumps(self.to_record())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Returns the value that `to_json` turned into `text`."""
+        return cls.from_record(json.loads(text))
 
 
 def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:

@@ -56,12 +56,11 @@ def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
     from tokenmill.pipeline import storage
     from tokenmill.pipeline.jobs import planning
     from tokenmill.pipeline.running import display, progress
-    from tokenmill.pipeline.splits import Split
 
     path = storage.join(output, filenames.PLAN)
     if not storage.exists(path):
         return contextlib.nullcontext()
-    splits = [Split.from_json(line) for line in planning.read_plan(path)]
+    splits = [*planning.read_plan(path)]
     stages = [
         progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTING, splits),
         progress.Stage.of(planning.TOKENIZING_STAGE, filenames.LEDGER, splits),

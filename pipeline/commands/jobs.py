@@ -62,6 +62,9 @@ def add_parsers(commands: Any) -> None:
     )
     add_config(plan)
     plan.add_argument("--job", choices=JOBS, default="run", help="the job (run)")
+    plan.add_argument(
+        "--graph", action="store_true", help="only print the steps of the job, and what flows between them"
+    )
     set_command(plan, plan_only, "the plan")
     add_local(plan)
 
@@ -253,6 +256,9 @@ def plan_only(options: argparse.Namespace) -> int:
             options.config, options.overrides, options.job, options.beam_args, options.mode, options.workers
         )
 
+    if getattr(options, "graph", False):  # which a dry run does not have
+        return _print_graph(options.job, config)
+
     from tokenmill.pipeline.estimating import report
     from tokenmill.pipeline.running.runners import explain
     from tokenmill.pipeline.running.terminal import Terminal
@@ -270,6 +276,16 @@ def plan_only(options: argparse.Namespace) -> int:
         print_json(report.to_record(told))
     else:
         Terminal(sys.stdout, soft_wrap=True).print(report.render(told))
+    return DONE
+
+
+def _print_graph(job: "JobName", config: "Config") -> int:
+    from tokenmill.pipeline.jobs.planning import plan_job
+    from tokenmill.pipeline.transforms import graph
+
+    with mistakes():
+        plan = plan_job(job, config)
+    print("\n".join(graph.outline(plan)))
     return DONE
 
 

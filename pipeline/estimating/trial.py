@@ -29,7 +29,9 @@ from tokenmill.pipeline.estimating.sample import TrialSplit
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.shuffling.shards import PlannedShard
-from tokenmill.pipeline.tokenizing.tokenize import SplitOfPart, merge_planned, tokenize_parts
+from tokenmill.pipeline.tokenizing.pages import Work
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_folders
+from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer
 
 OF_FOLDERS = ("n_documents", "n_tokens")
@@ -90,8 +92,8 @@ def tokenize(
     at_first = memory_now()
     for split in splits:
         started = time.perf_counter()
-        parts = [SplitOfPart(split.split, *each) for each in folders.values()]
-        made = dict(zip(folders, tokenize_parts(parts, len(splits), limits=split.limits), strict=True))
+        works = [Work(split.split, *each, len(splits)) for each in folders.values()]
+        made = dict(zip(folders, tokenize_folders(works, limits=split.limits), strict=True))
         seconds = time.perf_counter() - started
         for folder, entry in made.items():
             trial.entries[folder].append(entry)

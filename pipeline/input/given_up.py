@@ -10,7 +10,7 @@ that fail.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,18 @@ TIMEOUT, MEMORY, UNKNOWN = REASONS = "tokenizer_timeout", "out_of_memory", "unkn
 """The reject reasons for these exceptions, in the same order."""
 
 
-def find_given_up(work: Callable[[pa.RecordBatch], object], documents: pa.RecordBatch) -> npt.NDArray[np.object_]:
+class Rows(Protocol):
+    """Documents, or something with one row for each."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+
+    def slice(self, start: int, n: int, /) -> Any:
+        """Returns `n` of them from `start` on."""
+
+
+def find_given_up(work: Callable[[Any], object], documents: Rows) -> npt.NDArray[np.object_]:
     """Returns object[n]: for each document the reject reason, or "" if the tokenizer does not give up on it.
 
     Args:

@@ -28,7 +28,7 @@ from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.statistics.token_table import token_counts
-from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import tokenizer_info
 from tokenmill.tokenizer import Tokenizer
 
 _READABLE = ("parquet", "arrow")

@@ -2,10 +2,10 @@
 """Plans a job before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
 
 import dataclasses
-import json
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tokenmill.pipeline import filenames, storage
@@ -70,6 +70,13 @@ class JobPlan:
     def folders(self) -> Mapping[str, "JobPlan"]:
         """The job of each folder by its name; of one folder this one, by ""."""
         return self.parts or {"": self}
+
+    @property
+    def with_own_tokenizer(self) -> Mapping[str, "JobPlan"]:
+        """The folders whose tokenizers are all that there are: all folders, or the first."""
+        parts = self.config.output.parts
+        are_several = parts is not None and (parts.tokenizers or parts.train)
+        return dict(itertools.islice(self.folders.items(), None if are_several else 1))
 
     @property
     def tokenizer_path(self) -> str:
@@ -350,14 +357,8 @@ def _delete_half_written(output: str) -> None:
                 storage.delete(storage.join(path, name))
 
 
-def read_splits(paths: Sequence[str]) -> Iterator[str]:
-    """Yields each split that `prepare` wrote for some folders, as JSON: the split of the first, and its id in each."""
-    for lines in zip(*map(read_plan, paths), strict=True):
-        yield json.dumps([lines[0], [Split.from_json(line).id for line in lines]])
-
-
-def read_plan(path: str) -> Iterator[str]:
-    """Yields the splits that `prepare` wrote, as JSON, those with most work first."""
+def read_plan(path: str) -> Iterator[Split]:
+    """Yields the splits that `prepare` wrote, those with most work first."""
     with storage.open_read(path) as handle:
         for line in handle:
-            yield line.decode().rstrip("\n")
+            yield Split.from_json(line.decode())

@@ -23,7 +23,8 @@ from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.report import VerifyReport, check_unchanged
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.tokenize import EncodeBy, tokenize_split, tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import tokenizer_info
+from tokenmill.pipeline.tokenizing.tokenize import EncodeBy, tokenize_split
 from tokenmill.tokenizer import Tokenizer, reference_encoding
 from tokenmill.tokenizer.reference_encoding import TextByText
 

@@ -40,7 +40,7 @@ from tokenmill.pipeline.rows.batching import (
 from tokenmill.pipeline.rows.errors import FallibleTransform, RowsError
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
-from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import tokenizer_info
 from tokenmill.pipeline.transforms.stages import call_once
 
 _WRITTEN = RowTypeConstraint.from_fields(

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizes documents. In: one split and a tokenizer. Out: the split's committed shard, or its sorted runs.
+"""One split becomes a shard, page by page. In: a split. Out: committed files, or sorted runs of a shuffle.
 
-`tokenize.tokenize_split` is the heart of the job `tokenize`: read, normalize, tokenize, write, commit, all in one
-process, so that no document crosses the runner.
+No Beam here: `transforms` wires the same steps into a graph.
+
+    Split --read_pages--> Page --Normalize--> --Encode--> --Count--> Page --SplitWriter--> shard, rejects, ledger entry
+                          ReadBatch           Texts       Encoded    rows
+
+A `Page` is a few MiB of a split, and `steps.STEPS` are the steps between reader and writer: a new one is a class with
+the interface of `pages.Step`, and an entry in that tuple. `encoders` are the ways from texts to ids: plain, with spans,
+fill in the middle, conversations. `tokenize.tokenize_split` is all of it as a plain loop: for replays, deep
+verification and tests.
 """

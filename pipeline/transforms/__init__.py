@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs as Beam graphs. In: PCollections of splits. Out: PCollections of ids and entries; `jobs` combines them.
+"""The jobs as Beam graphs, thin shells over the packages below. In: a plan. Out: steps that finish an output folder.
 
-Transforms are thin shells over the functions of the packages below. They are for the jobs; for your own graphs there is
-`tokenmill.pipeline.rows`. Only descriptions of splits and names go through Beam:
+    run = CountCorpus > TrainVocabulary > TokenizeCorpus > Publish
 
-- `tokenizing.TokenizeSplits`: a split -> a committed shard, in one fused step;
-- `FindMergedShards`, `MergeRuns`, `MergeShards` beside it: from the runs of splits to shards, for jobs that shuffle;
-- `counting.CountSplits`, `MergeCounts`: splits -> the counts artifact;
-- `TrainVocabularies` beside them: the counts artifact -> tokenizers.
+    CountCorpus      ReadPlan > CountSplits > MergeCounts                    input -> counts/
+    TrainVocabulary  Train                                                   counts/ -> tokenizer.json
+    TokenizeCorpus   ReadSplits > Normalize > Encode > Count > WriteShards   input -> committed shards
+                     or, if the job shuffles, ... > Count > SortRuns > MergeShards
+    Publish          CountDone > Finish                                      -> manifest
 
-A tokenizer travels as the text of its `tokenizer.json`, as a string or a side input, and each process builds it once.
-All transforms are deterministic, make no assumption on order or batching, and may be retried.
+`jobs` combines them, `elements` lists what flows, and `tokenmill plan --graph` prints all steps of a job. For your own
+pipelines there is `tokenmill.pipeline.rows`. All transforms are deterministic, make no assumption on the order of
+splits or on bundles, and may be retried.
 """

@@ -3,44 +3,73 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.transforms.combiners import CountCombineFn
 
-from tokenmill.pipeline.running import clock, progress
+from tokenmill.pipeline.running import progress
+
+_Result = TypeVar("_Result")
+
+
+class Meter:
+    """How far a split or a shard is; told to the progress display of this process, if somebody watches."""
+
+    def __init__(self, stage: str, split_id: str) -> None:
+        """Starts at zero."""
+        self._stage, self._id, self._watcher = stage, split_id, progress.current()
+        self.n_bytes = self.n_tokens = 0
+
+    def add(self, n_bytes: int = 0, n_records: int = 0, n_rejected: int = 0, n_tokens: int = 0) -> None:
+        """Adds what was read or written.
+
+        Raises:
+          Cancelled: if the job is to stop.
+          ValueError: if more records were rejected, in all splits together, than the job may have.
+        """
+        self.n_bytes += n_bytes
+        self.n_tokens += n_tokens
+        if self._watcher is not None:
+            self._watcher.advance(self._stage, self._id, n_bytes, n_rejected, n_tokens, n_records)
+
+    def written(self, n_tokens: int, n_rejected: int) -> None:
+        """Adds what was written, as `Page.report` is called."""
+        self.add(n_rejected=n_rejected, n_tokens=n_tokens)
+
+    def finish(self) -> None:
+        """Tells that the split is committed."""
+        if self._watcher is not None:
+            self._watcher.finish(self._stage, self._id)
 
 
 class StageReport:
     """Reports a step over splits to Beam, in counters, and to the progress display of this process."""
 
     def __init__(self, transform: type[beam.PTransform], stage: str) -> None:
+        """Takes the namespace of the counters, and the stage."""
         self._stage = stage
         names = ("bytes-in", "documents-in", "documents-rejected", "tokens-out", "documents-filtered")
         self._counters = [Metrics.counter(transform, name) for name in names]
         self._done = Metrics.counter(transform, "splits-done")
 
     @contextlib.contextmanager
-    def of(self, split_id: str, watch: clock.Stopwatch | None = None) -> Iterator[progress.OnBatch]:
-        """Yields the function to call after each batch of a split or a shard; `watch` is stopped if there was one."""
-        totals = [0, 0, 0, 0, 0]
-        watcher = progress.current()
+    def of(self, split_id: str) -> Iterator[progress.OnBatch]:
+        """Yields the function to call after each batch of a split or a shard."""
+        meter = Meter(self._stage, split_id)
 
         def on_batch(n_bytes: int, n_documents: int, n_rejected: int, n_tokens: int, n_filtered: int) -> None:
-            for i, number in enumerate((n_bytes, n_documents, n_rejected, n_tokens, n_filtered)):
-                totals[i] += number
-            if watcher is not None:
-                n_records = n_documents + n_rejected + n_filtered
-                watcher.advance(self._stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
+            for counter, n in zip(
+                self._counters, (n_bytes, n_documents, n_rejected, n_tokens, n_filtered), strict=True
+            ):
+                counter.inc(n)
+            meter.add(n_bytes, n_documents + n_rejected + n_filtered, n_rejected, n_tokens)
 
         yield on_batch
-        if watch is not None and any(totals):  # otherwise an earlier run had committed it
-            watch.stop(n_bytes=totals[0], n_tokens=totals[3])
-        for counter, number in zip(self._counters, totals, strict=True):
-            counter.inc(number)
         self._done.inc()
-        if watcher is not None:
-            watcher.finish(self._stage, split_id)
+        meter.finish()
 
 
 def enter_stage(stage: str) -> None:
@@ -50,12 +79,23 @@ def enter_stage(stage: str) -> None:
         watcher.enter(stage)
 
 
-def call_once(pipeline: beam.Pipeline, label: str, function: Callable[..., Any], *args: Any) -> Any:
+def call_once(
+    pipeline: beam.Pipeline, label: str, function: Callable[..., _Result], *args: Any, kind: Any = None
+) -> PCollection[_Result]:
     """Returns a PCollection of one element: the result of `function(*args)`; `args` may be side inputs.
 
+    `kind` is the type of the result, by which Beam chooses its coder; None: it is pickled.
     `beam.Create` of one element would do the same with four steps instead of two; a runner takes some 10 ms for each.
     """
-    return pipeline | f"{label}Start" >> beam.Impulse() | label >> beam.Map(_call, function, *args)
+    step = beam.Map(_call, function, *args)
+    step = step if kind is None else step.with_output_types(kind)
+    return pipeline | f"{label}Start" >> beam.Impulse() | label >> step
+
+
+def number_of(elements: PCollection[Any], label: str) -> AsSingleton:
+    """Returns a side input: how many elements there are. With `Count.Globally`, a graph has four more steps."""
+    counted = beam.CombineGlobally(CountCombineFn()).without_defaults()
+    return AsSingleton(elements | label >> counted, default_value=0)
 
 
 def with_memory(step: beam.PTransform, pipeline: beam.Pipeline, min_ram: str) -> beam.PTransform:

@@ -19,7 +19,7 @@ from tokenmill.pipeline.commands.arguments import commands_of
 from tokenmill.pipeline.counting import finishing
 from tokenmill.pipeline.output.ownership import own
 from tokenmill.pipeline.running.display import megabytes
-from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.tokenizing import pages
 
 ROOT = Path(__file__).parents[3]
 
@@ -213,7 +213,7 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
     def fail(*_, **__):
         raise ValueError("disk: on fire\nsecond line")
 
-    monkeypatch.setattr(tokenize, "read_split", fail)
+    monkeypatch.setattr(pages, "read_split", fail)
     config = write_config()
     assert cli.main(["tokenize", config, "--workers", "2"]) == 1
     out, err = capsys.readouterr()
@@ -247,7 +247,7 @@ def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, work
 
     # Where the signal finds the main thread: in a worker of its own, or waiting for others.
     if workers == "1":
-        monkeypatch.setattr(tokenize, "read_split", stop)
+        monkeypatch.setattr(pages, "read_split", stop)
     else:
         monkeypatch.setattr("apache_beam.Pipeline.run", stop)
     assert cli.main(["tokenize", write_config(), "--workers", workers]) == 130

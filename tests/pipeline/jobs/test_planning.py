@@ -15,7 +15,6 @@ from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.filenames import PLAN
 from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
 from tokenmill.pipeline.running.progress import Stage
-from tokenmill.pipeline.splits import Split
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_splits_follow_what_decides_the_output(config, tmp_path):
 def test_prepared_plans_come_back_with_the_largest_first(config):
     plan = plan_job("tokenize", config)
     prepare(plan, "new")
-    found = [Split.from_json(line) for line in read_plan(plan.plan_path)]
+    found = [*read_plan(plan.plan_path)]
     assert sorted(found, key=lambda split: split.index) == plan.splits
     sizes = [split.n_bytes for split in found]
     assert sizes == sorted(sizes, reverse=True)
@@ -126,7 +125,7 @@ def test_a_compressed_file_counts_by_its_text(config, tmp_path):
     given = config.model_copy(update={"input": InputConfig(paths=[str(tmp_path / "in" / "*")], split_bytes=1500)})
     plan = plan_job("tokenize", given)
     prepare(plan, "new")
-    first = Split.from_json(next(read_plan(plan.plan_path)))
+    first = next(read_plan(plan.plan_path))
     assert [piece.name for piece in first.pieces] == ["b.jsonl.gz"]
 
 

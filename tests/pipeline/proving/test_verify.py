@@ -24,7 +24,8 @@ from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import verify
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.tokenizing.tokenize import tokenize_split, tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import tokenizer_info
+from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
 TEXTS = ["The mill grinds text!", "", "un affable 玫瑰花 3Ⰻ7朵", "a mill, a mill"]

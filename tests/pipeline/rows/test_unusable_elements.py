@@ -448,9 +448,9 @@ def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monk
 
 
 def _noting(function, sizes):
-    def noting(self, compute, elements, indices):
+    def noting(self, compute, elements):
         sizes.append(len(elements))
-        return function(self, compute, elements, indices)
+        return function(self, compute, elements)
 
     return noting
 

@@ -11,7 +11,7 @@ from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling.shards import recorded_digest
 
 
-def _calls(monkeypatch, name, module="tokenmill.pipeline.tokenizing.tokenize"):
+def _calls(monkeypatch, name, module="tokenmill.pipeline.tokenizing.pages"):
     seen = []
     target = __import__(module, fromlist=[name])
     original = getattr(target, name)

@@ -68,7 +68,7 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monke
     job.merge([first])
     monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
     monkeypatch.setattr(
-        "tokenmill.pipeline.tokenizing.tokenize.read_split", functools.partial(read_split, batch_bytes=500)
+        "tokenmill.pipeline.tokenizing.pages.read_split", functools.partial(read_split, batch_bytes=500)
     )
     little = make_shuffled("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
     (first, *_) = little.prepare() or little.sort()

@@ -23,7 +23,7 @@ from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
-from tokenmill.pipeline.tokenizing import tokenize
+from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
 
@@ -196,7 +196,7 @@ def test_bytes_do_not_depend_on_where_or_how_often(work, corpus, tmp_path, tiny_
 def test_bytes_do_not_depend_on_batches(work, monkeypatch, output):
     whole = work(split_bytes=10**6, **output)
     whole.tokenize()
-    monkeypatch.setattr(tokenize, "read_split", lambda split, config, **_: reading.read_split(split, config, 50))
+    monkeypatch.setattr(pages, "read_split", lambda split, config, **_: reading.read_split(split, config, 50))
     pieces = work("pieces", split_bytes=10**6, **output)
     pieces.tokenize()
     assert pieces.files() == whole.files()
@@ -226,7 +226,7 @@ def test_padding_is_no_token(work, monkeypatch, side, output):
     # Statistics do not see it either.
     assert (padded.output / filenames.STATS).read_bytes() == (plain.output / filenames.STATS).read_bytes()
 
-    monkeypatch.setattr(tokenize, "_PADDED_IDS", 40)  # two rows at a time
+    monkeypatch.setattr(pages, "_PADDED_IDS", 40)  # two rows at a time
     few = work("few", tokenizer=shape, **output)
     few.run()
     assert few.files(".json") == padded.files(".json")
@@ -254,7 +254,7 @@ def test_padding_of_tokenizer_and_config_must_agree(work):
 def test_a_committed_split_costs_no_work(work, corpus, monkeypatch):
     job = work()
     entries = job.tokenize()
-    monkeypatch.setattr(tokenize, "read_split", None)
+    monkeypatch.setattr(pages, "read_split", None)
     assert job.tokenize() == entries
 
 
@@ -272,34 +272,12 @@ def test_a_changed_split_is_made_again(work):
     assert job.files() != before
 
 
-def test_progress_is_told_and_may_stop_the_work(work):
-    job = work(split_bytes=10**6)
-    heard = []
-    (split,) = job.splits
-    entry = tokenize_split(split, job.config, job.tokenizer, 1, lambda *counts: heard.append(counts))
-    assert [sum(column) for column in zip(*heard, strict=True)] == [
-        entry.n_bytes,
-        entry.n_documents,
-        len(BAD_LINES),
-        entry.n_tokens,
-        0,
-    ]
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    other = work("other", split_bytes=10**6)
-    with pytest.raises(KeyboardInterrupt):
-        tokenize_split(other.splits[0], other.config, other.tokenizer, 1, stop)
-    assert other.files() == {}
-
-
 def test_books_that_do_not_balance_are_not_committed(work, monkeypatch):
     def lossy(split, config, **_):
         for batch in reading.read_split(split, config):
             yield dataclasses.replace(batch, documents=batch.documents.slice(1))
 
-    monkeypatch.setattr(tokenize, "read_split", lossy)
+    monkeypatch.setattr(pages, "read_split", lossy)
     job = work(split_bytes=10**6)
     with pytest.raises(BooksError, match=r"records read 21 != documents \+ rejected \+ filtered 20"):
         job.tokenize()

@@ -18,8 +18,9 @@ from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
-from tokenmill.pipeline.tokenizing import tokenize
-from tokenmill.pipeline.transforms import compiled, jobs
+from tokenmill.pipeline.tokenizing import pages, tokenize
+from tokenmill.pipeline.transforms import compiled, jobs, publishing
+from tokenmill.pipeline.transforms.counting import CountCorpus
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -155,13 +156,13 @@ def test_resume_repeats_no_work(training, monkeypatch):
         raise AssertionError("read again")
 
     monkeypatch.setattr(count, "read_split", refuse)
-    monkeypatch.setattr(tokenize, "read_split", refuse)
+    monkeypatch.setattr(pages, "read_split", refuse)
     assert execute("run", training, "resume") == before
 
 
 def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_path):
     reads = []
-    read_split = tokenize.read_split
+    read_split = pages.read_split
 
     def fail_on_the_third(split, *rest, **named):
         reads.append(split.id)
@@ -169,7 +170,7 @@ def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_
             raise ValueError("bad disk")
         return read_split(split, *rest, **named)
 
-    monkeypatch.setattr(tokenize, "read_split", fail_on_the_third)
+    monkeypatch.setattr(pages, "read_split", fail_on_the_third)
     with pytest.raises(ValueError, match="bad disk"):
         execute("run", training)
     assert not (tmp_path / "out/manifest.json").exists()
@@ -189,9 +190,9 @@ def test_books_that_do_not_balance_fail_the_job(config, monkeypatch, tmp_path):
         tokenize.tokenize_split(split, config, Tokenizer.from_str(tokenizer), len(plan.splits))
     folders = {"": (config, plan.job)}
     with pytest.raises(BooksError, match="4 splits were planned, and 3 are done"):
-        jobs._finish_tokenizing(3, [], [], None, folders, config, plan.job, None, tokenizer)
+        publishing._finish_tokenizing(3, [], [], None, folders, config, plan.job, None, tokenizer)
     assert not (tmp_path / "out/manifest.json").exists()
-    jobs._finish_tokenizing(4, [], [], None, folders, config, plan.job, None, tokenizer)
+    publishing._finish_tokenizing(4, [], [], None, folders, config, plan.job, None, tokenizer)
     assert (tmp_path / "out/manifest.json").exists()
 
 
@@ -214,4 +215,4 @@ def test_a_graph_stays_small_and_holds_no_splits(training, tiny_corpus):
 
 def test_counting_needs_something_to_count(config):
     with pytest.raises(ValueError, match="the job tokenize does not count words"):
-        jobs._count(beam.Pipeline(), plan_job("tokenize", config))
+        CountCorpus(plan_job("tokenize", config))

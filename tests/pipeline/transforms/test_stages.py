@@ -9,29 +9,42 @@ from collections import Counter
 import apache_beam as beam
 import cloudpickle
 import pytest
+from apache_beam.coders.typecoders import registry
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from tokenmill.pipeline.books import job_record, ledger
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import CountsConfig, TrainConfig
-from tokenmill.pipeline.counting import count
+from tokenmill.pipeline.config.training import TrainConfig
 from tokenmill.pipeline.counting.finishing import PartitionCounts
 from tokenmill.pipeline.counting.split_counts import SplitCounts
+from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
-from tokenmill.pipeline.tokenizing.tokenize import tokenizer_info
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.tokenizing.pages import Page, Work, tokenizer_info
+from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
 from tokenmill.pipeline.training.train import Vocabulary
-from tokenmill.pipeline.transforms import compiled
+from tokenmill.pipeline.transforms import compiled, tokenizing
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabularies
+from tokenmill.pipeline.transforms.counting import Counting, CountSplits, MergeCounts, TrainVocabulary
+from tokenmill.pipeline.transforms.elements import Done, LineCoder
 from tokenmill.pipeline.transforms.stages import with_memory
-from tokenmill.pipeline.transforms.tokenizing import TokenizeSplits
+from tokenmill.pipeline.transforms.tokenizing import (
+    PAGES,
+    FindCommitted,
+    ReadPages,
+    ReadSplits,
+    StepFn,
+    TokenizeCorpus,
+    WriteFn,
+)
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -68,60 +81,135 @@ def corpus(tiny_corpus):
     return InputConfig(paths=[str(tiny_corpus / "*.jsonl")], split_bytes=100, on_damage="warn")
 
 
-def splits_of(config: InputConfig) -> list[str]:
-    splits = plan_splits(config, "salt")
+def lines_of(element):
+    return [each.to_json() for each in (element if isinstance(element, list) else [element])]
+
+
+def splits_of(config: InputConfig) -> list[Split]:
+    splits = [*plan_splits(config, "salt")]
     assert len(splits) > 2
-    return [split.to_json() for split in splits]
+    return splits
 
 
-def make_config(corpus, output, **tokenizer) -> Config:
-    return Config(input=corpus, tokenizer=TokenizerConfig(**tokenizer), output=OutputConfig(path=str(output)))
+def planned(corpus, vocab, output) -> planning.JobPlan:
+    """The plan of a job that tokenizes, with its folder prepared."""
+    tokenizer = TokenizerConfig(file=str(vocab), oov="contain")
+    plan = planning.plan_job(
+        "tokenize", Config(input=corpus, tokenizer=tokenizer, output=OutputConfig(path=str(output)))
+    )
+    planning.prepare(plan, "new")
+    assert len(plan.splits) > 2
+    return plan
 
 
 @pytest.mark.parametrize(
     ("mode", "beam_args"),
     [("inline", ()), ("threads", ("--direct_runner_bundle_repeat=1",))],
 )
-def test_tokenize_splits(mode, beam_args, corpus, tokenizer, tmp_path):
-    splits = splits_of(corpus)
-    config = make_config(corpus, tmp_path / "out")
-    folders.prepare_output(config.output.path, job_record.Job.of("tokenize", config, None), "new")
+def test_tokenize_corpus(mode, beam_args, corpus, tiny_vocab_file, tmp_path):
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
     with running(mode, *beam_args) as pipeline:
-        text = pipeline | "Tokenizer" >> beam.Create([tokenizer.to_str()])
-        ids = (
-            pipeline
-            | "Splits" >> beam.Create([json.dumps([split, [json.loads(split)[1]]]) for split in splits])
-            | TokenizeSplits(config.output.path, [config], len(splits), [beam.pvalue.AsSingleton(text)])
-        )
-        expected = sorted(json.loads(split)[1] for split in splits)
-        assert_that(ids, equal_to([(0, *json.loads(split)[:2], "") for split in splits]))
-    entries = [ledger.LedgerEntry.read(config.output.path, split_id) for split_id in expected]
+        text = pipeline | "Tokenizer" >> beam.Create([plan.tokenizer.to_str()])
+        ((done,), _) = pipeline | TokenizeCorpus(plan, [beam.pvalue.AsSingleton(text)])
+        assert_that(done, equal_to([Done(split.index, split.id) for split in plan.splits]))
+    entries = [ledger.LedgerEntry.read(plan.config.output.path, split.id) for split in plan.splits]
     assert sum(entry.n_tokens for entry in entries) == 28
-    assert {entry.tokenizer for entry in entries} == {tokenizer_info(tokenizer).digest}
+    assert {entry.tokenizer for entry in entries} == {tokenizer_info(plan.tokenizer).digest}
     counters = pipeline.counters
     if not beam_args:
-        assert counters["TokenizeSplits", "tokens-out"] == 28
-        assert counters["TokenizeSplits", "documents-in"] == 7
-        assert counters["TokenizeSplits", "documents-rejected"] == 2
-        assert counters["TokenizeSplits", "bytes-in"] == sum(entry.n_bytes for entry in entries)
-    assert counters["TokenizeSplits", "splits-done"] == len(splits)
+        assert counters["ReadSplits", "bytes-in"] == sum(entry.n_bytes for entry in entries)
+        assert counters["ReadSplits", "records-in"] == 9
+        assert counters["Encode", "documents-out"] == counters["WriteShards", "documents-out"] == 7
+        assert counters["WriteShards", "documents-rejected"] == 2
+        assert counters["WriteShards", "tokens-out"] == 28
+        assert counters["WriteShards", "splits-done"] == len(plan.splits)
+
+
+def test_a_runner_that_cuts_the_steps_of_a_split_apart_is_told_so(corpus, tiny_vocab_file, tmp_path, monkeypatch):
+    class Cutting(beam.PTransform):
+        def expand(self, begin):
+            outputs = ReadSplits.expand(self, begin)
+            return {**outputs, PAGES: outputs[PAGES] | beam.Reshuffle()}
+
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
+    cutting = type("Cutting", (ReadSplits,), {"expand": Cutting.expand})
+    monkeypatch.setattr(tokenizing, "ReadSplits", cutting)
+    with pytest.raises(RuntimeError, match="this runner does not fuse the steps"), running() as pipeline:
+        _ = pipeline | TokenizeCorpus(plan, [plan.tokenizer.to_str()])
+    assert list((tmp_path / "out").glob("tokens-*")) == []
+
+
+def pages_of(plan, numbers):
+    """The first page of the first split, under other numbers."""
+    split = plan.splits[0]
+    works = (Work(split, plan.config, plan.tokenizer, len(plan.splits)),)
+    batch = next(read_split(split, plan.config.input))
+    return [Page(number, batch, works) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        ([0, 2], "page 2 of split .* comes where page 1 is next"),
+        ([1], "page 1 of split .* comes where page 0 is next"),
+        ([0, 1, 1], "page 1 of split .* comes where page 2 is next"),
+        ([0, 1], "a bundle ends within split"),
+    ],
+)
+def test_pages_out_of_order_fail(numbers, problem, corpus, tiny_vocab_file, tmp_path):
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
+    fn = StepFn(Normalize, 0)
+
+    def bundle():
+        fn.start_bundle()
+        for page in pages_of(plan, numbers):
+            assert len([*fn.process(page)]) == 1
+        fn.finish_bundle()
+
+    with pytest.raises(RuntimeError, match=f"Normalize: {problem}"):
+        bundle()
+
+
+def test_what_an_error_elsewhere_leaves_staged_is_removed(corpus, tiny_vocab_file, tmp_path):
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
+    steps = [StepFn(step, 0) for step in STEPS]
+    write = WriteFn("WriteShards", 0)
+    write.start_bundle()
+    (page,) = pages_of(plan, [0])
+    for fn in steps:
+        fn.start_bundle()
+        (page,) = fn.process(page)
+    assert [*write.process(page)] == []
+    assert [*(tmp_path / "out/_tmp").iterdir()] != []
+    write.start_bundle()  # nobody tells the writer that another step has failed
+    assert [*(tmp_path / "out/_tmp").iterdir()] == []
+
+
+def test_what_flows_is_sent_as_it_is(corpus):
+    for value in (splits_of(corpus)[0], Done(3, "0123456789abcdef"), SplitRuns("a", 1, "b", (), Sums())):
+        coder = registry.get_coder(type(value))
+        assert isinstance(coder, LineCoder)
+        assert coder.decode(coder.encode(value)) == value
+    with pytest.raises(RuntimeError, match="a Page is sent from one worker to another"):
+        registry.get_coder(Page).encode(Page(0, None))
 
 
 def test_count_merge_and_train(corpus, tmp_path):
-    tokenizer = TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1), oov="char", lowercase=True)
-    output = str(tmp_path)
-    untrained = Tokenizer.untrained_bert().to_str()
-    key = count.count_key(corpus, CountsConfig(), untrained, n_partitions=3)
+    train = TokenizerConfig(train=TrainConfig(vocab_size=60, min_frequency=1), oov="char", lowercase=True)
+    output = str(tmp_path / "out")
+    plan = planning.plan_job("train", Config(input=corpus, tokenizer=train, output=OutputConfig(path=output)))
+    planning.prepare(plan, "new")
+    counting = Counting(corpus, output, plan.counting_json, n_partitions=3)
     with running() as pipeline:
-        counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(corpus, output, untrained, n_partitions=3)
-        partitions = counts | MergeCounts(output, key, untrained, n_partitions=3)
-        trained = partitions | TrainVocabularies(tokenizer, output)
+        counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(counting)
+        partitions = counts | MergeCounts(counting)
+        trained = partitions | TrainVocabulary(plan)
         for name, found in (("counts", counts), ("partitions", partitions), ("trained", trained)):
-            assert_that(found, save_to(tmp_path / f"{name}.json"), label=name)
+            assert_that(found | f"{name}Lines" >> beam.Map(lines_of), save_to(tmp_path / f"{name}.json"), label=name)
     counts, (partitions,), (trained,) = (
         json.loads((tmp_path / f"{name}.json").read_text()) for name in ("counts", "partitions", "trained")
     )
-    assert {SplitCounts.from_json(text).counter for text in counts} == {key}
+    assert {SplitCounts.from_json(text).counter for (text,) in counts} == {counting.key}
     files = [PartitionCounts.from_json(text).file.file for text in partitions]
     assert files == [f"counts/counts-{p:05d}-of-00003.parquet" for p in range(3)]
     (trained,) = (Vocabulary.from_json(text).tokenizer_json for text in trained)
@@ -132,17 +220,13 @@ def test_count_merge_and_train(corpus, tmp_path):
     assert pipeline.counters["MergeCounts", "words-out"] == 16
 
 
-def test_workers_tell_who_watches_and_stop_when_told(corpus, tokenizer, tmp_path):
-    splits = splits_of(corpus)
-    config = make_config(corpus, tmp_path / "out")
-    folders.prepare_output(config.output.path, job_record.Job.of("tokenize", config, None), "new")
-    stage = progress.Stage.of("tokenizing", "_ledger", plan_splits(corpus, "salt"))
+def test_workers_tell_who_watches_and_stop_when_told(corpus, tiny_vocab_file, tmp_path):
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
+    (stage,) = plan.stages()
 
     def tokenize():
         with running("threads") as pipeline:
-            lines = [json.dumps([split, [json.loads(split)[1]]]) for split in splits]
-            transform = TokenizeSplits(config.output.path, [config], len(splits), [tokenizer.to_str()])
-            _ = pipeline | beam.Create(lines) | transform
+            _ = pipeline | TokenizeCorpus(plan, [plan.tokenizer.to_str()])
 
     watched = progress.Progress([stage])
     watched.cancel()
@@ -178,10 +262,11 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
     assert len(compiled._compiled) == 4
 
 
-def test_transforms_travel_small(corpus, tmp_path):
-    config = make_config(corpus, tmp_path, file="v")
-    for transform in (TokenizeSplits("out", [config], 3, ["{}"]), CountSplits(corpus, "out", "{}")):
-        assert len(cloudpickle.dumps(transform)) < 3000
+def test_steps_travel_small(corpus, tiny_vocab_file, tmp_path):
+    plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
+    counting = CountSplits(Counting(corpus, "out", "{}"))
+    for step in (FindCommitted([plan]), ReadPages("out"), *(StepFn(step, 0) for step in STEPS), counting):
+        assert len(cloudpickle.dumps(step)) < 3000
 
 
 class DataflowRunner(PipelineRunner):

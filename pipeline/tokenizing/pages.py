@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Page`, a few MiB of one split on its way from reader to shard, and what every step on that way is given."""
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from tokenmill.pipeline import schemas
+from tokenmill.pipeline.books.input_counts import Accounts
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.kept_fields import decode_fields
+from tokenmill.pipeline.input.batches import ReadBatch
+from tokenmill.pipeline.input.reading import Wanted, read_split
+from tokenmill.pipeline.output import marks
+from tokenmill.pipeline.output.writers.base import TokenizerInfo
+from tokenmill.pipeline.splits import Split
+from tokenmill.pipeline.statistics.tally import Statistics
+from tokenmill.pipeline.tokenizing import parts
+from tokenmill.pipeline.tokenizing.encoders import Encoded, Texts
+from tokenmill.tokenizer import Padding, Tokenizer, Truncation
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer.text import StepReport, TextTokenizer
+
+_PADDED_IDS = 4 << 20
+"""A page has at most this many ids of padded rows: padding may turn 4 MiB of short documents into gigabytes."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one folder makes of one split: all that a step needs to know before the first page."""
+
+    split: Split
+    """With the id that it has in the folder."""
+    config: Config
+    """The config of the folder."""
+    tokenizer: Tokenizer
+    """Compiled, with the truncation and padding of the config; may be shared by threads."""
+    n_splits: int
+    """The number of splits of the plan."""
+    are_merged: bool = False
+    """Whether a job that shuffles has merged all shards, so that a committed split needs no runs."""
+
+    @functools.cached_property
+    def own(self) -> Config:
+        """The config with the section `input` of the split's source."""
+        return self.config.model_copy(update={"input": self.config.input.of(self.split.source)})
+
+    @functools.cached_property
+    def layout(self) -> marks.RowLayout:
+        """How the tokens of a document become rows."""
+        return marks.lay_out(self.config, self.tokenizer)
+
+    @functools.cached_property
+    def text(self) -> "TextTokenizer | None":
+        """The tokenizer with the text steps and spans of the config; None without any."""
+        return self.config.text.wrap(self.tokenizer) if self.config.text else None
+
+    @property
+    def info(self) -> TokenizerInfo:
+        """What shards say about the tokenizer."""
+        return tokenizer_info(self.tokenizer)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each piece."""
+        return [piece.name for piece in self.split.pieces]
+
+
+class SplitBooks:
+    """What one folder counts of one split: the steps add to it, and the writer makes the ledger entry of it."""
+
+    def __init__(self, work: Work) -> None:
+        """Starts at zero."""
+        fields = decode_fields(work.split.fields)
+        self.statistics = Statistics(work.info.vocab_size, work.tokenizer.unk_token_id)
+        self.accounts = Accounts(len(work.split.pieces))
+        self.chat: Counter[str] | None = None
+        """`chat.COUNTS` where documents are conversations."""
+        if work.own.input.is_chat:  # which needs what renders templates
+            from tokenmill.pipeline.tokenizing.chat import COUNTS
+
+            self.chat = Counter(dict.fromkeys(COUNTS, 0))
+        self.has_field: Counter[str] = Counter({each.name: 0 for each in fields})
+        self.n_records = 0
+
+
+class Changes(NamedTuple):
+    """What text steps and spans have changed in the texts of a page."""
+
+    reports: "Sequence[StepReport]"
+    n_spans: Mapping[str, int]
+    """Token -> how many spans became it."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A few MiB of one split. Page n + 1 follows page n; the last one has no documents and closes the split.
+
+    Steps add what they make, in a new page: several folders may begin with the same one.
+    """
+
+    number: int
+    batch: ReadBatch | None
+    """What was read; None: the split ends here."""
+    works: tuple[Work | None, ...] = ()
+    """For each folder what it makes of the split; None where it is done already."""
+    books: SplitBooks | None = None
+    """Of one folder, from `Normalize` on."""
+    texts: Texts | None = None
+    """From `Normalize` to `Encode`: the documents that are left, and their texts as the tokenizer gets them."""
+    changes: Changes | None = None
+    """From `Normalize` to `Encode`, if the config has text steps or spans."""
+    encoded: Encoded | None = None
+    """From `Encode` to `Count`: the tokens of the texts."""
+    rows: pa.RecordBatch | None = None
+    """From `Count` on: the rows of the shard with the places of their documents (`schemas.placed`)."""
+    documents: pa.RecordBatch | None = None
+    """From `Count` on: the documents of the rows."""
+    rejects: tuple[pa.RecordBatch, ...] = ()
+    """`schemas.REJECTS`: documents that a step could not use; those of the reader are in `batch`."""
+    report: Callable[[int, int], None] | None = None
+    """Called with the numbers of tokens and rejects of each page that is written; None: nobody watches."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the split ends here."""
+        return self.batch is None
+
+    @property
+    def n_documents(self) -> int:
+        """How many documents the page has, after the last of its steps."""
+        encoded = self.encoded.texts if self.encoded is not None else None
+        made = (each.num_rows for each in (self.rows, encoded, self.texts) if each is not None)
+        return next(made, self.batch.documents.num_rows if self.batch is not None else 0)
+
+    @property
+    def n_bytes(self) -> int:
+        """About the bytes of what the page holds: documents, and their tokens."""
+        documents = self.batch.documents if self.batch is not None else None
+        ids = self.encoded.ids if self.encoded is not None else None
+        return sum(each.nbytes for each in (documents, ids, self.rows) if each is not None)
+
+    @property
+    def sums(self) -> SplitBooks:
+        """`books`, which every page has after its first step."""
+        assert self.books is not None, "the first step opens the books"
+        return self.books
+
+
+class Step(Protocol):
+    """A step of one folder: made for each split, then called with its pages in order, the last one included."""
+
+    def __init__(self, work: Work) -> None:
+        """Prepares for a split."""
+
+    def __call__(self, page: Page) -> Page:
+        """Returns the page with what this step makes."""
+
+
+def read_pages(
+    split: Split, config: Config, wanted: Wanted | None = None, limits: Mapping[int, int] | None = None
+) -> Iterator[Page]:
+    """Reads a split into pages, the last of which is empty.
+
+    Args:
+      split: a split of the plan.
+      config: the config of the job, or of any of its folders.
+      wanted: the documents to read; None: all.
+      limits: as for `read_split`.
+    """
+    number = 0
+    for batch in read_split(split, config.input, wanted=wanted, limits=limits):
+        for part in _cut(parts.label(batch, config), config):
+            yield Page(number, part)
+            number += 1
+    yield Page(number, None)
+
+
+def _cut(batch: ReadBatch, config: Config) -> Iterator[ReadBatch]:
+    """Yields a batch in slices whose padded rows are not too many to hold; all else of it goes with the last."""
+    padding, n = config.tokenizer.padding, batch.documents.num_rows
+    n_rows = n if padding is None or config.tokenizer.has_windows else max(1, _PADDED_IDS // max(1, padding.length))
+    starts = range(0, n, max(1, n_rows))
+    for start in starts[:-1]:
+        documents = batch.documents.slice(start, n_rows)
+        yield ReadBatch(documents, rejects=None, n_bytes=0, n_records=0, n_skipped_bytes=0)
+    yield dataclasses.replace(batch, documents=batch.documents.slice(starts[-1])) if len(starts) > 1 else batch
+
+
+def tokenizer_info(tokenizer: Tokenizer) -> TokenizerInfo:
+    """Returns what shards and the manifest say about a tokenizer."""
+    return _tokenizer_info(tokenizer, tokenizer.truncation, tokenizer.padding)
+
+
+@functools.lru_cache(maxsize=16)
+def _tokenizer_info(tokenizer: Tokenizer, truncation: Truncation | None, padding: Padding | None) -> TokenizerInfo:
+    # Cached, because every split needs the digest, which takes tens of milliseconds for a large vocabulary.
+    return TokenizerInfo(
+        digest=tokenizer.digest,
+        vocab_size=tokenizer.n_ids,
+        special_ids={token.content: token.id for token in tokenizer.added_tokens if token.special},
+        padding_side=padding.direction if padding is not None else None,
+    )
+
+
+def schema_of_rows(config: Config, fields: str) -> pa.Schema:
+    """Returns the schema of `Page.rows`, and so of sorted runs; `fields` as `Split.fields`."""
+    return schemas.placed(schemas.rows(config.columns), decode_fields(fields))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a split: its pages go to a staged shard, or to sorted runs, and all of it is committed by renames."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.books import ledger, quantities
+from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.job_books import check_balance
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_digest
+from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.output.placement import RowForm
+from tokenmill.pipeline.output.rejects_file import RejectsFile
+from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.running.progress import OnBatch
+from tokenmill.pipeline.shuffling.runs import SortedSplit
+from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
+from tokenmill.pipeline.statistics.tally import check_agreement
+from tokenmill.pipeline.tokenizing.pages import (
+    Page,
+    SplitBooks,
+    Work,
+    schema_of_rows,
+    tokenizer_info,
+)
+from tokenmill.tokenizer import Tokenizer
+
+
+class SplitWriter:
+    """The staged files of one attempt at a split. Its last page commits them: shard, rejects, statistics, entry.
+
+    Use it as a context manager, or call `close`: what an error or a commit leaves behind is removed.
+    """
+
+    def __init__(self, work: Work) -> None:
+        """Creates the files of the shard, or of sorted runs if the job shuffles."""
+        split, config, info = work.split, work.config, work.info
+        self._work, self._staging = work, Staging(config.output.path, split.id)
+        self._limits = RejectLimits.of(work.own.input)
+        try:
+            self._rejects = RejectsFile(self._staging, filenames.rejects_name(split.index, work.n_splits), split.pieces)
+            self._shard: Shard | SortedSplit
+            if config.output.shuffle is not None:
+                side = None if work.layout.window is not None else info.padding_side
+                self._shard = SortedSplit(self._staging, split, config.output.shuffle, side)
+            else:
+                form, schema = RowForm.of(config, work.tokenizer), schema_of_rows(config, split.fields)
+                place = self._staging, split.index, work.n_splits
+                self._shard = Shard(*place, config.output, info, form, schema)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes what is staged."""
+        self._staging.__exit__()
+
+    def __call__(self, page: Page) -> LedgerEntry | None:
+        """Writes a page; commits the split with the last one, and returns its entry.
+
+        Raises:
+          OSError: if a file cannot be written.
+          ValueError: if this split alone has more rejected records than the job may have.
+          BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
+        """
+        if page.batch is None:
+            entry = self.finish(page.sums)
+            self._staging.commit(entry)
+            return entry
+        if page.rows is not None and page.documents is not None:
+            if isinstance(self._shard, SortedSplit):
+                self._shard.add(page.documents, page.rows)
+            else:
+                self._shard.write(page.rows)
+        n_before = self._rejects.n_rows
+        for batch in (*page.rejects, *([] if page.batch.rejects is None else [page.batch.rejects])):
+            self._rejects.write(batch)
+        self._limits.check(page.sums.n_records, self._rejects.n_rows)
+        if page.report is not None:
+            page.report(_n_tokens(page), self._rejects.n_rows - n_before)
+        return None
+
+    def finish(self, books: SplitBooks) -> LedgerEntry:
+        """Finishes the files and returns the entry to commit; raises BooksError if it does not balance."""
+        files = self._shard.finish()
+        file = self._staging.create(filenames.statistics_name(self._work.split.id))
+        file.write(books.statistics.to_bytes())
+        entry = entry_of(self._work, books, self._shard, files, self._rejects, file.finish())
+        check_agreement(entry, books.statistics)
+        check_balance(entry)
+        return entry
+
+
+def _n_tokens(page: Page) -> int:
+    return 0 if page.rows is None else int(page.rows.column("n_tokens").to_numpy().sum())
+
+
+def entry_of(
+    work: Work,
+    books: SplitBooks,
+    written: Shard | SortedSplit,
+    files: Sequence[FileRecord],
+    rejects: RejectsFile,
+    statistics: FileRecord,
+) -> LedgerEntry:
+    """Returns the ledger entry of a split.
+
+    Args:
+      work: the split and its folder.
+      books: what was counted.
+      written: the finished shard or runs.
+      files: their files.
+      rejects: the rejects, which this finishes.
+      statistics: the file of the statistics.
+    """
+    split, inputs = work.split, books.accounts.finish()
+    read = PieceCounts(**quantities.total([PieceCounts(), *inputs], quantities.counted(PieceCounts)))
+    names = "n_records", "n_bytes", "n_document_bytes", "n_filtered_bytes", "n_skipped_bytes"
+    return LedgerEntry(
+        split_id=split.id,
+        index=split.index,
+        tokenizer=work.info.digest,
+        pieces=split.pieces,
+        **{name: getattr(read, name) for name in names},
+        **{each.name: books.statistics[each.name] for each in quantities.TOKENIZED},
+        rejected=dict(sorted(rejects.reasons.items())),
+        filtered=dict(read.filtered or {}),
+        n_rejected_bytes=rejects.n_bytes,
+        inputs=inputs,
+        shard=files[0],
+        companions=tuple(files[1:]),
+        documents=written.documents,
+        chat=dict(books.chat) if books.chat is not None else None,
+        fields=split.fields,
+        has_field=dict(books.has_field),
+        packing=written.packing,
+        windows=written.windows,
+        runs=written.runs,
+        rejects=rejects.finish(),
+        statistics=statistics,
+    )
+
+
+def load_committed(work: Work) -> LedgerEntry | None:
+    """Returns the entry of a split that an earlier attempt has committed; None if it is to be done."""
+    output = work.config.output
+    suffix, *companions = formats.suffixes(output)
+    return ledger.load_committed(
+        output.path,
+        work.split,
+        n_splits=work.n_splits,
+        suffix=suffix,
+        tokenizer=work.info.digest,
+        companions=companions,
+        runs=filenames.runs_name(work.split.id) if output.shuffle is not None else None,
+        are_merged=work.are_merged,
+    )
+
+
+def merge_planned(
+    planned: PlannedShard,
+    splits: Sequence[SplitRuns],
+    config: Config,
+    tokenizer: Tokenizer,
+    on_rows: OnBatch | None = None,
+    *,
+    runs: str | None = None,
+) -> ShardEntry:
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`.
+
+    `runs` may be None if `splits` are the runs of all splits.
+    """
+    info, form = tokenizer_info(tokenizer), RowForm.of(config, tokenizer)
+    schema = schema_of_rows(config, splits[0].fields if splits else "")
+    digest = runs if runs is not None else runs_digest(splits)
+    return merge_shard(planned, splits, config.output, info, schema, form, on_rows, runs=digest)

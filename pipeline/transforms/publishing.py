@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Publish`, the last step of every job: it finishes the output folder, and writes the manifest last.
+
+    Done of each folder --CountDone, and AddUp of many--+
+    list[PartitionCounts], list[Vocabulary] ------------+--> Publish --digest of the job-->
+
+All that it waits for comes as side inputs, so it runs once, when everything is committed.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton, PBegin, PCollection
+
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books import ledger, lists, manifest
+from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.counting import counts
+from tokenmill.pipeline.counting.finishing import PartitionCounts, delete_staged
+from tokenmill.pipeline.jobs import finish, planning, totals
+from tokenmill.pipeline.jobs.planning import JobPlan
+from tokenmill.pipeline.output import folders
+from tokenmill.pipeline.output.ownership import Lease
+from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.shuffling.shards import plan_shards
+from tokenmill.pipeline.training.train import Vocabulary
+from tokenmill.pipeline.transforms.compiled import compiled_tokenizers
+from tokenmill.pipeline.transforms.elements import Done
+from tokenmill.pipeline.transforms.stages import call_once, enter_stage, number_of
+from tokenmill.pipeline.transforms.tokenizing import Tokenized
+from tokenmill.tokenizer import Tokenizer
+
+_Jobs = Mapping[str, tuple[Config, Job]]
+_PartKey = tuple[int, str, int]
+"""A folder, "splits" or "shards", and the number of the part."""
+
+
+class Publish(beam.PTransform):
+    """Finishes the output folder of a job. Input: a pipeline. Output: one element, the digest of the job."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        tokenized: Tokenized | None = None,
+        texts: Sequence[AsSingleton] = (),
+        counted: PCollection[list[PartitionCounts]] | None = None,
+        vocabularies: PCollection[list[Vocabulary]] | None = None,
+    ) -> None:
+        """Takes the plan, and what the job has made.
+
+        Args:
+          plan: the plan of the whole job.
+          tokenized: what is committed of each folder; None: the job does not tokenize.
+          texts: the tokenizers of the folders, or one for all.
+          counted: the counts artifact.
+          vocabularies: the trained vocabularies.
+        """
+        super().__init__()
+        self._plan, self._tokenized, self._texts = plan, tokenized, texts
+        self._made = counted, vocabularies
+
+    def expand(self, begin: PBegin) -> PCollection[str]:  # noqa: D102
+        plan, pipeline = self._plan, begin.pipeline
+        counted, vocabularies = (AsSingleton(each) if each is not None else None for each in self._made)
+        if self._tokenized is None:
+            finishing = _finish_counting, counted, vocabularies, plan.job, plan.config, plan.lease
+            return call_once(pipeline, "Finish", *finishing, kind=str)
+        n_done = number_of(self._tokenized.ends | "AllDone" >> beam.Flatten(), "CountDone")
+        jobs = {name: (each.config, each.job) for name, each in plan.folders.items()}
+        made = n_done, counted, vocabularies, self._added_up(jobs, self._tokenized)
+        whole = jobs, plan.config, plan.job, plan.lease
+        return call_once(pipeline, "Finish", _finish_tokenizing, *made, *whole, *self._texts, kind=str)
+
+    def _added_up(self, jobs: _Jobs, tokenized: Tokenized) -> AsList | None:
+        """Returns a side input: folder and kind of each part of the ledger that workers add up; None: there are few.
+
+        Parts are added up in the order of the plan, which a CombineFn could not promise: of very many words with an
+        unknown token the rarest are dropped, and which these are depends on the order.
+        """
+        plan, n = self._plan, totals.PART_ENTRIES
+        if max(len(plan.splits), len(plan.shards())) <= n:
+            return None
+        kinds = {"splits": tokenized.splits, "shards": tokenized.shards}
+        keyed = [
+            of | f"{name}Part{kind}" >> beam.Map(_by_part, i, kind, n).with_output_types(tuple[_PartKey, Done])
+            for kind, each in kinds.items()
+            for i, (name, of) in enumerate(zip(plan.folders, each, strict=False))
+        ]
+        add_up = beam.Map(_add_up_part, jobs, *self._texts).with_output_types(tuple[int, str])
+        return AsList(keyed | "AllParts" >> beam.Flatten() | beam.GroupByKey() | "AddUp" >> add_up)
+
+
+def _by_part(done: Done | SplitRuns, folder: int, kind: str, n: int) -> tuple[_PartKey, Done]:
+    name = done.id if isinstance(done, Done) else done.split_id
+    return (folder, kind, done.index // n), Done(done.index, name)
+
+
+def _add_up_part(element: tuple[_PartKey, Iterable[Done]], jobs: _Jobs, *tokenizers: str) -> tuple[int, str]:
+    enter_stage(planning.FINISHING_STAGE)
+    (folder, kind, number), entries = element
+    config, job = [*jobs.values()][folder]
+    tokenizer = compiled_tokenizers(tokenizers, len(jobs))[folder]
+    ids = [each.id for each in sorted(entries, key=lambda done: done.index)]
+    totals.add_up_part(config, job, tokenizer, kind, number, ids)
+    return folder, kind
+
+
+def _finish_tokenizing(
+    n_done: int,
+    counted: Sequence[PartitionCounts] | None,
+    vocabularies: Sequence[Vocabulary] | None,
+    added: Sequence[tuple[int, str]] | None,
+    jobs: _Jobs,
+    config: Config,
+    job: Job,
+    lease: Lease | None,
+    *tokenizers: str,
+) -> str:
+    enter_stage(planning.FINISHING_STAGE)
+    trained = {each.folder: dataclasses.replace(each, folder="") for each in vocabularies or ()}
+    todo: dict[str, finish.Folder] = {}
+    n_planned = 0
+    for i, ((name, (part, its_job)), tokenizer) in enumerate(
+        zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
+    ):
+        splits = PlannedSplits(planning.read_plan(storage.join(part.output.path, filenames.PLAN)))
+        files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
+        counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
+        todo[name] = finish.Folder(part, its_job, splits, tokenizer, files, counts)
+        n_planned += len(plan_shards(part.output, len(splits), splits.n_bytes, its_job.digest)) or len(splits)
+    if n_done != n_planned:
+        kind = "splits" if config.output.shuffle is None else "shards"
+        raise BooksError(f"{n_planned} {kind} were planned, and {n_done} are done")
+    output = config.output.path
+    finish.finish_job(config, job, todo, lease, _counts_files(counted, output))
+    delete_staged(output)
+    return job.digest
+
+
+def _finish_counting(
+    counted: Sequence[PartitionCounts] | None,
+    vocabularies: Sequence[Vocabulary] | None,
+    job: Job,
+    config: Config,
+    lease: Lease | None,
+) -> str:
+    enter_stage(planning.FINISHING_STAGE)
+    output = config.output.path
+    files = _counts_files(counted, output)
+    tokenizer = None
+    for vocabulary in vocabularies or ():
+        trained = Tokenizer.from_str(vocabulary.tokenizer_json)
+        files += write_vocabulary(output, trained, formats_of(config), vocabulary.folder)
+        files.append(_write_record(output, vocabulary))
+        if not vocabulary.folder:
+            tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
+    listed = lists.Lists(output)
+    built = manifest.build(job, manifest.sums(JobBooks(listed.take)), listed.finish(), tokenizer=tokenizer, files=files)
+    folders.publish(output, job, built, lease=lease)
+    delete_staged(output)
+    return job.digest
+
+
+def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
+    folder = f"{filenames.VOCABULARY}/{vocabulary.folder}" if vocabulary.folder else filenames.VOCABULARY
+    return write_file(output, f"{folder}/{filenames.TRAINING_NAME}", ledger.to_json(vocabulary.record))
+
+
+def _counts_files(counted: Sequence[PartitionCounts] | None, output: str) -> list[FileRecord]:
+    if not counted:
+        return []
+    names = counts.REPORT_NAME, counts.ALPHABET_NAME, filenames.list_name("counted")
+    found = (ledger.describe(output, name) for name in names if storage.exists(storage.join(output, name)))
+    return [*(each.file for each in counted), *found]

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps between reader and writer, one by one, and a step of one's own among them."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.plain_job import PlainJob
+from tokenmill.pipeline.tokenizing import encoders, pages, steps, tokenize
+from tokenmill.pipeline.tokenizing.encoders import Rejected, Texts
+from tokenmill.pipeline.tokenizing.steps import STEPS, Count, Encode, Normalize
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.tokenizer.text import SpanRule, TextTokenizer
+
+TEXTS = ["the mill", "", "tokens of the mill", "a", "the text 7", "mill mill mill"]
+
+
+def pages_of(job):
+    """The works and the pages of a job's splits."""
+    for split in job.plan.splits:
+        yield pages.Work(split, job.config, job.tokenizer, len(job.plan.splits)), [*pages.read_pages(split, job.config)]
+
+
+def test_each_step_adds_its_part(tmp_path, tiny_vocab_file):
+    job = PlainJob(tmp_path, TEXTS, tiny_vocab_file)
+    for work, (page, last) in pages_of(job):
+        normalize, encode, count = (step(work) for step in STEPS)
+        texts = normalize(page)
+        assert texts.texts.column.to_pylist() == page.batch.documents.column("text").to_pylist()
+        encoded = encode(texts)
+        assert encoded.texts is None
+        expected = [job.tokenizer.encode(text, add_special_tokens=False).ids for text in texts.texts.column.to_pylist()]
+        assert encoded.encoded.ids.to_pylist() == expected
+        counted = count(encoded)
+        assert counted.encoded is None
+        assert counted.rows.column("input_ids").to_pylist() == expected
+        assert counted.n_documents == len(expected)
+        assert counted.n_bytes > texts.n_bytes > 0
+        assert page.books is None  # no step has changed the page that it was given
+        assert count(encode(normalize(last))).sums.statistics["n_tokens"] == sum(map(len, expected))
+
+
+class Shout:
+    """A step of somebody else: texts in upper case, and none of one letter."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def __call__(self, page):
+        if page.texts is None:
+            return page
+        texts = page.texts._replace(column=pc.utf8_upper(page.texts.column))
+        is_one = pc.equal(pc.utf8_length(texts.column), 1).to_numpy(zero_copy_only=False)
+        gone = Rejected(
+            texts.filter(is_one).documents, "not_string", pa.array(["one letter"] * is_one.sum(), pa.string())
+        )
+        return steps.reject(dataclasses.replace(page, texts=texts.filter(~is_one)), self._work, [gone])
+
+
+def test_a_step_of_ones_own(tmp_path, tiny_vocab_file, monkeypatch):
+    monkeypatch.setattr(tokenize, "STEPS", (Normalize, Shout, Encode, Count))
+    tokenizer = {"lowercase": False}
+    job = PlainJob(tmp_path, TEXTS, tiny_vocab_file, tokenizer=tokenizer).run()
+    monkeypatch.undo()
+    (tmp_path / "other").mkdir()
+    loud = [text.upper() for text in TEXTS if len(text) != 1]
+    other = PlainJob(tmp_path / "other", loud, tiny_vocab_file, tokenizer=tokenizer).run()
+    assert [row["input_ids"] for row in job.rows()] == [row["input_ids"] for row in other.rows()]
+    assert job.json("manifest.json")["totals"]["rejected"] == {"not_string": 1}
+
+
+@pytest.mark.parametrize("texts", [TEXTS, ["<a> the <b>", "mill", "<c>", "", "x <d>y"]])
+def test_some_of_the_texts_with_their_spans(texts, tiny_vocab):
+    rule = SpanRule("[X]", regex="<.>", keep_source=True)
+    text = TextTokenizer(Tokenizer.for_bert(tiny_vocab), spans=[rule])
+    column, encoder = pa.array(texts), encoders.SpanEncoder(text)
+
+    def prepared(column):
+        documents = pa.record_batch({"doc_id": [str(i) for i in range(len(column))]})
+        return Texts(documents, column, text.prepare(column))
+
+    for kept in ([True] * len(texts), [i % 2 == 0 for i in range(len(texts))], [False] * len(texts)):
+        some = encoder.encode(prepared(column).filter(np.array(kept)))
+        alone = encoder.encode(prepared(column.filter(pa.array(kept))))
+        assert some.ids.to_pylist() == alone.ids.to_pylist()
+        assert some.more.to_pylist() == alone.more.to_pylist()
+
+
+def test_a_text_on_which_the_tokenizer_gives_up_is_rejected_alone(tiny_vocab):
+    class Picky(encoders.PlainEncoder):
+        def encode(self, texts, tally=None):
+            if "mill" in "".join(texts.column.to_pylist()):
+                raise UnknownCharacterError("mill")
+            return super().encode(texts, tally)
+
+    tokenizer = Tokenizer.for_bert(tiny_vocab)
+    texts = Texts(pa.record_batch({"doc_id": [*"abcdef"]}), pa.array(TEXTS))
+    encoded = encoders.encode(Picky(tokenizer), texts, tokenizer.new_tally())
+    assert encoded.texts.documents.column("doc_id").to_pylist() == ["b", "d", "e"]
+    rejects = [(each.reason, each.documents.column("doc_id").to_pylist()) for each in encoded.rejects]
+    assert [each for each in rejects if each[1]] == [("unknown_character", ["a", "c", "f"])]
