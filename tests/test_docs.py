@@ -2,6 +2,7 @@
 """What README and docs say is true: snippets run, configs load, links lead somewhere, the reference is complete."""
 
 import ast
+import html
 import re
 import subprocess
 import tomllib
@@ -15,6 +16,8 @@ from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.formats import SUFFIXES
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.jobs.planning import plan_job
+from tokenmill.pipeline.looking.inspect import BOUNDARY
+from tools import picture
 from tools.docs import documents, pages, snippets
 
 REPOSITORY = Path(__file__).parents[1]
@@ -156,6 +159,27 @@ def test_formats_name_every_column_and_suffix_and_errors_every_reason() -> None:
     assert {suffix for suffix in SUFFIXES if f"`{suffix}`" not in text} == set()
     reasons = (REPOSITORY / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert set(REASONS) <= set(re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE))
+
+
+def test_the_picture_of_the_quickstart_is_one_of_today() -> None:
+    drawn = (REPOSITORY / "docs/images/quickstart.svg").read_text(encoding="utf-8")
+    rows: dict[str, str] = {}
+    for y, text in re.findall(r'<text [^>]*?y="([\d.]+)"[^>]*>(.*?)</text>', drawn, re.DOTALL):
+        rows[y] = rows.get(y, "") + html.unescape(text).replace("\xa0", " ").rstrip("\n")
+    title, command, *lines = rows.values()
+    assert (title, command) == ("tokenmill", "$ ./run.sh")
+    steps = [line.removeprefix("== ") for line in lines if line.startswith("== ")]
+    said = (REPOSITORY / "tools/__main__.py").read_text(encoding="utf-8")
+    assert [step in said for step in steps] == [True] * 3
+    assert sum(f"{BOUNDARY} " in line for line in lines) == 2
+    numbers = {line[:15].strip(): line[15:].split() for line in lines}
+    n_words, n_tokens = (int(numbers[name][0].replace(",", "")) for name in ("words", "tokens"))
+    assert numbers["tokens per word"] == [f"{n_tokens / n_words:.3f}"]
+    passing = "run.sh: ready after 5 s\ntokenmill: merging ...\ntokenmill: counting 0% of 14.0 MB\n\n"
+    again = picture.draw(passing + "\n".join(lines))
+    assert all(html.escape(line.strip()).replace(" ", "&#160;") in again for line in lines if BOUNDARY not in line)
+    assert "ready" not in again
+    assert "merging&#160;..." not in again
 
 
 def test_version_is_the_same_wherever_it_is_said() -> None:
