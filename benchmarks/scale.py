@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+from pyarrow import fs
 
 from benchmarks import corpora, report
+from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import job_record, manifest, quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
@@ -51,7 +52,7 @@ PATTERNS = [f"crawl://data/CC-MAIN-2026-{tens}?/*/*" for tens in range(6)]
 """Patterns are listed side by side; each is listed page by page, one after the other."""
 
 
-class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
+class Crawl:
     """`crawl://data/...`: files of JSON lines, of which only names, sizes and first bytes exist."""
 
     n_files = 0
@@ -59,41 +60,24 @@ class CrawlFileSystem(FileSystem):  # type: ignore[misc]  # Beam has no types
     """Seconds until a file is open and its first bytes are there, or a page of 1,000 names; other requests wait in the
     meantime, too."""
 
-    @classmethod
-    def scheme(cls) -> str:
-        """Returns the scheme by which Beam finds this filesystem."""
-        return "crawl"
+    def get_file_info(self, place: Any) -> Any:
+        """Returns what is in a folder, and waits for each page of it; of a pattern, that there is no such file."""
+        if isinstance(place, str):
+            return fs.FileInfo(place, fs.FileType.NotFound)
+        folders = [f"data/CC-MAIN-2026-{crawl:02d}" for crawl in range(_N_CRAWLS)]
+        if not place.recursive:
+            return [fs.FileInfo(folder, fs.FileType.Directory) for folder in folders]
+        named = [number for number, folder in enumerate(folders) if place.base_dir in (folder, "data")]
+        found = [file for number in named for file in _listing(self.n_files, number)]
+        for _ in range(0, len(found), _PAGE_FILES):
+            time.sleep(self.latency)
+        return found
 
-    def has_dirs(self) -> bool:
-        """Returns False, as for stores of objects."""
-        return False
-
-    def _list(self, dir_or_prefix: str) -> Iterator[Any]:
-        """Yields all files below a prefix, a page at a time."""
-        n = 0
-        for crawl in range(_N_CRAWLS):
-            if f"crawl://data/CC-MAIN-2026-{crawl:02d}/".startswith(dir_or_prefix):
-                for file in _listing(self.n_files, crawl):
-                    if n % _PAGE_FILES == 0:
-                        time.sleep(self.latency)
-                    n += 1
-                    yield file
-
-    def open(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
+    def open_input_file(self, place: str) -> Any:
         """Returns the first bytes of a file."""
         if self.latency:
             time.sleep(self.latency)
-        return io.BytesIO(b"\x1f\x8b\x08\0" if path.endswith(".gz") else b'{"text": "the mill"}\n')
-
-    def exists(self, path: str) -> bool:
-        """Returns False: this is only asked for patterns."""
-        return "*" not in path
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise BeamIOError("the crawl can only be listed")
-
-    join = split = mkdirs = create = copy = rename = size = last_updated = checksum = delete = _refuse
-    metadata = _refuse
+        return io.BytesIO(b"\x1f\x8b\x08\0" if place.endswith(".gz") else b'{"text": "the mill"}\n')
 
 
 def _listing(n_files: int, crawl: int) -> Iterator[Any]:
@@ -101,8 +85,8 @@ def _listing(n_files: int, crawl: int) -> Iterator[Any]:
     for i in range(crawl, n_files, _N_CRAWLS):
         n_bytes = min(_MOST_BYTES, int(_MEDIAN_BYTES * math.exp(rng.gauss(0, _SIGMA))))
         suffix = "jsonl.gz" if i % 4 == 0 else "jsonl"
-        path = f"crawl://data/CC-MAIN-2026-{crawl:02d}/segment-{i // 1000:06d}/part-{i:08d}.{suffix}"
-        yield FileMetadata(path, n_bytes, 1_760_000_000.0 + i)
+        path = f"data/CC-MAIN-2026-{crawl:02d}/segment-{i // 1000:06d}/part-{i:08d}.{suffix}"
+        yield fs.FileInfo(path, fs.FileType.File, size=n_bytes, mtime_ns=(1_760_000_000 + i) * 10**9)
 
 
 def main(arguments: list[str]) -> int:
@@ -177,7 +161,8 @@ def _grow_words() -> None:
 
 
 def _config(options: argparse.Namespace, folder: str) -> Config:
-    CrawlFileSystem.n_files, CrawlFileSystem.latency = options.files, options.latency_ms / 1000
+    Crawl.n_files, Crawl.latency = options.files, options.latency_ms / 1000
+    storage._open_store = lambda *_: Crawl()  # type: ignore[assignment]
     return Config.model_validate(
         {
             "input": {"paths": PATTERNS, "split_bytes": options.split_mb << 20},

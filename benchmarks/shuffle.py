@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.localfilesystem import LocalFileSystem
+from pyarrow import fs
 
 from benchmarks import corpora, report, tokenizers
-from tokenmill.pipeline import schemas
+from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, sum_rows
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import ShuffleConfig
@@ -42,22 +42,24 @@ _SAMPLE_BYTES = 64_000_000
 _SCHEMA = schemas.placed(schemas.TOKENS)
 
 
-class SlowFileSystem(LocalFileSystem):  # type: ignore[misc]  # Beam has no types
-    """`slow:///path`: a local file as an object of a store that Beam reads through a buffer of 16 MiB."""
+class Slow:
+    """`slow://path`: a local file as an object of a store."""
 
     latency = 0.0
     """Seconds of each request."""
     n_requests = n_bytes = 0
 
-    @classmethod
-    def scheme(cls) -> str:
-        """Returns the scheme by which Beam finds this filesystem."""
-        return "slow"
+    def __init__(self) -> None:
+        """Opens the filesystem."""
+        self._local = fs.LocalFileSystem()
 
-    def open(self, path: str, *_: Any, **__: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._local, name)
+
+    def open_input_file(self, place: str) -> Any:
         """Opens a file to read."""
         _request(0)
-        return io.BufferedReader(_Object(path.removeprefix("slow://")), 16 << 20)
+        return _Object(place)
 
 
 class _Object(io.FileIO):
@@ -73,9 +75,9 @@ class _Object(io.FileIO):
 
 
 def _request(n_bytes: int) -> None:
-    SlowFileSystem.n_requests += 1
-    SlowFileSystem.n_bytes += n_bytes
-    time.sleep(SlowFileSystem.latency)
+    Slow.n_requests += 1
+    Slow.n_bytes += n_bytes
+    time.sleep(Slow.latency)
 
 
 def main(arguments: list[str]) -> int:
@@ -85,7 +87,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--latency-ms", type=float, help="merge from a store, too, which takes so long to answer")
     parser.add_argument("--folder", help="where runs are written, 8 times --run-mb (default: the temporary folder)")
     options = parser.parse_args(arguments)
-    SlowFileSystem.latency = (options.latency_ms or 0) / 1000
+    storage._open_store = lambda *_: Slow()  # type: ignore[assignment]
+    Slow.latency = (options.latency_ms or 0) / 1000
     print(report.describe(report.machine() | report.versions("tokenmill")))
     with tempfile.TemporaryDirectory(prefix="tokenmill-shuffle-", dir=options.folder) as folder:
         texts = corpora.load()
@@ -126,14 +129,14 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
             return [sum_rows(keys, rows, None).n_documents for keys, rows in parts]
 
     merged = _per_gb(merge)
-    if SlowFileSystem.latency:
-        SlowFileSystem.n_requests = SlowFileSystem.n_bytes = 0
+    if Slow.latency:
+        Slow.n_requests = Slow.n_bytes = 0
         started = time.perf_counter()
         n = sum(merge(f"slow://{folder}"))
         print(
             f"merging {n * _TEXT_BYTES / 1e6:.0f} MB of text from {fan_in} runs in a store: "
-            f"{time.perf_counter() - started:.1f} s, {SlowFileSystem.n_requests} requests, "
-            f"{SlowFileSystem.n_bytes / 1e6:.0f} MB read",
+            f"{time.perf_counter() - started:.1f} s, {Slow.n_requests} requests, "
+            f"{Slow.n_bytes / 1e6:.0f} MB read",
             flush=True,
         )
     n_sorted = sum(run.n_rows for file in sort[1] for run in file.runs)

@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All access to files: local paths through `os`, `scheme://` paths through Beam's filesystems.
+"""All access to files: local paths through `os`, `scheme://` paths through Arrow's filesystems.
 
-Beam is imported on the first remote path, never for local ones. Remote failures are `OSError`, too (Beam's own
-`BeamIOError` is one).
+Arrow has S3 and the stores of Google and Azure, and HDFS. Remote failures are `OSError`, too. After the last file of a
+folder is deleted or renamed Arrow (25) leaves an object of no bytes with the name of the folder and a slash, as the
+consoles of stores do; it is no file here.
 """
 
+import argparse
 import contextlib
-import datetime
 import errno
-import fnmatch
+import functools
 import glob
-import importlib
 import io
 import os
 import re
 import shutil
 import stat
 import threading
-import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
+
+from tokenmill.pipeline.globbing import examine, expand, literal_folder, matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,39 +32,45 @@ class FileStat:
     path: str
     n_bytes: int
     version: str
-    """Changes when the file does: its size and modification time, or a checksum if the store records no time."""
+    """Changes when the file does: its size and modification time."""
 
 
-_S3_CONNECTIONS = 320
-"""More than there are threads that look at the heads of files, or read ahead."""
+_CONNECTIONS = 256
+"""To a store: as many as there are threads that look at the heads of files. A thread of Arrow's is for each."""
 
-_s3_lock = threading.Lock()
-
-_LISTED_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+_READ_BYTES = 4 << 20
+"""Asked for at once of a store, which takes 30 ms or more to answer."""
 
 _MOST_PATTERNS = 16
 """More folders than this are not divided further."""
 
-_GLOB = re.compile(r"[*?[]")
+_S3_OPTIONS = {
+    "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region_name": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "access_key_id": (),
+    "secret_access_key": (),
+    "session_token": (),
+}
+"""Beam's options `--s3_...` that are taken, and variables of the environment in their place; Arrow reads others."""
 
 _NO_NAME = re.compile(r"[\0]" if os.name != "nt" else r'[\0\\:*?"<>|]')
 """Characters that are in no name; on Windows some of them lead elsewhere."""
 
-_beam_args: tuple[str, ...] | None = None
-"""Options that have not been passed to Beam's filesystems yet."""
+_options: dict[str, str] = {}
+_lock = threading.Lock()
 
 
 def configure(beam_args: Sequence[str]) -> None:
-    """Takes Beam's options, some of which are for its filesystems, such as `--s3_endpoint_url=...`.
-
-    Beam itself passes them on only when a pipeline is built, which is after its input was listed.
-    """
-    global _beam_args  # noqa: PLW0603  # Beam keeps them for the whole process too
-    _beam_args = tuple(beam_args)
+    """Takes Beam's options, some of which are for stores: `--s3_endpoint_url=...`."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in _S3_OPTIONS:
+        parser.add_argument(f"--s3_{name}", dest=name, default="")
+    _options.clear()
+    _options.update(vars(parser.parse_known_args(beam_args)[0]))
 
 
 def is_remote(path: str) -> bool:
-    """Returns whether `path` names a scheme, and so goes through Beam's filesystems."""
+    """Returns whether `path` names a scheme, and so is on a store."""
     return "://" in path
 
 
@@ -103,9 +110,9 @@ def _match_local(pattern: str, problems: list[OSError] | None) -> Iterator[FileS
     def refuse(error: OSError) -> None:
         wrong.setdefault(str(error), error)
 
-    for path in sorted({*_expand_pattern(pattern, refuse)}):
+    for path in sorted({*expand(pattern, refuse)}):
         try:
-            status = _examine(path)
+            status = examine(path)
         except OSError as error:
             refuse(error)
             continue
@@ -121,105 +128,8 @@ def _match_local(pattern: str, problems: list[OSError] | None) -> Iterator[FileS
 
 def matches_folders(pattern: str) -> bool:
     """Returns whether a local pattern matches a folder."""
-    paths = () if is_remote(pattern) else _expand_pattern(pattern.rstrip("/"), lambda error: None)
+    paths = () if is_remote(pattern) else expand(pattern.rstrip("/"), lambda error: None)
     return any(map(os.path.isdir, paths))
-
-
-def _examine(path: str) -> os.stat_result:
-    """Returns the status of what a path leads to.
-
-    Raises:
-      OSError: naming the path, and where it leads if it is a link.
-    """
-    try:
-        return os.stat(path)
-    except OSError as error:
-        link = f" is a link to {os.readlink(path)!r}, which" if os.path.islink(path) else ""
-        raise OSError(f"{path!r}{link} cannot be examined: {error.strerror}") from error
-
-
-def _expand_pattern(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
-    """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word."""
-    try:
-        os.lstat(pattern)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except ValueError:  # a NUL, or half of a surrogate pair: no path has these
-        return
-    except OSError as error:
-        if not has_glob(pattern):  # a pattern may be longer than a name can be
-            refuse(OSError(f"{pattern!r} cannot be examined: {error.strerror}"))
-    else:
-        yield pattern
-        return
-    if has_glob(pattern):
-        components = pattern.replace(os.sep, "/").split("/")
-        n_literal = next(i for i, component in enumerate(components) if has_glob(component))
-        folder = "/".join(components[:n_literal]) or ("/" if n_literal else "")
-        yield from _expand_components(folder, components[n_literal:], refuse, ())
-
-
-def _expand_components(
-    folder: str, components: Sequence[str], refuse: Callable[[OSError], None], above: tuple[tuple[int, int], ...]
-) -> Iterator[str]:
-    """Yields the paths below `folder` that match the other components of a pattern.
-
-    Args:
-      folder: a path; "" for the working directory.
-      components: what is left of the pattern; not empty.
-      refuse: takes an error for each folder that cannot be listed.
-      above: device and inode of the folders that `**` has entered on the way here: links to these lead nowhere new.
-    """
-    first, *rest = components
-    if not has_glob(first):
-        path = os.path.join(folder, first)
-        try:
-            os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            refuse(OSError(f"{path!r} cannot be examined: {error.strerror}"))
-            return
-        yield from _expand_components(path, rest, refuse, ()) if rest else (path,)
-        return
-    try:
-        status = os.stat(folder or ".")
-        here = status.st_dev, status.st_ino
-        if here in above:
-            return
-        with os.scandir(folder or ".") as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".") or first.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        refuse(OSError(f"{folder or '.'!r} cannot be listed: {error.strerror}"))
-        return
-    if first == "**":
-        yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, ())
-        for entry in visible:
-            if _is_directory(entry, refuse):
-                yield from _expand_components(os.path.join(folder, entry.name), components, refuse, (*above, here))
-        return
-    # A folder may be called `corpus [2024]`, which as a pattern does not match its own name.
-    names = [entry.name for entry in visible]
-    chosen = {*fnmatch.filter(names, first), *(name for name in names if name == first)}
-    if not rest:
-        yield from (os.path.join(folder, name) for name in chosen)
-        return
-    for entry in visible:
-        if entry.name in chosen and _is_directory(entry, refuse):
-            yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())
-
-
-def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[OSError], None]) -> bool:
-    """Returns whether an entry is a folder; a link that leads nowhere is refused, as it may be to a disk not there."""
-    if not entry.is_symlink():
-        return entry.is_dir()
-    try:
-        return stat.S_ISDIR(_examine(entry.path).st_mode)
-    except OSError as error:
-        refuse(error)
-        return False
 
 
 def _stat(path: str, status: os.stat_result) -> FileStat:
@@ -233,7 +143,8 @@ def find(path: str) -> FileStat | None:
       OSError, ValueError: if that cannot be found out.
     """
     if is_remote(path):
-        return _described(_file_systems().get_filesystem(path).metadata(path)) if exists(path) else None
+        found = _info(path)
+        return _described(path, found) if found.is_file else None
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -248,7 +159,8 @@ def open_read(path: str) -> BinaryIO:
       OSError: when there is no such file or it may not be read.
     """
     if is_remote(path):
-        return cast(BinaryIO, _file_systems().open(path, compression_type=_uncompressed()))
+        with _naming(path) as (store, place):
+            return cast(BinaryIO, io.BufferedReader(store.open_input_file(place), _READ_BYTES))
     return open(path, "rb")
 
 
@@ -265,7 +177,8 @@ def read_text(path: str) -> str:
 def create(path: str) -> BinaryIO:
     """Returns a new file to write to, and creates its directories; end it with `finish`."""
     if is_remote(path):
-        return cast(BinaryIO, _file_systems().create(path, compression_type=_uncompressed()))
+        with _naming(path) as (store, place):
+            return cast(BinaryIO, store.open_output_stream(place))
     make_directory(os.path.dirname(path) or ".")
     return cast(BinaryIO, io.BufferedWriter(_LocalFile(path, "wb")))
 
@@ -328,15 +241,16 @@ def rename(source: str, destination: str) -> None:
         os.replace(source, destination)
         _sync_directory(os.path.dirname(destination) or ".")
         return
-    file_systems = _file_systems()
-    try:
-        file_systems.rename([source], [destination])
-    except OSError:
-        # HDFS refuses to rename onto a file; object stores replace it.
-        if not (file_systems.exists(source) and file_systems.exists(destination)):
-            raise
-        file_systems.delete([destination])
-        file_systems.rename([source], [destination])
+    with _naming(source) as (store, place):
+        final = _place(destination)
+        try:
+            store.move(place, final)
+        except OSError:
+            # HDFS refuses to rename onto a file; object stores replace it.
+            if not (_info(source).is_file and _info(destination).is_file):
+                raise
+            store.delete_file(final)
+            store.move(place, final)
 
 
 HALF_WRITTEN = re.compile(r"\.[0-9a-f]{32}\.tmp$")
@@ -367,8 +281,7 @@ def exists(path: str) -> bool:
       OSError: when that cannot be known, for example because a folder may not be entered.
     """
     if is_remote(path):
-        with _plain_errors():
-            return bool(_file_systems().exists(path))
+        return bool(_info(path).type.name != "NotFound")
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -381,23 +294,25 @@ def identity(path: str) -> str:
     return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
-def changed_at(path: str) -> float | None:
-    """Returns when a file was last written, in seconds by the clock of its store; None if that is not known.
+def changed_at(path: str) -> float:
+    """Returns when a file was last written, in seconds by the clock of its store.
 
     Raises:
       OSError: when there is no such file.
     """
     if is_remote(path):
-        return _file_systems().get_filesystem(path).metadata(path).last_updated_in_seconds or None
+        found = _info(path)
+        if not found.is_file:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return float(found.mtime.timestamp())
     return os.stat(path).st_mtime
 
 
 def delete(path: str) -> None:
     """Removes a file; one that is not there is fine."""
     if is_remote(path):
-        file_systems = _file_systems()
-        if file_systems.exists(path):
-            file_systems.delete([path])
+        with contextlib.suppress(FileNotFoundError), _naming(path) as (store, place):
+            store.delete_file(place)
         return
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -406,8 +321,7 @@ def delete(path: str) -> None:
 def list_files(directory: str) -> list[str]:
     """Returns the names of the files directly in `directory`, ordered; none when it does not exist."""
     if is_remote(directory):
-        found = _file_systems().match([join(directory, "*")])[0].metadata_list
-        return sorted(name for name in (each.path.rsplit("/", 1)[1] for each in found) if name)
+        return sorted(each.base_name for each in _list(directory) if each.is_file)
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_file())
@@ -418,11 +332,8 @@ def list_files(directory: str) -> list[str]:
 def delete_tree(path: str) -> None:
     """Removes a directory and everything below it; one that is not there is fine."""
     if is_remote(path):
-        # The slash says "directory" to Beam's filesystems, which delete a directory with all its contents.
-        directory = path.rstrip("/") + "/"
-        file_systems = _file_systems()
-        if file_systems.match([directory + "**"])[0].metadata_list:
-            file_systems.delete([directory])
+        with contextlib.suppress(FileNotFoundError), _naming(path) as (store, place):
+            store.delete_dir(place)
         return
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
@@ -476,97 +387,125 @@ def _is_there(path: str) -> bool:
 
 
 def _match_remote(pattern: str) -> Iterator[FileStat]:
-    from apache_beam.io.filesystem import BeamIOError, FileSystem
-
+    """Yields the files of a store; it holds 220 bytes of each in the folder before the first glob character."""
     _check_scheme(pattern)
-    file_systems = _file_systems()
-    found: Iterable[Any] = ()
-    with _plain_errors():
-        if has_glob(pattern) and file_systems.exists(pattern):
-            # A store may say that a prefix exists although there is no object of that name.
-            with contextlib.suppress(BeamIOError):
-                found = [file_systems.get_filesystem(pattern).metadata(pattern)]
-        if not found:
-            store = file_systems.get_filesystem(pattern)
-            if has_glob(pattern) and type(store).match is FileSystem.match and not store.has_dirs():
-                # As Beam's `match`, which would hold all of ten million files as objects.
-                found = store.match_files(_list_prefix(store, _GLOB.split(pattern, maxsplit=1)[0]), pattern)
-            else:
-                found = file_systems.match([pattern])[0].metadata_list
-        for each in found:
-            if not each.path.endswith("/"):  # Consoles of object stores leave such an object in an empty folder.
-                yield _described(each)
-
-
-def _list_prefix(store: Any, prefix: str) -> Iterator[Any]:
-    """Yields what is in a store below a prefix. Beam (2.77) keeps the name of every object of S3 that it lists."""
-    if store.scheme() != "s3":
-        yield from store._list(prefix)
+    if (there := find(pattern)) is not None or not has_glob(pattern):
+        yield from () if there is None else (there,)
         return
-    from apache_beam.io.filesystem import FileMetadata
-
-    access, bucket, key = _s3_place(store, prefix)
-    try:
-        for page in access.client.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key):
-            for item in page.get("Contents", ()):
-                changed = access._updated_to_seconds(item["LastModified"])
-                yield FileMetadata(f"s3://{bucket}/{item['Key']}", item["Size"], changed)
-    except Exception as error:
-        raise OSError(f"{prefix!r} cannot be listed: {error}") from error
-
-
-def _s3_place(store: Any, path: str) -> tuple[Any, str, str]:
-    """Returns Beam's access to S3, the bucket and the key of a path."""
-    from apache_beam.io.aws import s3io
-
-    return s3io.S3IO(options=store._options), *s3io.parse_s3_path(path, object_optional=True)
+    folder, is_match = literal_folder(pattern), matcher(pattern)
+    start = len(_place(folder)) + 1
+    for each in _list(folder, recursive="/" in pattern[len(folder) + 1 :] or "**" in pattern):
+        path = f"{folder}/{each.path[start:]}"
+        if each.is_file and is_match(path):
+            yield _described(path, each)
 
 
 def patterns_by_folder(pattern: str) -> list[str]:
-    """Returns patterns that together match what one of S3 does, folder by folder, to be listed side by side.
+    """Returns patterns that together match what one of a store does, folder by folder, to be listed side by side.
 
-    Their files are in order if those of each are. Other patterns are returned as they are, and those of a folder with
-    more than 1,000 others.
+    Their files are in order if those of each are. Other patterns are returned as they are.
     """
     components = pattern.split("/")
     i = next((i for i, each in enumerate(components) if has_glob(each)), len(components))
-    if not pattern.startswith("s3://") or not 3 <= i < len(components) - 1 or "**" in components[i]:
+    if not is_remote(pattern) or not 3 <= i < len(components) - 1 or "**" in components[i]:
         return [pattern]
-    store = _file_systems().get_filesystem(pattern)
-    above = "/".join(components[:i]) + "/"
-    access, bucket, key = _s3_place(store, above)
-    try:
-        page = access.client.client.list_objects_v2(Bucket=bucket, Prefix=key, Delimiter="/")
-    except Exception as error:
-        raise OSError(f"{above!r} cannot be listed: {error}") from error
-    names = [each["Prefix"][len(key) : -1] for each in page.get("CommonPrefixes", ())]
+    above = "/".join(components[:i])
+    # With the slash, as paths are ordered: `a-1/b` comes before `a/b`.
+    names = sorted((each.base_name for each in _list(above) if not each.is_file), key=lambda name: f"{name}/")
     is_literal = any(map(has_glob, names))  # then the pattern itself may be a path that exists
-    names = [name for name in names if re.match(store.translate_pattern(components[i]), name)]
-    if page["IsTruncated"] or is_literal or not names:
+    names = list(filter(matcher(components[i]), names))
+    if is_literal or not names:
         return [pattern]
-    found = [above + "/".join([name, *components[i + 1 :]]) for name in names]
+    found = ["/".join([above, name, *components[i + 1 :]]) for name in names]
     return found if len(found) > _MOST_PATTERNS else [each for part in found for each in patterns_by_folder(part)]
 
 
+def _described(path: str, found: Any) -> FileStat:
+    """Returns what a store knows about a file."""
+    return FileStat(path, found.size, f"{found.size}-{found.mtime.timestamp()!r}")
+
+
+def _info(path: str) -> Any:
+    with _naming(path) as (store, place):
+        return store.get_file_info(place)
+
+
+def _list(folder: str, *, recursive: bool = False) -> Any:
+    """Returns what is in a folder of a store; nothing if there is none."""
+    from pyarrow import fs
+
+    with _naming(folder) as (store, place):
+        return store.get_file_info(fs.FileSelector(place, allow_not_found=True, recursive=recursive))
+
+
 @contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Raises the OSError that Beam has wrapped, which says what is wrong."""
-    from apache_beam.io.filesystem import BeamIOError
-
+def _naming(path: str) -> Iterator[tuple[Any, str]]:
+    """Yields the filesystem of a path, and what the path is called there; names the path in an error of the block."""
+    scheme, _, place = path.partition("://")
+    # HDFS and Azure name a server, and S3 a bucket that is in a region.
+    settings = tuple(_s3_settings().items()) if scheme == "s3" else ()
+    with _lock:
+        store = _open_store(os.getpid(), scheme, place.partition("/")[0], settings)
     try:
-        yield
-    except BeamIOError as error:
-        for cause in (error.exception_details or {}).values():
-            if isinstance(cause, OSError):
-                raise cause from None
-        raise
+        yield store, _place(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+    except OSError as error:
+        raise OSError(f"{path!r}: {error}") from error
 
 
-def _described(found: Any) -> FileStat:
-    """Returns what Beam's filesystems know about a file."""
-    n_bytes, changed = int(found.size_in_bytes), found.last_updated_in_seconds
-    version = f"{n_bytes}-{changed!r}" if changed else f"{n_bytes}-{_file_systems().checksum(found.path)}"
-    return FileStat(found.path, n_bytes, version)
+def _place(path: str) -> str:
+    """Returns what a path is called in its filesystem."""
+    scheme, _, place = path.partition("://")
+    if scheme in ("hdfs", "viewfs"):
+        return f"/{place.partition('/')[2]}".rstrip("/")
+    if scheme in ("abfs", "abfss"):
+        container, _, rest = place.partition("/")
+        return f"{container.partition('@')[0]}/{rest}".rstrip("/")
+    return place.rstrip("/")
+
+
+def _s3_settings() -> Mapping[str, str]:
+    found = {}
+    for name, variables in _S3_OPTIONS.items():
+        values = _options.get(name), *map(os.environ.get, variables)
+        found[name] = next(filter(None, values), "")
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _open_store(process: int, scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> Any:
+    """Returns a filesystem; it may be used by several threads, but not by a process that was forked from this one."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    if scheme != "s3":
+        try:
+            return fs.FileSystem.from_uri(f"{scheme}://{authority}/")[0]
+        except ValueError as error:
+            raise ValueError(f"{scheme}://{authority}: {error}; there are s3, gs, abfs, abfss, hdfs, viewfs") from None
+    pa.set_io_thread_count(max(pa.io_thread_count(), _CONNECTIONS))
+    address, region, access_key, secret_key, session_token = (value or None for _, value in settings)
+    protocol, _, host = (address or "").rpartition("://")
+    store = fs.S3FileSystem(
+        access_key=access_key,
+        secret_key=secret_key,
+        session_token=session_token,
+        region=region or (None if host else fs.resolve_s3_region(authority)),
+        endpoint_override=host.rstrip("/") or None,
+        scheme=protocol or "https",
+        connect_timeout=10,
+        allow_delayed_open=True,  # one request, not three, for a small file
+    )
+    try:
+        store.get_file_info(f"{authority}/")
+    except OSError as error:
+        raise OSError(
+            f"the store {address or 'of Amazon'} cannot be used: {error}; its address goes into AWS_ENDPOINT_URL, "
+            "or after --, as in -- --s3_endpoint_url=https://HOST; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY go into "
+            "the environment"
+        ) from None
+    return store
 
 
 def _sync_directory(path: str) -> None:
@@ -580,86 +519,12 @@ def _sync_directory(path: str) -> None:
 
 
 def _check_scheme(path: str) -> None:
-    """Raises ValueError for a path of a scheme that no filesystem of Beam's has, where something else is to be done."""
+    """Raises ValueError for a path of a scheme that no filesystem has, where something else is to be done."""
     scheme, _, rest = path.partition("://")
     if scheme.lower() == "file":
         raise ValueError(f"{path!r}: a local path has no scheme; write {rest.removeprefix('localhost')!r}")
+    if scheme.lower() == "azfs":
+        raise ValueError(f"{path!r}: Azure's store is abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH here")
     if scheme.lower() in ("http", "https", "ftp", "hf"):
         tool = "`hf download`" if scheme == "hf" else "curl or wget"
         raise ValueError(f"{path!r}: nothing is read from {scheme}://; download it first, as with {tool}")
-
-
-def _file_systems() -> Any:
-    global _beam_args  # noqa: PLW0603  # applied once, by whoever opens the first remote path
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.options.value_provider import RuntimeValueProvider
-
-    if _beam_args is None and FileSystems._pipeline_options is None and not RuntimeValueProvider.runtime_options:
-        _beam_args = ()  # S3's filesystem (Beam 2.77) refuses to work without any options
-    if _beam_args is not None:
-        FileSystems.set_options(PipelineOptions(list(_beam_args)))
-        _beam_args = None
-    _share_s3_clients()
-    return FileSystems
-
-
-def _share_s3_clients() -> None:
-    """Gives all operations on S3 one client: Beam (2.77) makes one for each, which takes 0.2 s of processor time."""
-    beam: Any = importlib.import_module("apache_beam.io.aws.clients.s3.boto3_client")
-    with _s3_lock:
-        if beam.boto3 is not None and not isinstance(beam.boto3, types.SimpleNamespace):
-            beam.boto3 = types.SimpleNamespace(session=types.SimpleNamespace(Session=_s3_session(beam.boto3)))
-
-
-def _s3_session(boto3: Any) -> type:
-    """Returns a class that has what Beam uses of `boto3.session.Session`; clients may be used by several threads."""
-    config = importlib.import_module("botocore.config").Config(max_pool_connections=_S3_CONNECTIONS)
-    clients: dict[tuple[Any, ...], Any] = {}
-
-    class Session:
-        def client(self, **options: Any) -> Any:
-            # A forked process must not use the connections of its parent; the environment may name store and account.
-            told = (name for name in sorted(os.environ) if name.startswith("AWS_"))
-            key = os.getpid(), *options.items(), *((name, os.environ[name]) for name in told)
-            with _s3_lock:
-                if key not in clients:
-                    made = boto3.session.Session()
-                    parsers = made._session.get_component("response_parser_factory")
-                    parsers.set_parser_defaults(timestamp_parser=_parse_time)
-                    _check_s3(made, options)
-                    clients[key] = made.client(**options, config=config)
-                return clients[key]
-
-    return Session
-
-
-def _parse_time(value: Any) -> Any:
-    """Returns what botocore makes of a time; in listings, where that takes half of the time, by Python's own parser."""
-    tz, utils = importlib.import_module("dateutil.tz"), importlib.import_module("botocore.utils")
-    if isinstance(value, str) and _LISTED_TIME.fullmatch(value):
-        return datetime.datetime.fromisoformat(value[:-1]).replace(tzinfo=tz.tzutc())
-    return utils.parse_timestamp(value)
-
-
-def _check_s3(session: Any, options: Mapping[str, Any]) -> None:
-    """Raises OSError if the store does not answer at all: Beam (2.77) tries each request again for minutes."""
-    botocore: Any = importlib.import_module("botocore")
-    once = importlib.import_module("botocore.config").Config(connect_timeout=10, retries={"total_max_attempts": 1})
-    client = session.client(**options, config=once)
-    try:
-        client.list_buckets()
-    except botocore.exceptions.BotoCoreError as error:
-        raise OSError(
-            f"the store {client.meta.endpoint_url} cannot be used: {error}; its address goes after --, as in "
-            "-- --s3_endpoint_url=https://HOST, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY into the environment"
-        ) from None
-    except botocore.exceptions.ClientError:
-        pass  # it answers; not every account may list buckets
-
-
-def _uncompressed() -> str:
-    # Beam would undo compression by the suffix of the name, a line at a time; the readers do it faster and check it.
-    from apache_beam.io.filesystem import CompressionTypes
-
-    return str(CompressionTypes.UNCOMPRESSED)

@@ -107,7 +107,7 @@ class SourceConfig(Section):
     """Some files, and how documents are found in them."""
 
     paths: Annotated[list[PathText], Field(min_length=1)] = []
-    """Files or glob patterns, local or on any filesystem that Beam supports (`gs://`, `s3://`, `hdfs://`). A local
+    """Files or glob patterns, local or on a store (`s3://`, `gs://`, `abfs://`, `hdfs://`). A local
     folder stands for the files below it that have the name of a known format."""
     exclude: list[PathText] = []
     """Files of `paths` to leave out: paths as messages show them, or patterns of these, in which `*` also stands for

@@ -61,7 +61,7 @@ class ReadCorpus(FallibleTransform):
         """Makes the step.
 
         Args:
-          paths: files or glob patterns, on any filesystem that Beam supports.
+          paths: files or glob patterns, local or on a store.
           as_batches: yield Arrow batches instead of rows.
           validate: look for a file of each path here, as `ReadFromText` does; False where only workers reach the files.
           **options: other keys of the section `input` of a config, such as `text_field`.

@@ -20,7 +20,7 @@ from tokenmill.tokenizer import Tokenizer, WordPiece
 TokenizerSource = str | os.PathLike[str] | Tokenizer | PCollection[str] | AsSingleton
 """Where a tokenizer comes from.
 
-- A path of a file or folder, on any filesystem that Beam supports. It is read where the pipeline is built.
+- A path of a file or folder, local or on a store. It is read where the pipeline is built.
 - A `Tokenizer`.
 - A PCollection of one `tokenizer.json` as text, for example the output of `TrainVocabulary`, or `AsSingleton` of one,
   which may change from window to window.

@@ -14,6 +14,7 @@ import threading
 import traceback
 from typing import Any
 
+from tokenmill.pipeline import storage
 from tokenmill.pipeline.running.outlets import outlive_readers
 from tokenmill.pipeline.running.runners import configure_logging, without_tracebacks
 from tokenmill.tokenizer.compiling.waiting import waiting
@@ -122,6 +123,7 @@ def _set_options(options: dict[str, Any]) -> None:
     parsed = PipelineOptions.from_dictionary(options)
     RuntimeValueProvider.set_runtime_options(options)
     FileSystems.set_options(parsed)
+    storage.configure([f"--{name}={value}" for name, value in options.items()])
     pickler.set_library(parsed.view_as(SetupOptions).pickle_library)
 
 

@@ -57,7 +57,12 @@ def _listens(address: str) -> bool:
 
 
 def keys(client: Any, prefix: str = "") -> list[str]:
-    """The keys of the bucket's objects that begin with `prefix`."""
+    """The keys of the bucket's objects that begin with `prefix`, without those that only name a folder."""
+    return [key for key in all_keys(client, prefix) if not key.endswith("/")]
+
+
+def all_keys(client: Any, prefix: str = "") -> list[str]:
+    """The keys of all of the bucket's objects that begin with `prefix`."""
     pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix)
     return [each["Key"] for page in pages for each in page.get("Contents", [])]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs whose input and output are in an object store: S3's protocol through Beam's filesystem, against a local server.
+"""Jobs whose input and output are in an object store: S3's protocol through Arrow, against a local server.
 
-A store has no directories and no rename: Beam copies and deletes. So a kill may leave a shard under its final name
+A store has no directories and no rename: Arrow copies and deletes. So a kill may leave a shard under its final name
 whose ledger entry is missing, and never an entry whose shard is not there.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end import s3_server
-from tests.end_to_end.s3_server import keys, objects, upload, visible
+from tests.end_to_end.s3_server import all_keys, keys, objects, upload, visible
 from tokenmill.pipeline.output import ownership
 from tokenmill.pipeline.running.processes import Process
 
@@ -57,7 +57,7 @@ def store(server, monkeypatch):
     client = boto3.client("s3", endpoint_url=server)
     client.create_bucket(Bucket="bucket")
     yield client
-    for key in keys(client):
+    for key in all_keys(client):
         client.delete_object(Bucket="bucket", Key=key)
     client.delete_bucket(Bucket="bucket")
 

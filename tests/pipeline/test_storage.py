@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files, local and remote; remote is a store in memory that Beam knows under `fake://`."""
+"""Files, local and remote; remote is a bucket of a local S3 server."""
 
 import contextlib
-import io
+import logging
 import os
 import re
 import subprocess
@@ -11,99 +11,47 @@ import time
 from pathlib import Path
 
 import pytest
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata, FileSystem
 
+from tests.end_to_end.s3_server import ACCOUNT
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.globbing import matcher
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 
-STORE = {}
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of an S3 server."""
+    moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = moto_server.ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
 
 
-class FakeFileSystem(FileSystem):
-    """An object store: names and bytes, no directories."""
-
-    refuses_replacement = False
-
-    @classmethod
-    def scheme(cls):
-        return "fake"
-
-    def join(self, basepath, *paths):
-        return "/".join([basepath, *paths])
-
-    def split(self, path):
-        return tuple(path.rsplit("/", 1))
-
-    def mkdirs(self, path):
-        pass
-
-    def has_dirs(self):
-        return False
-
-    def _list(self, dir_or_prefix):
-        for path in list(STORE)[::-1]:
-            if path.startswith(dir_or_prefix):
-                yield self.metadata(path)
-
-    def metadata(self, path):
-        if path not in STORE:
-            raise BeamIOError(f"no object {path}")
-        data, changed = STORE[path]
-        return FileMetadata(path, len(data), changed)
-
-    def create(self, path, mime_type="", compression_type=CompressionTypes.AUTO):
-        assert compression_type == CompressionTypes.UNCOMPRESSED
-
-        class Upload(io.BytesIO):
-            def close(self):
-                if not self.closed:
-                    STORE[path] = (self.getvalue(), time.time())
-                super().close()
-
-        return Upload()
-
-    def open(self, path, mime_type="", compression_type=CompressionTypes.AUTO):
-        assert compression_type == CompressionTypes.UNCOMPRESSED
-        self.metadata(path)
-        return io.BytesIO(STORE[path][0])
-
-    def copy(self, source_file_names, destination_file_names):
-        for source, destination in zip(source_file_names, destination_file_names, strict=True):
-            STORE[destination] = STORE[source]
-
-    def rename(self, source_file_names, destination_file_names):
-        for source, destination in zip(source_file_names, destination_file_names, strict=True):
-            if source not in STORE or (self.refuses_replacement and destination in STORE):
-                raise BeamIOError("rename failed")
-            STORE[destination] = STORE.pop(source)
-
-    def exists(self, path):
-        return path in STORE
-
-    def size(self, path):
-        return self.metadata(path).size_in_bytes
-
-    def last_updated(self, path):
-        return self.metadata(path).last_updated_in_seconds
-
-    def checksum(self, path):
-        return f"sum-{len(STORE[path][0])}"
-
-    def delete(self, paths):
-        for path in paths:
-            names = [name for name in STORE if name == path or (path.endswith("/") and name.startswith(path))]
-            if not names:
-                raise BeamIOError(f"no object {path}")
-            for name in names:
-                del STORE[name]
+@pytest.fixture
+def client(server, monkeypatch):
+    """A client of a store that has an empty bucket, `bucket`."""
+    for name, value in ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    client = pytest.importorskip("boto3", reason="needs boto3").client("s3")
+    client.create_bucket(Bucket="bucket")
+    yield client
+    for each in client.list_objects_v2(Bucket="bucket").get("Contents", ()):
+        client.delete_object(Bucket="bucket", Key=each["Key"])
+    client.delete_bucket(Bucket="bucket")
 
 
 @pytest.fixture(params=["local", "remote"])
 def base(request, tmp_path):
-    STORE.clear()
-    return str(tmp_path) if request.param == "local" else "fake://bucket"
+    if request.param == "local":
+        return str(tmp_path)
+    request.getfixturevalue("client")
+    return "s3://bucket"
 
 
 def match(pattern):
@@ -186,18 +134,31 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(base, monkeypatch):
 
 
 def test_rename_replaces_also_where_the_store_refuses_to(base, monkeypatch):
-    monkeypatch.setattr(FakeFileSystem, "refuses_replacement", True)
     source, destination = storage.join(base, "a"), storage.join(base, "b")
-    STORE.update({name: (data, 1.0) for name, data in {source: b"new", destination: b"old"}.items()})
-    if not storage.is_remote(base):
-        for path, data in ((source, b"new"), (destination, b"old")):
-            with open(path, "wb") as file:
-                file.write(data)
+    for path, data in ((source, b"new"), (destination, b"old")):
+        storage.write_atomic(path, data)
+    opened = storage._open_store
+    monkeypatch.setattr(storage, "_open_store", lambda *where: LikeHdfs(opened(*where)))
     storage.rename(source, destination)
     assert read(destination) == b"new"
     with pytest.raises(OSError, match=r"rename failed|No such file"):
         storage.rename(source, destination)
     assert read(destination) == b"new"
+
+
+class LikeHdfs:
+    """A filesystem that does not replace a file by a rename."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def move(self, source, destination):
+        if self._store.get_file_info(destination).is_file:
+            raise OSError("rename failed")
+        self._store.move(source, destination)
 
 
 def test_match_is_ordered_and_gives_files_only(base):
@@ -224,18 +185,24 @@ def test_version_changes_with_the_file(base):
     path = storage.join(base, "a")
     versions = set()
     for data in (b"x", b"y", b"yy"):
+        if storage.is_remote(base) and data == b"y":
+            time.sleep(1.1)  # S3 lists whole seconds
         storage.write_atomic(path, data)
         versions.add(match(path)[0].version)
         assert match(path)[0].version in versions
     assert len(versions) == 3
 
 
-def test_a_store_without_times_gives_its_checksum():
-    STORE.clear()
-    STORE["fake://bucket/a"] = (b"data", None)
-    STORE["fake://bucket/folder/"] = (b"", None)
-    assert match("fake://bucket/*") == [storage.FileStat("fake://bucket/a", 4, "4-sum-4")]
-    assert match("fake://bucket/folder/*") == []
+def test_objects_that_consoles_and_arrow_leave_in_folders_are_no_files(client):
+    client.put_object(Bucket="bucket", Key="folder/", Body=b"")
+    client.put_object(Bucket="bucket", Key="folder/a b%20#?.txt", Body=b"x")
+    (found,) = match("s3://bucket/folder/*")
+    assert (found.path, read(found.path)) == ("s3://bucket/folder/a b%20#?.txt", b"x")
+    assert [each.path for each in match("s3://bucket/**")] == [found.path]
+    assert storage.list_files("s3://bucket/folder") == ["a b%20#?.txt"]
+    changed = client.head_object(Bucket="bucket", Key="folder/a b%20#?.txt")["LastModified"].timestamp()
+    assert storage.changed_at(found.path) == changed
+    assert found == storage.find(found.path) == storage.FileStat(found.path, 1, f"1-{changed!r}")
 
 
 def test_list_files_and_delete_tree(base):
@@ -324,11 +291,10 @@ def test_local_files_need_no_beam(tmp_path):
     )
 
 
-def test_a_remote_corpus_is_planned_and_read():
-    STORE.clear()
+def test_a_remote_corpus_is_planned_and_read(client):
     for name, data in {"a.txt": b"one\ntwo\n\nthree\n" * 10, "sub/b.txt": b"four\n"}.items():
-        storage.write_atomic(f"fake://bucket/corpus/{name}", data)
-    config = InputConfig(paths=["fake://bucket/corpus/**"], split_bytes=50)
+        storage.write_atomic(f"s3://bucket/corpus/{name}", data)
+    config = InputConfig(paths=["s3://bucket/corpus/**"], split_bytes=50)
     splits = plan_splits(config, "")
     assert [piece.name for split in splits for piece in split.pieces] == ["a.txt"] * 3 + ["sub/b.txt"]
     texts = [
@@ -338,29 +304,19 @@ def test_a_remote_corpus_is_planned_and_read():
         for text in batch.documents.column("text").to_pylist()
     ]
     assert texts == ["one", "two", "three"] * 10 + ["four"]
-    with pytest.raises(ValueError, match="'fake://bucket/other/\\*' matches no file"):
-        plan_splits(InputConfig(paths=["fake://bucket/other/*"]), "")
+    with pytest.raises(ValueError, match="'s3://bucket/other/\\*' matches no file"):
+        plan_splits(InputConfig(paths=["s3://bucket/other/*"]), "")
 
 
-def test_operations_on_s3_share_a_client(monkeypatch):
-    pytest.importorskip("boto3", reason="needs the extra aws")
-    from apache_beam.io.aws.clients.s3 import boto3_client
-
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr(storage, "_check_s3", lambda *_: None)  # nobody answers there
-    storage.exists("fake://bucket/a")  # the first remote path
-    options = {"s3_endpoint_url": "http://localhost:1", "s3_region_name": "us-east-1"}
-    first, again = (boto3_client.Client(options) for _ in range(2))
-    elsewhere = boto3_client.Client(options | {"s3_endpoint_url": "http://localhost:2"})
-    assert first.client is again.client
-    assert first.client is not elsewhere.client
-    assert elsewhere.client.meta.endpoint_url == "http://localhost:2"
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:3")
-    third = boto3_client.Client({"s3_region_name": "us-east-1"})
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:4")
-    fourth = boto3_client.Client({"s3_region_name": "us-east-1"})
-    assert [each.client.meta.endpoint_url for each in (third, fourth)] == ["http://localhost:3", "http://localhost:4"]
+def test_options_and_environment_say_where_a_store_is(client, server, monkeypatch):
+    storage.write_atomic("s3://bucket/a", b"x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    for args in ([f"--s3_endpoint_url={server}"], ["--s3_endpoint_url", server, "--s3_region_name=us-east-1"]):
+        storage.configure(args)
+        assert storage.exists("s3://bucket/a")
+    storage.configure([])
+    with pytest.raises(OSError, match=r"the store http://127\.0\.0\.1:1 cannot be used"):
+        storage.exists("s3://bucket/a")
 
 
 def test_what_cannot_be_examined_is_not_taken_for_absent(tmp_path):
@@ -374,58 +330,57 @@ def test_what_cannot_be_examined_is_not_taken_for_absent(tmp_path):
 
 
 def test_a_store_that_does_not_answer_is_named_at_once(monkeypatch):
-    """Beam tries each request again, for five minutes, and then ends in a traceback."""
-    boto3 = pytest.importorskip("boto3", reason="needs the test group: boto3")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    session = storage._s3_session(boto3)()
+    for name, value in (ACCOUNT | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}).items():
+        monkeypatch.setenv(name, value)
     message = (
-        r"the store http://127\.0\.0\.1:1 cannot be used: .*; its address goes after --, as in -- --s3_endpoint_url"
+        r"the store http://127\.0\.0\.1:1 cannot be used: .*; its address goes into AWS_ENDPOINT_URL, or after --, "
+        "as in -- --s3_endpoint_url"
     )
     with pytest.raises(OSError, match=message):
-        session.client(service_name="s3", endpoint_url="http://127.0.0.1:1", region_name="eu-west-1")
+        storage.open_read("s3://bucket/a")
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize(
-    "value", ["2026-07-10T10:11:12.000Z", "2026-07-10T10:11:12Z", "Fri, 10 Jul 2026 10:11:12 GMT", 7]
+    ("path", "message"),
+    [
+        ("azfs://account/container/a", "Azure's store is abfs://"),
+        ("hf://datasets/a", "nothing is read from hf://; download it first, as with `hf download`"),
+        ("file:///data/a", "a local path has no scheme; write '/data/a'"),
+    ],
 )
-def test_times_of_s3_are_those_of_botocore(monkeypatch, zone, value):
-    pytest.importorskip("boto3", reason="needs the extra aws")
-    from apache_beam.io.aws.s3io import S3IO
-    from botocore.utils import parse_timestamp
+def test_schemes_that_are_not_read(path, message):
+    with pytest.raises(ValueError, match=message):
+        match(path)
 
-    monkeypatch.setenv("TZ", zone)
-    time.tzset()
-    try:
-        found, expected = storage._parse_time(value), parse_timestamp(value)
-        assert found == expected
-        assert S3IO._updated_to_seconds(found) == S3IO._updated_to_seconds(expected)
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("a/*.txt", ["a/b.txt", "a/.txt"], ["a/b/c.txt", "a/b_txt"]),
+        ("a/**.txt", ["a/b.txt", "a/b/c.txt"], ["b/a/c.txt"]),
+        ("a/?[b-d][!e]", ["a/xbf"], ["a/xbe", "a//bf", "a/xaf"]),
+        ("a/[]x]", ["a/]", "a/x"], ["a/y"]),
+        ("a/[x", ["a/[x"], ["a/x"]),
+    ],
+)
+def test_patterns_of_stores(pattern, matching, others):
+    is_match = matcher(pattern)
+    assert all(map(is_match, matching))
+    assert not any(map(is_match, others))
 
 
 @pytest.mark.parametrize("most", [2, 100])
 @pytest.mark.parametrize(
     "pattern", ["data/*/*/*.txt", "data/b*/x/*", "data/**.txt", "data/*/y/b.txt", "*/b1/*/*", "data/[ab]1/?/*"]
 )
-def test_folders_of_s3_are_listed_side_by_side(monkeypatch, pattern, most):
-    boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
-    moto = pytest.importorskip("moto", reason="needs moto")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+def test_folders_of_s3_are_listed_side_by_side(client, monkeypatch, pattern, most):
     monkeypatch.setattr(storage, "_MOST_PATTERNS", most)
     keys = [f"data/{a}/{b}/{c}.txt" for a in ("a", "a-1", "a1", "b1", "b2") for b in "xy" for c in "abc"]
-    with moto.mock_aws():
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="corpus")
-        for key in [*keys, "data/at-the-top.txt"]:
-            client.put_object(Bucket="corpus", Key=key, Body=b"x\n")
-        whole = match(f"s3://corpus/{pattern}")
-        (split,) = plan_splits(InputConfig(paths=[f"s3://corpus/{pattern}"]), "")
-        patterns = storage.patterns_by_folder(f"s3://corpus/{pattern}")
+    for key in [*keys, "data/at-the-top.txt"]:
+        client.put_object(Bucket="bucket", Key=key, Body=b"x\n")
+    whole = match(f"s3://bucket/{pattern}")
+    (split,) = plan_splits(InputConfig(paths=[f"s3://bucket/{pattern}"]), "")
+    patterns = storage.patterns_by_folder(f"s3://bucket/{pattern}")
     assert whole
     assert [piece.path for piece in split.pieces] == [file.path for file in whole]
     assert len(patterns) > 1 or "**" in pattern

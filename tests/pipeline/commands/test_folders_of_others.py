@@ -185,7 +185,7 @@ def test_an_input_of_a_ledger_is_literal_regular_and_unchanged(tmp_path, monkeyp
     def unreachable(*_):
         raise AssertionError("a store was asked")
 
-    monkeypatch.setattr(storage, "_file_systems", unreachable)
+    monkeypatch.setattr(storage, "_open_store", unreachable)
     (tmp_path / "a.jsonl").write_text("abc")
     os.mkfifo(tmp_path / "pipe")
     assert "is not there any more" in refused(tmp_path / "*.jsonl")
