@@ -2,61 +2,59 @@
 """Ownership of an output folder: one command at a time owns it, and says so in `_owner.json` until it ends.
 
 The command that drives a job owns its folder. The workers of the job, wherever they are, never look at the file, except
-for the last step, which publishes only if the folder is still its own. These signs tell a dead owner from a living one,
-strongest first:
+for the last step, which publishes only if the folder is still its own. A dead owner is told from a living one by
 
-- On local disks the file is locked with `flock`, and the kernel releases the lock when the owner dies, however it
-  dies. A command that gets the lock on the same machine may go on at once, also from another container.
-- If the owner is on this machine, its process is looked up.
-- Any other owner counts as dead when it has not renewed the file for `SILENT_SECONDS`, by the clock of the store:
-  machines that share a store need not agree on the time.
+- a lock where there are locks: the file is locked with `flock`, and the kernel releases the lock when the owner dies,
+  however it dies. Who gets the lock of an owner on the same machine goes on at once, also from another container;
+- time elsewhere, as on object stores, or if the owner was on another machine: an owner renews its file, and counts as
+  dead when the file stays the same for `SILENT_SECONDS` while another command looks on. No clocks are compared.
 
 The job that a dead owner, or one that has detached itself, gave to a runner elsewhere may live: the runner is asked.
 
-Without locks, as on object stores, an owner writes its name, and checks a moment later that the name is still there.
-If two start at once, the last one to write wins, provided that neither takes longer from looking to writing than
-`SETTLE_SECONDS` or twice the time of the other. If one does, the other finds out when it next renews the file, and does
-not publish.
+Without locks an owner writes its name, and checks a moment later that the name is still there. If two start at once,
+the last one to write wins, provided that neither takes longer from looking to writing than `SETTLE_SECONDS` or twice
+the time of the other. If one does, the other finds out when it next renews the file, and does not publish.
 """
 
 import contextlib
 import errno
 import json
+import logging
 import os
+import platform
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import BinaryIO, Self
+from typing import Self
 
 from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files
-from tokenmill.pipeline.running.processes import Process
 from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB, RunnerJob, is_over
 
 OWNER = "_owner.json"
 """The name of the file; a folder without an owner has none."""
 
-BEAT_SECONDS = 30.0
+BEAT_SECONDS = 10.0
 """How often an owner renews its file."""
 
-SILENT_SECONDS = 600.0
-"""An owner whose process cannot be looked up counts as dead when its file is older than this."""
+SILENT_SECONDS = 60.0
+"""An owner whose lock cannot tell counts as dead when its file has not been renewed for so long."""
 
 SETTLE_SECONDS = 3.0
 """Without locks: the least time between writing the file and checking who wrote it last."""
 
-_PATIENCE_SECONDS = 2.0
-"""How long another command, which has the lock of a dead owner, may take to write its own name."""
+_PATIENCE_SECONDS = 1.0
+"""How long who has the lock may take to write its name, or to see that nobody else has it."""
 
 _MOST_BYTES = 1 << 16
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EPERM, errno.EINVAL}
-"""Errors of filesystems that have no locks or no hard links."""
+"""Errors of filesystems that have no locks."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,10 @@ class _Owner:
     """Random, because a process may own a folder twice."""
     command: str
     since: str
-    process: Process
+    host: str
+    pid: int
+    machine: str
+    """An id that its containers share, and that changes when it starts; the name of the host if there is none."""
 
     @classmethod
     def read(cls, output: str) -> Self | None:
@@ -76,18 +77,14 @@ class _Owner:
             with storage.open_read(storage.join(output, OWNER)) as handle:
                 owner = json_files.parse(handle.read(_MOST_BYTES).decode(), TypeAdapter(_Owner), OWNER)
             return cls(**vars(owner))
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
-        except OSError:
-            if storage.exists(storage.join(output, OWNER)):
-                raise
-            return None  # Beam's filesystems have no particular error for a missing file
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), indent=1).encode()
 
     def __str__(self) -> str:
-        return f"{self.command}, process {self.process.pid} on {self.process.host!r}, since {self.since}"
+        return f"{self.command}, process {self.pid} on {self.host!r}, since {self.since}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Lease:
           OSError: if the owner cannot be found out.
         """
         found = _Owner.read(self.output)
-        for _ in range(5):  # HDFS replaces a file in two steps; between them there is none
+        for _ in range(5):  # HDFS replaces a file in two steps, and here it is written in place
             if found is not None:
                 break
             time.sleep(0.1)
@@ -130,14 +127,13 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
       OSError: if the folder cannot be written to.
     """
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    owner = _Owner(uuid.uuid4().hex, command, since, Process.current())
+    owner = _Owner(uuid.uuid4().hex, command, since, platform.node(), os.getpid(), _machine())
     lease = Lease(output, owner.nonce)
     with contextlib.ExitStack() as stack:
-        descriptor = None if storage.is_remote(output) else _take_locked(output, owner)
+        descriptor = None if storage.is_remote(output) else _lock(output)
         if descriptor is not None:
             stack.callback(os.close, descriptor)
-        else:
-            _take_unlocked(output, owner)
+        _take(output, owner, descriptor)
         stack.callback(_release, lease)
         is_over = threading.Event()
         beat = threading.Thread(target=_renew, args=(lease, owner, on_lost, is_over), name="owner", daemon=True)
@@ -150,11 +146,12 @@ def own(output: str, command: str, on_lost: Callable[[], None] = lambda: None) -
 def check_free(output: str) -> None:
     """Raises ValueError if a command that is known to live owns a folder: before long work, in which `own` comes last.
 
-    It is silent where only `own` can tell, as on a store, whose clock decides.
+    It is silent where only `own` can tell, as on a store.
     """
     found = _Owner.read(output)
-    if found is not None and found.process.is_dead(Process.current()) is False:
-        raise ValueError(_in_use(output, found))
+    with contextlib.suppress(OSError):
+        if found is not None and not storage.is_remote(output) and _is_locked(output):
+            raise ValueError(_in_use(output, found))
 
 
 def living_owner(output: str) -> str | None:
@@ -162,85 +159,70 @@ def living_owner(output: str) -> str | None:
     found = _Owner.read(output)
     if found is None:
         return None
-    is_dead = found.process.is_dead(Process.current())
-    if is_dead is None:
-        changed = storage.changed_at(storage.join(output, OWNER))
-        is_dead = changed is not None and time.time() - changed > SILENT_SECONDS
     job = _job_of(output, found)
-    if not is_dead and (job is None or not job.detached):
+    if (job is None or not job.detached) and _seems_alive(output, found):
         return str(found)
     with contextlib.suppress(OSError):
         return None if job is None or is_over(job.state()) else str(job)
     return None
 
 
-def _take_locked(output: str, owner: _Owner) -> int | None:
-    """Returns the descriptor of a lock that is held as long as it is open; None if the filesystem has no locks.
+def _seems_alive(output: str, found: _Owner) -> bool:
+    """Returns whether an owner lives, by what can be seen at once."""
+    if not storage.is_remote(output) and found.machine == _machine():
+        with contextlib.suppress(OSError):
+            return _is_locked(output)
+    return time.time() - storage.changed_at(storage.join(output, OWNER)) < SILENT_SECONDS
 
-    The file appears complete and already locked, because a temporary file is linked or renamed to its name. So no other
-    command ever sees a part of it, or locks it before us.
+
+def _is_locked(output: str) -> bool:
+    """Returns whether an owner on this machine has the lock; raises OSError if there are no locks."""
+    with open(storage.join(output, OWNER), "rb") as file:
+        return not _is_locked_by_us(file.fileno())
+
+
+def _machine() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return platform.node()
+
+
+def _lock(output: str) -> int | None:
+    """Returns the descriptor of the file, locked as long as it is open; None if the filesystem has no locks.
+
+    Raises:
+      ValueError: if another command has the lock. OSError: if the folder cannot be written to.
     """
     path = storage.join(output, OWNER)
-    staged = f"{path}.{owner.nonce}.tmp"
     try:
         storage.make_directory(output)
-        descriptor = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
         reason = f"{error.filename!r} is a file" if is_file else error.strerror
         raise OSError(f"output folder {output!r} cannot be written to: {reason}; choose another output.path") from error
     try:
-        os.write(descriptor, owner.to_json())
-        _lock(descriptor)
-        _put(output, staged, owner)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not _is_locked_by_us(descriptor):
+            if time.monotonic() > deadline:
+                raise ValueError(_in_use(output, _Owner.read(output)))
+            time.sleep(0.02)
+        with contextlib.suppress(FileNotFoundError):
+            # An owner removes its file while it has the lock; who has opened it before locks what has no name.
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                return descriptor
     except BaseException as error:
         os.close(descriptor)
         if isinstance(error, OSError) and error.errno in _NO_LOCKS:
             return None
         raise
-    finally:
-        storage.delete(staged)
-    return descriptor
+    os.close(descriptor)
+    return _lock(output)
 
 
-def _put(output: str, staged: str, owner: _Owner) -> None:
-    """Gives the staged file the name `OWNER`, if there is no such file yet or its owner is dead."""
-    path = storage.join(output, OWNER)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            os.link(staged, path)
-        except FileExistsError:
-            pass
-        else:
-            return
-        with contextlib.suppress(FileNotFoundError), _open_existing(path) as there:
-            is_ours = _lock(there.fileno())
-            if os.fstat(there.fileno()).st_ino != os.stat(path).st_ino:
-                continue  # it has been replaced since it was opened
-            found = _Owner.read(output)
-            if is_ours:
-                # We got the lock, so an owner on the same kernel is dead: it would hold the lock if it were alive.
-                boot = found.process.boot if found is not None else ""
-                if found is not None and not (boot and boot == owner.process.boot):
-                    _refuse_living(output, found, owner)
-                _refuse_running(output, found)
-                os.replace(staged, path)
-                return
-            is_taken = found is not None and not found.process.is_dead(owner.process)
-            if is_taken or time.monotonic() > deadline:
-                raise ValueError(_in_use(output, found))
-        time.sleep(0.02)
-
-
-def _open_existing(path: str) -> BinaryIO:
-    try:
-        return open(path, "r+b")  # some filesystems lock only files that are open for writing
-    except PermissionError:  # the file of another user
-        return open(path, "rb")
-
-
-def _lock(descriptor: int) -> bool:
+def _is_locked_by_us(descriptor: int) -> bool:
     """Locks an open file for as long as it is open; returns False if it is locked already."""
     if sys.platform == "win32":
         raise OSError(errno.ENOSYS, "no locks of this kind")
@@ -253,12 +235,22 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _take_unlocked(output: str, owner: _Owner) -> None:
+def _take(output: str, owner: _Owner, descriptor: int | None) -> None:
+    """Writes the name of an owner into a folder, which has the lock if there are locks; raises ValueError if taken."""
     started = time.monotonic()
     found = _Owner.read(output)
-    if found is not None:
-        _refuse_living(output, found, owner)
+    is_same_machine = found is not None and (found.machine == owner.machine or found.host == owner.host)
+    if found is not None and not (descriptor is not None and is_same_machine):
+        job = _job_of(output, found)
+        if job is None or not job.detached:
+            _wait_until_silent(output, found)
+            started = time.monotonic()
     _refuse_running(output, found)
+    if descriptor is not None:
+        data = owner.to_json()
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+        return
     storage.write_atomic(storage.join(output, OWNER), owner.to_json())
     # Another command may have looked before we wrote; its own write takes about as long as ours did.
     time.sleep(max(SETTLE_SECONDS, 2 * (time.monotonic() - started)))
@@ -267,23 +259,21 @@ def _take_unlocked(output: str, owner: _Owner) -> None:
         raise ValueError(_in_use(output, found))
 
 
-def _refuse_living(output: str, found: _Owner, here: _Owner) -> None:
-    is_dead, job = found.process.is_dead(here.process), _job_of(output, found)
-    if is_dead or (job is not None and job.detached):
-        return
-    if is_dead is None:
-        silent = _silence(output)
-        if silent is None:
-            more = f"; if it is gone for good, delete {OWNER}, for this store tells no times"
-            raise ValueError(_in_use(output, found) + more)
-        if silent > SILENT_SECONDS:
-            return
-        more = (
-            f"; its last sign of life was {silent:.0f} s ago, and if it is gone for good the folder is free "
-            f"{SILENT_SECONDS:.0f} s after that"
-        )
-        raise ValueError(_in_use(output, found) + more)
-    raise ValueError(_in_use(output, found))
+def _wait_until_silent(output: str, found: _Owner) -> None:
+    """Waits until an owner has not renewed its file for `SILENT_SECONDS`; raises ValueError if it does."""
+    path = storage.join(output, OWNER)
+    logging.getLogger(__name__).warning(
+        "output folder %r belongs to %s, unless that is dead, which takes %.0f s to tell", output, found, SILENT_SECONDS
+    )
+    renewed, started = storage.changed_at(path), time.monotonic()
+    while time.monotonic() - started < SILENT_SECONDS:
+        time.sleep(min(1.0, BEAT_SECONDS / 2))
+        try:
+            is_alive = storage.changed_at(path) != renewed
+        except FileNotFoundError:
+            return  # it has ended meanwhile
+        if is_alive:
+            raise ValueError(_in_use(output, found))
 
 
 def _job_of(output: str, found: _Owner | None) -> RunnerJob | None:
@@ -314,21 +304,6 @@ def _refuse_running(output: str, found: _Owner | None) -> None:
 def _in_use(output: str, found: _Owner | None) -> str:
     who = found or "another command that has just started"
     return f"output folder {output!r} is in use: {who}; wait until it is done, stop it, or choose another folder"
-
-
-def _silence(output: str) -> float | None:
-    """Returns for how many seconds an owner has not renewed its file; None if the store has no times.
-
-    The clock is that of the store: the time of a file that is written now is its present time.
-    """
-    probe = storage.join(output, f"{OWNER}.{uuid.uuid4().hex}.tmp")
-    try:
-        with storage.create(probe) as handle:
-            handle.write(b".")  # Beam's filesystem for S3 cannot write an empty file
-        now, then = storage.changed_at(probe), storage.changed_at(storage.join(output, OWNER))
-    finally:
-        storage.delete(probe)
-    return now - then if now is not None and then is not None else None
 
 
 def _renew(lease: Lease, owner: _Owner, on_lost: Callable[[], None], is_over: threading.Event) -> None:

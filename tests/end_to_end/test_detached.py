@@ -68,7 +68,7 @@ def owns(output):
 def locks(request, monkeypatch):
     if not request.param:
         monkeypatch.setattr(ownership, "SETTLE_SECONDS", 0)
-        monkeypatch.setattr(ownership, "_take_locked", lambda *_: None)
+        monkeypatch.setattr(ownership, "_lock", lambda *_: None)
 
 
 def test_a_folder_left_to_a_job_is_free_when_the_job_is_over(tmp_path, folder, server, locks):
