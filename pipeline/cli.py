@@ -19,8 +19,8 @@ from tokenmill.pipeline import VERSION, storage
 from tokenmill.pipeline.commands import chat, counts, elsewhere, jobs, looking, results, tokenizers, warm
 from tokenmill.pipeline.commands.arguments import Parser, commands_of, set_command
 from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
+from tokenmill.pipeline.running.messages import configure_logging
 from tokenmill.pipeline.running.outlets import guard
-from tokenmill.pipeline.running.runners import configure_logging
 
 EXAMPLES = {
     "run": "tokenmill run configs/quickstart.yaml --overwrite",

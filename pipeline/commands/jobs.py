@@ -227,7 +227,7 @@ def _tell(plan: "JobPlan", began: float, stages: Sequence[tuple[str, float]]) ->
 
 
 def _report_failure(error: Exception, output: str, debug: bool) -> int:
-    from tokenmill.pipeline.running.runners import explain
+    from tokenmill.pipeline.running.messages import explain
 
     if debug:
         import traceback
@@ -260,7 +260,7 @@ def plan_only(options: argparse.Namespace) -> int:
         return _print_graph(options.job, config)
 
     from tokenmill.pipeline.estimating import report
-    from tokenmill.pipeline.running.runners import explain
+    from tokenmill.pipeline.running.messages import explain
     from tokenmill.pipeline.running.terminal import Terminal
 
     try:

@@ -75,7 +75,7 @@ def run(
         from tokenmill.pipeline import storage
         from tokenmill.pipeline.commands.jobs import execute, prepared, record
         from tokenmill.pipeline.reporting.summary import warnings
-        from tokenmill.pipeline.running.runners import explain
+        from tokenmill.pipeline.running.messages import explain
 
         storage.configure(beam_args)
         loaded, choose = prepared(config, (), job, beam_args, mode, workers)
@@ -140,7 +140,7 @@ def verify(target: ConfigSource, *, deep: bool = False, share: float | None = No
 @contextmanager
 def _plainly() -> Iterator[None]:
     """Raises the error behind a `Mistake`, which is the command line's; keeps Beam from saying what is no news."""
-    from tokenmill.pipeline.running.runners import without_repetitions
+    from tokenmill.pipeline.running.messages import without_repetitions
 
     try:
         with without_repetitions():

@@ -33,7 +33,8 @@ def _warm(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.books import parts
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.estimating import rehearsal
-    from tokenmill.pipeline.running.runners import RunnerSettings, explain
+    from tokenmill.pipeline.running.messages import explain
+    from tokenmill.pipeline.running.runners import RunnerSettings
     from tokenmill.tokenizer.compiling import kernel as compiling
     from tokenmill.tokenizer.compiling.waiting import waiting
 

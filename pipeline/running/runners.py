@@ -15,19 +15,17 @@ processes  one process each         code that holds the GIL; many cores: startin
 Every other runner gets the graph and the options unchanged. Beam is imported when a job starts, not before.
 """
 
-import builtins
+import argparse
 import contextlib
 import difflib
 import importlib
-import logging
 import os
-import re
-import sys
-import threading
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from tokenmill.pipeline.running.messages import without_tracebacks
 
 if typing.TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -89,7 +87,7 @@ def choose_runner(
       ValueError: naming an option that is not allowed.
     """
     check_mode(mode)
-    name, rest = _take_option(list(beam_args), "runner")
+    name, rest = _take_option(beam_args, "runner")
     if name is not None and name.lower() in _BROKEN_RUNNERS:
         raise ValueError(f"--runner={name}: loses data without an error (Beam 2.77); use DirectRunner or FlinkRunner")
     if name is not None and name.rpartition(".")[2].lower() not in _LOCAL_RUNNERS:
@@ -204,113 +202,6 @@ def _open(settings: RunnerSettings, debug: bool) -> Iterator[tuple["PipelineRunn
         yield _fn_api_runner(None, options), options
 
 
-@contextlib.contextmanager
-def without_tracebacks() -> Iterator[None]:
-    """Keeps Beam's workers (2.77) from printing, one each, the traceback that the runner raises as well."""
-    from apache_beam.runners.worker import sdk_worker
-
-    sdk_worker.print = lambda *_, **__: None  # type: ignore[attr-defined]  # found before the built-in one
-    try:
-        yield
-    finally:
-        vars(sdk_worker).pop("print", None)  # another job of this process may have ended first
-
-
-def explain(error: BaseException, output: str = "") -> str:
-    """Returns the message of an error inside a job, without the tracebacks that runners wrap around it.
-
-    Runners pass errors on as text: `RuntimeError("Traceback ... ValueError: the message [while running 'Step']")`.
-    An error of the system about a path below `output`, the folder of the job, names its key in the config.
-    """
-    name = type(error).__name__
-    if name in ("_MultiThreadedRendezvous", "_InactiveRpcError"):  # gRPC's, whose text has many lines
-        return f"the runner or its job server cannot be reached: {error.details()}"  # type: ignore[attr-defined]
-    text = str(error)
-    if "Traceback (most recent call last):" in text:
-        last = text.rpartition("Traceback (most recent call last):\n")[2].rstrip()
-        # Frames are indented; the first line that is not names the error, and its message runs to the end.
-        found = re.search(r"^([^\s:][^\n:]*)(?:: (.*))?\Z", last, re.MULTILINE | re.DOTALL)
-        if found:
-            name, text = found[1].rpartition(".")[2], found[2] or ""
-    text = re.sub(r" \[while running '[^']*'\]", "", text).replace("\n(on host ", " (on host ").strip()
-    if name == "RuntimeError" and (wrapped := re.match(r"(\w+(?:Error|Exception)): ", text)):
-        name, text = wrapped[1], text[wrapped.end() :]
-    kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, OSError) and output and output in text:
-        text = f"output.path: {text}"
-    says_enough = isinstance(kind, type) and issubclass(kind, OSError | ValueError)
-    if text and (says_enough or name in ("RuntimeError", "BooksError", "TokenizerFileError")):
-        return text
-    return f"{name}: {text}".rstrip(": ")
-
-
-_REPEATING = (
-    *("apache_beam.runners.common", "apache_beam.runners.worker", "apache_beam.runners.portability.fn_api_runner"),
-    *("apache_beam.utils.subprocess_server", "apache_beam.runners.portability.portable_runner", "PrismRunner"),
-)
-"""Loggers that warn only of how workers and servers were started, and log errors that are raised as well."""
-
-
-@contextlib.contextmanager
-def without_repetitions() -> Iterator[None]:
-    """Keeps Beam from logging, with its traceback, an error that the block raises as well, or what is no news."""
-    loggers = [logging.getLogger(name) for name in _REPEATING]
-    levels = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_says_more)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeFilter(_says_more)
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
-
-
-def configure_logging(*, debug: bool = False) -> None:
-    """Sets up logging for a command line: quiet unless `debug`. Call it before Beam is imported.
-
-    Importing Beam logs a warning through the root logger, which installs a handler of Python's choosing and makes
-    every later `basicConfig` a no-op.
-    """
-    handler = _StderrHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(lambda record: debug or _says_more(record))
-    logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler], force=True)
-    level = logging.NOTSET if debug else logging.CRITICAL
-    for name in _REPEATING:
-        logging.getLogger(name).setLevel(level)
-    threading.excepthook = threading.__excepthook__ if debug else _report_thread_error
-
-
-def _says_more(record: logging.LogRecord) -> bool:
-    """Returns whether a log record adds something to the error with which the job will fail."""
-    # Not what job servers pass on, nor what Prism logs. Other output of Prism, not in its log format, tells of its end.
-    is_repeated = record.module == "portable_runner" or record.name.startswith(("PrismRunner", "SdkWorker@"))
-    return not is_repeated and not str(record.msg).startswith("apitools not found")
-
-
-# When a worker or a job server ends, its connections break, and the threads that read from them fail.
-_THREADS_OF_RUNNERS = ("beam_control_read", "read_grpc_client_inputs", "wait_until_finish_read", "run_worker")
-
-
-def _report_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Prints nothing for errors in a runner's threads: the job fails with the reason."""
-    if args.thread is None or not args.thread.name.startswith(_THREADS_OF_RUNNERS):
-        threading.__excepthook__(args)
-
-
-class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to the current `sys.stderr`, which a progress display may have replaced."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-
 def _fn_api_runner(environment: Any, options: "PipelineOptions") -> "PipelineRunner":
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner import fn_runner
@@ -321,22 +212,15 @@ def _fn_api_runner(environment: Any, options: "PipelineOptions") -> "PipelineRun
     return fn_runner.FnApiRunner(default_environment=environment, provision_info=fn_runner.ExtendedProvisionInfo(info))
 
 
-def _take_option(args: list[str], name: str) -> tuple[str | None, list[str]]:
+def _take_option(args: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     """Returns the last value of `--name=value` or `--name value`, and the arguments without it."""
-    value, rest, i = None, [], 0
-    while i < len(args):
-        key, equals, text = args[i].partition("=")
-        if key != f"--{name}":
-            rest.append(args[i])
-        elif equals:
-            value = text
-        elif i + 1 < len(args):
-            i += 1
-            value = args[i]
-        else:
-            raise ValueError(f"--{name} needs a value")
-        i += 1
-    return value, rest
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(f"--{name}", dest="value")
+    try:
+        found, rest = parser.parse_known_args(args)
+    except argparse.ArgumentError:
+        raise ValueError(f"--{name} needs a value") from None
+    return found.value, rest
 
 
 def check_beam_args(settings: RunnerSettings) -> None:
@@ -346,8 +230,6 @@ def check_beam_args(settings: RunnerSettings) -> None:
     """
     if settings.name is not None:
         return
-    import argparse
-
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parser: Any = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)

@@ -15,8 +15,8 @@ import traceback
 from typing import Any
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.running.messages import configure_logging, without_tracebacks
 from tokenmill.pipeline.running.outlets import outlive_readers
-from tokenmill.pipeline.running.runners import configure_logging, without_tracebacks
 from tokenmill.tokenizer.compiling.waiting import waiting
 
 _PROVISION_SECONDS = 30

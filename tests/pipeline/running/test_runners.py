@@ -12,13 +12,13 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.running.messages import explain
 from tokenmill.pipeline.running.runners import (
     MODES,
     RunnerSettings,
     available_cores,
     check_beam_args,
     choose_runner,
-    explain,
     open_runner,
 )
 
@@ -164,7 +164,8 @@ class _Recorder:
 FAILING = """
     import os, sys
     sys.path.insert(0, {root!r})
-    from tokenmill.pipeline.running.runners import choose_runner, configure_logging, explain, open_runner
+    from tokenmill.pipeline.running.messages import configure_logging, explain
+    from tokenmill.pipeline.running.runners import choose_runner, open_runner
     configure_logging()
     import apache_beam as beam
 

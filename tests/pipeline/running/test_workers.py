@@ -17,7 +17,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.running import workers
-from tokenmill.pipeline.running.runners import explain
+from tokenmill.pipeline.running.messages import explain
 
 ROOT = Path(__file__).parents[3]
 
