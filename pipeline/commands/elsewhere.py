@@ -65,7 +65,9 @@ def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
         progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTING, splits),
         progress.Stage.of(planning.TOKENIZING_STAGE, filenames.LEDGER, splits),
     ]
-    return display.show(progress.FolderProgress(output, stages), sys.stderr)
+    watched = progress.Progress(stages)
+    watched.look_at(output)
+    return display.show(watched, sys.stderr)
 
 
 def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -> int:

@@ -160,13 +160,13 @@ def execute(
     from tokenmill.pipeline.running.runners import check_beam_args, open_runner
     from tokenmill.pipeline.transforms import jobs
 
-    stages = plan.stages()
-    watched = progress.Progress(stages, RejectLimits.of(plan.config.input))
+    output = plan.config.output.path
+    watched = progress.Progress(plan.stages(), RejectLimits.of(plan.config.input))
     with contextlib.ExitStack() as stack:
         with mistakes():
             check_beam_args(settings)
             # Owned until the last worker is gone.
-            lease = stack.enter_context(own(plan.config.output.path, job, watched.cancel))
+            lease = stack.enter_context(own(output, job, watched.cancel))
             runner, runner_options = stack.enter_context(open_runner(settings, debug=debug))
             if detach:
                 runner_jobs.check_detachable(runner_options)
@@ -178,17 +178,16 @@ def execute(
         jobs.build(pipeline, dataclasses.replace(plan, lease=lease))
         if settings.in_process:
             stack.enter_context(progress.reporting_to(watched))
-            source: progress.Progress = watched
         else:
-            source = progress.FolderProgress(plan.config.output.path, stages)
+            watched.look_at(output)
         if not quiet and not detach:
-            stack.enter_context(display.show(source, sys.stderr))
+            stack.enter_context(display.show(watched, sys.stderr))
         given: RunnerJob | None = None
         try:
             result = pipeline.run()
             given = runner_jobs.submitted(result, runner_options, lease.nonce, detached=detach)
             if given is not None:
-                given.write(plan.config.output.path)
+                given.write(output)
                 if detach:
                     return given
             state = result.wait_until_finish()
@@ -196,7 +195,7 @@ def execute(
             # After Ctrl-C, too: workers in this process go on until they are told, and stop at their next batch.
             watched.cancel()
             if given is not None:
-                runner_jobs.stop(given, plan.config.output.path)
+                runner_jobs.stop(given, output)
             if isinstance(error, Exception):
                 with contextlib.suppress(OSError):
                     lease.check()  # if another command took the folder, this is the reason, whatever error it led to
@@ -204,7 +203,7 @@ def execute(
         if state != "DONE":
             raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
         if plan.tokenizes:
-            _tell(plan, began, source.lengths(time.monotonic()))
+            _tell(plan, began, watched.lengths(time.monotonic()))
     return None
 
 

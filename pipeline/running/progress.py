@@ -2,7 +2,7 @@
 """Progress of a job: what its workers have done, wherever they run.
 
 A `Progress` gives a `Snapshot`, which `display.show` draws. Workers in this process report every batch to it, and it
-can tell them to stop. For workers elsewhere a `FolderProgress` looks in the output folder for splits that are done.
+can tell them to stop. What workers elsewhere have done it sees in the output folder, a split at a time.
 """
 
 import contextlib
@@ -88,13 +88,13 @@ class _Counts:
 
 
 class Progress:
-    """What workers in this process have done. Safe to use from several threads."""
+    """What the workers of a job have done. Safe to use from several threads."""
 
     def __init__(self, stages: Iterable[Stage] = (), limits: RejectLimits | None = None) -> None:
         """Starts at zero.
 
         Args:
-          stages: the stages whose amount of work is known.
+          stages: the stages whose amount of work is known, in the order in which they run.
           limits: for the rejected records of all splits of a stage together.
         """
         self._limits = limits
@@ -108,6 +108,16 @@ class Progress:
         self._n_estimated = [0, 0]
         self._measures: dict[str, tuple[str, int, Callable[[], int]]] = {}
         self._cancelled = threading.Event()
+        self._output: str | None = None
+        self._next_look = 0.0
+
+    def look_at(self, output: str) -> None:
+        """Looks at the output folder from now on, for the splits that workers elsewhere have done.
+
+        Those that are done already do not count as work of this run.
+        """
+        self._output = output
+        self._done = {stage.name: self._finished(output, stage) for stage in self._stages.values()}
 
     def enter(self, stage: str) -> None:
         """Records that the job enters a stage."""
@@ -125,6 +135,14 @@ class Progress:
         """
         if self._cancelled.is_set():
             raise Cancelled("the job was stopped")
+        total = self._count(stage, split_id, n_bytes, n_rejected, n_tokens, n_records)
+        if self._limits is not None:
+            self._limits.check(total.n_records, total.n_rejected)
+
+    def _count(
+        self, stage: str, split_id: str, n_bytes: int, n_rejected: int, n_tokens: int, n_records: int = 0
+    ) -> _Counts:
+        """Adds a batch of a split; returns the sums of the stage."""
         with self._lock:
             self._enter(stage)
             for counts in (self._running.setdefault((stage, split_id), _Counts()), self._totals[stage]):
@@ -132,10 +150,7 @@ class Progress:
                 counts.n_rejected += n_rejected
                 counts.n_tokens += n_tokens
                 counts.n_records += n_records
-            total = self._totals[stage]
-            found = total.n_records, total.n_rejected
-        if self._limits is not None:
-            self._limits.check(*found)
+            return replace(self._totals[stage])
 
     def finish(self, stage: str, split_id: str) -> None:
         """Records that a split is committed, by this run or an earlier one."""
@@ -162,7 +177,12 @@ class Progress:
         self._cancelled.set()
 
     def snapshot(self, stage: str | None = None) -> Snapshot:
-        """Returns how far the job is now, in its current stage or in `stage`."""
+        """Returns how far the job is now, in its current stage or in `stage`.
+
+        Looks at the folder, if there is one, at most every second, every ten where it is remote.
+        """
+        if self._output is not None and time.monotonic() >= self._next_look:
+            self.refresh()
         with self._lock:
             name = stage or self._stage
             total = self._totals[name]
@@ -172,6 +192,10 @@ class Progress:
                 return Snapshot(name, count(), n_planned, unit=unit)
             if known is None:
                 return Snapshot(name, 0, 0, total.n_bytes, total.n_tokens, total.n_rejected)
+            order = list(self._stages)
+            if self._output is not None and self._stage in order and order.index(name) < order.index(self._stage):
+                # The stage has ended, and its files may have been removed before they were looked at.
+                return Snapshot(name, known.n_bytes, known.n_bytes, total.n_bytes, total.n_tokens, total.n_rejected)
             n_done = sum(known.splits.get(split_id, 0) for split_id in self._done[name])
             for (stage_of, split_id), counts in self._running.items():
                 if stage_of == name:
@@ -188,7 +212,15 @@ class Progress:
             return [(name, end - since) for name, since, end in zip(self._entered, starts, starts[1:], strict=False)]
 
     def refresh(self) -> None:
-        """Makes sure that the next answers are of this moment, as they always are where workers report."""
+        """Looks at the output folder now, if there is one; where workers report, all answers are of the moment."""
+        if self._output is None:
+            return
+        seconds = _REMOTE_POLL_SECONDS if storage.is_remote(self._output) else _POLL_SECONDS
+        self._next_look = time.monotonic() + seconds
+        for stage in self._stages.values():
+            for split_id in self._finished(self._output, stage) - self._done[stage.name]:
+                self._count(stage.name, split_id, *self._read(self._output, stage, split_id))
+                self.finish(stage.name, split_id)
 
     def _enter(self, stage: str) -> None:
         if stage not in self._entered:  # a late report from an earlier stage does not go back to it
@@ -203,50 +235,15 @@ class Progress:
         ratio = n_stored / n_text if n_text else _USUAL_RATIO
         return min(int(n_read * ratio), planned * 95 // 100)
 
-
-class FolderProgress(Progress):
-    """Progress by the files of finished splits in the output folder: works with any runner, a split at a time."""
-
-    def __init__(self, output: str, stages: Iterable[Stage]) -> None:
-        """Looks at the folder as it is now; splits that are done already do not count as work of this run.
-
-        Args:
-          stages: in the order in which they run.
-        """
-        super().__init__(stages)
-        self._output = output
-        self._seconds = _REMOTE_POLL_SECONDS if storage.is_remote(output) else _POLL_SECONDS
-        self._next_look = 0.0
-        self._done = {stage.name: self._finished(stage) for stage in self._stages.values()}
-
-    def snapshot(self, stage: str | None = None) -> Snapshot:
-        """Returns how far the job is, in its current stage or in `stage`.
-
-        Looks at the folder at most every second, every ten where it is remote.
-        """
-        if time.monotonic() >= self._next_look:
-            self.refresh()
-        found, order = super().snapshot(stage), list(self._stages)
-        if found.stage in order and order.index(found.stage) < order.index(self._stage):
-            # The stage has ended, and its files may have been removed before this looked.
-            return replace(found, n_done=found.n_planned)
-        return found
-
-    def refresh(self) -> None:
-        """Looks at the folder now."""
-        self._next_look = time.monotonic() + self._seconds
-        for stage in self._stages.values():
-            for split_id in self._finished(stage) - self._done[stage.name]:
-                self.advance(stage.name, split_id, *self._read(stage, split_id))
-                self.finish(stage.name, split_id)
-
-    def _finished(self, stage: Stage) -> set[str]:
-        names = storage.list_files(storage.join(self._output, stage.folder))
+    @staticmethod
+    def _finished(output: str, stage: Stage) -> set[str]:
+        names = storage.list_files(storage.join(output, stage.folder))
         return {name.removesuffix(".json") for name in names if name.endswith(".json")} & stage.splits.keys()
 
-    def _read(self, stage: Stage, split_id: str) -> tuple[int, int, int]:
+    @staticmethod
+    def _read(output: str, stage: Stage, split_id: str) -> tuple[int, int, int]:
         """Returns the bytes, rejected records and tokens of a split."""
-        path = storage.join(self._output, stage.folder, f"{split_id}.json")
+        path = storage.join(output, stage.folder, f"{split_id}.json")
         # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
         with (
             contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError),

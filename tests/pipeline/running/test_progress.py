@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tokenmill.pipeline.running import progress
-from tokenmill.pipeline.running.progress import Cancelled, FolderProgress, Progress, Snapshot, Stage, reporting_to
+from tokenmill.pipeline.running.progress import Cancelled, Progress, Snapshot, Stage, reporting_to
 from tokenmill.pipeline.splits import Piece, Split
 
 COUNT = Stage("counting", "_counts", {"a": 100, "b": 300})
@@ -112,13 +112,19 @@ def test_workers_of_other_threads_see_who_watches():
     assert progress.current() is None
 
 
+def looking_at(folder, stages):
+    watched = Progress(stages)
+    watched.look_at(str(folder))
+    return watched
+
+
 def test_folder_says_what_is_done_whoever_did_it(tmp_path):
     def commit(folder, split_id, **entry):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / f"{split_id}.json").write_text(json.dumps(entry))
 
     commit("_counts", "a", totals={"n_bytes": 100, "rejected": {}})
-    source = FolderProgress(str(tmp_path), [COUNT, TOKENIZE])
+    source = looking_at(tmp_path, [COUNT, TOKENIZE])
     assert source.snapshot() == Snapshot("counting", 100, 400)  # of an earlier run: done, but not read by this one
     commit("_counts", "b", totals={"n_bytes": 290, "rejected": {"x": 1}})
     commit("_ledger", "job")
@@ -135,11 +141,11 @@ def test_folder_says_what_is_done_whoever_did_it(tmp_path):
     (tmp_path / "_ledger/b.json").write_text("half a")
     source.refresh()
     assert source.snapshot() == Snapshot("tokenizing", 400, 400, 90, 20, 3)
-    assert FolderProgress(str(tmp_path / "none"), []).snapshot() == Snapshot("starting")
+    assert looking_at(tmp_path / "none", []).snapshot() == Snapshot("starting")
 
 
 def test_shards_of_a_shuffle_count_with_their_share_of_the_input(tmp_path):
-    source = FolderProgress(str(tmp_path), [TOKENIZE, Stage("shuffling", "_ledger", {"c": 200, "d": 200})])
+    source = looking_at(tmp_path, [TOKENIZE, Stage("shuffling", "_ledger", {"c": 200, "d": 200})])
     (tmp_path / "_ledger").mkdir()
     (tmp_path / "_ledger/c.json").write_text(json.dumps({"shard_id": "c", "sums": {"n_tokens": 7}}))
     source.refresh()
