@@ -1,16 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that need only tokenizers: `tokenmill convert`, and `compare`, whose work `comparing` does."""
+"""The commands for tokenizers: `convert`, `compare`, and `chat check`, what a chat template makes of conversations."""
 
 import argparse
+import datetime
+import itertools
+import os
 import re
 import sys
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import file_path, integer, natural, set_command, tokenizer_path
-from tokenmill.pipeline.commands.reporting import DONE, mistakes, print_json, say
+from tokenmill.pipeline.commands.arguments import (
+    add_overrides,
+    file_path,
+    integer,
+    natural,
+    positive,
+    set_command,
+    tokenizer_path,
+)  # fmt: skip
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+
+if TYPE_CHECKING:
+    from tokenmill.pipeline.config.job import Config
+    from tokenmill.tokenizer.chat.check import Example
 
 _WIDTH = 140
 """Width in characters of tables that go to a file or pipe."""
+
+_BATCH_BYTES = 1 << 20
+_BATCH, _MAX_EXAMPLES, _MOST_NAMED = 1000, 10, 20
 
 
 def add_parsers(commands: Any) -> None:
@@ -72,6 +92,24 @@ def add_parsers(commands: Any) -> None:
         "--html", type=file_path, metavar="FILE", help="also write everything as a page that opens offline"
     )
     set_command(compare, _compare, "all of it")
+
+    chat = commands.add_parser("chat", help="check chat templates and loss masks")
+    check = chat.add_subparsers(required=True, metavar="COMMAND").add_parser(
+        "check",
+        help="what a chat template makes of conversations, and which tokens are trained",
+        description="Renders conversations with the chat template of a tokenizer and shows which tokens are trained. "
+        "Fails if what is trained of made-up turns is wrong, or if no record of DATA can be used.",
+    )
+    check.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a folder as transformers saves it")
+    check.add_argument("data", type=file_path, nargs="?", metavar="DATA", help="a file that a job would read")
+    check.add_argument("--template", type=file_path, metavar="FILE", help="a file of Jinja, or a folder with one")
+    check.add_argument("--messages-field", default="messages", metavar="FIELD", help="the field of messages (messages)")
+    trained = ["assistant", "last_assistant", "all"]
+    check.add_argument("--train", choices=trained, help="what is trained (assistant)")
+    check.add_argument("--date", type=datetime.date.fromisoformat, metavar="DATE", help="today, for the template")
+    check.add_argument("--records", type=positive, default=1000, metavar="N", help="at most this many of DATA (1000)")
+    add_overrides(check, "a key of the config of a job, as in --set chat.thinking=false")
+    set_command(check, _check, "what was found")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -141,3 +179,120 @@ def _convert(options: argparse.Namespace) -> int:
         said = {"source": options.source, "target": options.target, "left_out": left_out}
         print_json(said | {"digest": tokenizer.digest, "vocab_size": tokenizer.n_ids})
     return DONE
+
+
+def _check(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.config.file import load_config
+    from tokenmill.pipeline.tokenizing.chat import rule_of, templates_of
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.tokenizer.chat.check import PLAIN, check_chat
+    from tokenmill.tokenizer.chat.made_up import Finding
+
+    with mistakes():
+        given = {"template": options.template, "train": options.train, "date": options.date and str(options.date)}
+        tree = {
+            "input": {"paths": [options.data or os.devnull], "messages_field": options.messages_field},
+            "tokenizer": {"file": options.tokenizer},
+            "chat": {name: value for name, value in given.items() if value is not None},
+            "output": {"path": "."},  # nothing is written
+        }
+        config = load_config(tree, options.overrides)
+        chat = config.chat
+        assert chat is not None, "load_config puts it there"
+        tokenizer = Tokenizer.from_file(options.tokenizer)
+        findings: list[Finding] = []
+        examples: list[Example] = []
+        is_usable = True
+        for key, template, arguments in templates_of(chat):
+            found = check_chat(tokenizer, template, rule_of(chat), arguments, chat.end_tokens or ())
+            before = "" if key == "template" else "with tools, "
+            findings += [each._replace(name=before + each.name) for each in found.findings]
+            examples += [each._replace(name=before + each.name) for each in found.examples]
+            is_usable &= bool(found.examples)  # else it takes too much for any conversation
+        n_records, rejected, named = 0, Counter[str](), list[str]()
+        if options.data and is_usable:
+            n_records, rejected, named, examples = _try_records(config, tokenizer, options.records)
+            findings = [each._replace(level="note") if each.name == PLAIN else each for each in findings]
+            if n_records and rejected.total() == n_records:
+                findings.append(Finding("data", "bad", f"none of {n_records:,} records can be trained on"))
+    is_good = all(each.level != "bad" for each in findings)
+    said = {
+        "good": is_good,
+        "findings": [finding._asdict() for finding in findings],
+        "records": n_records,
+        "rejected": dict(sorted(rejected.items())),
+        "rejected_records": named,
+        "examples": [example._asdict() for example in examples],
+    }
+    (print_json if options.json else _show)(said)
+    return DONE if is_good else FAILED
+
+
+def _try_records(config: "Config", tokenizer: Any, n: int) -> "tuple[int, Counter[str], list[str], list[Example]]":
+    """Returns how many records there are, `n` at most, the rejected ones by reason, the first of these, examples."""
+    from tokenmill.pipeline.tokenizing.chat import ChatTexts
+    from tokenmill.tokenizer.chat.check import as_examples
+
+    chat = ChatTexts.of(config, tokenizer)
+    examples: list[Example] = []
+    n_records, rejected, named = 0, Counter[str](), list[str]()
+    records = itertools.islice(_records(config), n)
+    while batch := list(itertools.islice(records, _BATCH)):
+        good = [(row, name, text) for row, (name, text, reason, _) in enumerate(batch, n_records + 1) if not reason]
+        rows = [row for row, *_ in good]
+        made = chat.encode([text for *_, text in good], chat.tokenizer.layout(False))
+        lost = [(name, reason, detail) for name, _, reason, detail in batch if reason]
+        for reason, its, details in made.rejects:
+            lost += [(good[i][1], reason, said) for i, said in zip(its.to_pylist(), details.to_pylist(), strict=True)]
+        rejected.update(reason for _, reason, _ in lost)
+        named += [f"{name}: {reason}: {detail}" for name, reason, detail in lost[: _MOST_NAMED - len(named)]]
+        names = (f"record {rows[i]}" for i in made.rows.to_pylist())
+        trained = made.masks.flatten().to_numpy(zero_copy_only=False)
+        shown = as_examples(chat.tokenizer, names, made.texts, made.ids, trained)
+        examples += itertools.islice(shown, _MAX_EXAMPLES - len(examples))
+        n_records += len(batch)
+    return n_records, rejected, named, examples
+
+
+def _records(config: "Config") -> Iterator[tuple[str, str, str, str]]:
+    """Yields the records of the input as jobs do: (id, JSON, "", ""), or of a reject (place, "", why, detail)."""
+    from tokenmill.pipeline.input.reading import read_split
+    from tokenmill.pipeline.input.splitting import plan_splits
+
+    for split in plan_splits(config.input, ""):
+        for batch in read_split(split, config.input, _BATCH_BYTES):
+            for row in batch.documents.select(["doc_id", "text"]).to_pylist():
+                yield row["doc_id"], row["text"], "", ""
+            for row in batch.rejects.to_pylist() if batch.rejects is not None else ():
+                yield f"{row['source']}:{row['offset']}", "", row["reason"], row["detail"]
+
+
+def _show(said: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    from tokenmill.pipeline.running.terminal import Terminal
+
+    terminal = Terminal(sys.stdout)
+    styles = {"good": "green", "note": "yellow", "bad": "bold red"}
+    for finding in said["findings"]:
+        text = f"{finding['name']}: {finding['detail']}"
+        terminal.print(Text.assemble((f"{finding['level']:<5}", styles[finding["level"]]), text), soft_wrap=True)
+    for example in said["examples"]:
+        terminal.print(Text(f"\n{example['name']}", style="bold"))
+        if example["refused"]:
+            terminal.print(f"not taken: {example['refused']}", soft_wrap=True)
+            continue
+        shown = Text()
+        for trained, group in itertools.groupby(example["tokens"], key=lambda token: token[1]):
+            text = "".join(piece for piece, _ in group)
+            # Without colour, brackets show what is trained.
+            has_colour = terminal.color_system is not None
+            style = "black on green" if trained else "dim"
+            shown.append(f"«{text}»" if trained and not has_colour else text, style=style)
+        terminal.print(shown, soft_wrap=True)
+    if said["records"]:
+        n = sum(said["rejected"].values())
+        reasons = "".join(f", {reason} {count:,}" for reason, count in said["rejected"].items())
+        terminal.print(f"\n{said['records']:,} records, {n:,} not trained on{reasons}", soft_wrap=True)
+        for named in said["rejected_records"]:
+            terminal.print(f"  {named}", soft_wrap=True)

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tokenmill warm`: compiles the kernels that jobs would otherwise compile when they first run."""
+"""The commands that make a machine ready for jobs, and wait for what others do: `warm`, `workers`, `attach`."""
 
 import argparse
 import contextlib
+import json
 import multiprocessing
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenmill.pipeline.commands.arguments import add_config, set_command
-from tokenmill.pipeline.commands.jobs import JOBS
+from tokenmill.pipeline import filenames
+from tokenmill.pipeline.commands.arguments import add_config, file_path, integer, set_command
+from tokenmill.pipeline.commands.jobs import JOBS, report_done, report_stop
 from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
 
 if TYPE_CHECKING:
@@ -19,14 +22,28 @@ if TYPE_CHECKING:
 
     from tokenmill.pipeline.config.job import Config, JobName
 
+_POLL_SECONDS = 2.0
+
 
 def add_parsers(commands: Any) -> None:
-    """Adds the command to the commands of a parser."""
+    """Adds these to the commands of a parser."""
     what = "compile kernels for this processor ahead of time: those of a job, or of the usual jobs"
     warm = commands.add_parser("warm", help=what, description=f"{what[0].upper()}{what[1:]}.")
     add_config(warm, "config of the job; without it, the usual jobs", nargs="?")
     warm.add_argument("--job", choices=JOBS, help="which job; default: run, or count if the config cannot run")
     set_command(warm, _warm, "which kernels were compiled, and where they are,")
+
+    attach = commands.add_parser("attach", help="wait for a job on a runner elsewhere, as --detach leaves it")
+    attach.add_argument("output", type=file_path, metavar="OUT", help="the output folder of the job")
+    attach.add_argument("--cancel", action="store_true", help="stop the job; --resume can go on from there")
+    set_command(attach, _attach, "the books of the finished job")
+
+    workers = commands.add_parser("workers", help="serve workers to a runner elsewhere: --environment_type=EXTERNAL")
+    workers.add_argument("--host", default="localhost", help="address to listen on; whoever reaches it can run code")
+    workers.add_argument(
+        "--port", type=integer(0, 65535), default=50000, metavar="N", help="port (50000); 0: a free one"
+    )
+    set_command(workers, _workers, "the address that it listens on")
 
 
 def _warm(options: argparse.Namespace) -> int:
@@ -142,3 +159,69 @@ def _usual(options: argparse.Namespace) -> "list[Config]":
         )
         for train, output in usual
     ]
+
+
+def _attach(options: argparse.Namespace) -> int:
+    from tokenmill.pipeline.running.runner_jobs import RUNNER_JOB, RunnerJob, is_over
+
+    output, started = options.output, time.monotonic()
+    with mistakes():
+        job = RunnerJob.read(output)
+        if job is None:
+            raise ValueError(f"{output!r} has no {RUNNER_JOB}, so no job of it is on a runner elsewhere")
+        if options.cancel and not is_over(job.state()):
+            job.cancel()
+    with contextlib.ExitStack() as stack:
+        if not options.quiet:
+            say(f"attached to {job}")
+            stack.enter_context(_progress(output))
+        with mistakes():
+            while not is_over(state := job.state()):
+                time.sleep(_POLL_SECONDS)
+    return _end(output, state, time.monotonic() - started, options)
+
+
+def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
+    """Returns what shows how many of the planned splits are committed, if the job has one folder."""
+    from tokenmill.pipeline import storage
+    from tokenmill.pipeline.jobs import planning
+    from tokenmill.pipeline.running import display, progress
+
+    path = storage.join(output, filenames.PLAN)
+    if not storage.exists(path):
+        return contextlib.nullcontext()
+    splits = [*planning.read_plan(path)]
+    stages = [
+        progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTING, splits),
+        progress.Stage.of(planning.TOKENIZING_STAGE, filenames.LEDGER, splits),
+    ]
+    watched = progress.Progress(stages)
+    watched.look_at(output)
+    return display.show(watched, sys.stderr)
+
+
+def _end(output: str, state: str, seconds: float, options: argparse.Namespace) -> int:
+    """Takes the folder over from the job, and reports how that ended."""
+    from tokenmill.pipeline.output.ownership import own
+
+    with mistakes(), own(output, "attach"):
+        pass
+    if state == "CANCELLED":
+        return report_stop()
+    if state != "DONE":
+        say(f"failed: the runner ended the job in state {state}; its own log says why")
+        say("what is committed is kept: the same command with --resume goes on from there")
+        return FAILED
+    say(f"`tokenmill report {output}` writes the report")
+    return report_done(output, seconds, options)
+
+
+def _workers(options: argparse.Namespace) -> int:
+    def told(host: str, port: int) -> None:
+        print(json.dumps({"host": host, "port": port}) if options.json else f"{host}:{port}", flush=True)
+
+    from tokenmill.pipeline.running.workers import serve
+
+    with mistakes():
+        serve(options.host, options.port, told, debug=options.debug)
+    return DONE
