@@ -10,7 +10,6 @@ from typing import Any, cast
 from tokenmill.tokenizer.added_tokens import AddedToken, SpecialPolicy
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.models.vocabulary import TokensById, Vocabulary
 from tokenmill.tokenizer.normalizers import Normalizer
 from tokenmill.tokenizer.parts import check_added_tokens, vocab_of
 from tokenmill.tokenizer.post_processors import (
@@ -171,11 +170,9 @@ class Composition:
     def _token_of(self) -> Mapping[int, str]:
         vocab = vocab_of(self.model)
         added = {t.id: t.content for t in self.added_tokens}
-        if isinstance(vocab, Vocabulary):
-            return TokensById(vocab, added)
         if isinstance(self.model, Unigram):  # a piece that occurs twice has two ids
             return {i: piece for i, (piece, _) in enumerate(self.model.vocab)} | added
-        return dict(zip(vocab.values(), vocab, strict=True)) | added
+        return dict(zip(vocab.ids.tolist(), vocab.tokens, strict=True)) | added
 
     @cached_property
     def _added_ids(self) -> dict[str, int]:
@@ -184,8 +181,9 @@ class Composition:
     @property
     def n_ids(self) -> int:
         """One more than the largest id."""
-        tokens = self._token_of
-        return (tokens.largest if isinstance(tokens, TokensById) else max(tokens, default=-1)) + 1
+        is_unigram = isinstance(self.model, Unigram)  # a piece that occurs twice has two ids
+        last = len(self.model.vocab) - 1 if is_unigram else int(vocab_of(self.model).ids.max(initial=-1))
+        return max([last, *self._added_ids.values()]) + 1
 
     def token_to_id(self, token: str) -> int | None:
         """Returns the id of a token, None if there is no such token."""

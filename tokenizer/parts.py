@@ -2,14 +2,14 @@
 """`Parts`: the content of a tokenizer file. Readers return it, writers take it, a `Tokenizer` is made of it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.models.vocabulary import ids_of
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 from tokenmill.tokenizer.normalizers import Normalizer
 from tokenmill.tokenizer.post_processors import Padding, PostProcessor, Truncation
 from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
@@ -51,14 +51,15 @@ class Parts:
     def token_to_id(self, token: str) -> int | None:
         """Returns the id of a token, None if there is no such token."""
         added = {token.content: token.id for token in self.added_tokens}
-        return added[token] if token in added else vocab_of(self.model).get(token)
+        found = added[token] if token in added else vocab_of(self.model).find_one(token)
+        return found if found >= 0 else None
 
 
-def vocab_of(model: Any) -> Mapping[str, int]:
+def vocab_of(model: Any) -> Vocabulary:
     """Returns token -> id of any model, empty for None; of equal Unigram pieces the one in `Unigram.piece_ids`."""
-    if model is None:
-        return {}
-    return model.piece_ids if isinstance(model, Unigram) else model.vocab
+    if isinstance(model, Unigram):
+        return model.piece_ids
+    return Vocabulary.of({} if model is None else model.vocab)
 
 
 def check_added_tokens(model: Any, added_tokens: Sequence[AddedToken]) -> None:
@@ -70,14 +71,13 @@ def check_added_tokens(model: Any, added_tokens: Sequence[AddedToken]) -> None:
     if not added_tokens:
         return
     vocab = vocab_of(model)
-    for token in added_tokens:
-        if vocab.get(token.content, token.id) != token.id:
-            raise ValueError(
-                f"added token {token.content!r} has id {token.id}, but the vocabulary gives it {vocab[token.content]}"
-            )
-    owners = {token.id: token.content for token in added_tokens if token.content in vocab}
+    own = [vocab.find_one(token.content) for token in added_tokens]
+    for token, token_id in zip(added_tokens, own, strict=True):
+        if token_id not in (-1, token.id):
+            raise ValueError(f"added token {token.content!r} has id {token.id}, but the vocabulary gives it {token_id}")
+    owners = {token.id: token.content for token, token_id in zip(added_tokens, own, strict=True) if token_id >= 0}
     others = [token.id for token in added_tokens if token.id not in owners]
-    if others and np.isin(ids_of(vocab), others).any():
+    if others and np.isin(vocab.ids, others).any():
         owners |= {i: t for t, i in vocab.items() if i in others}
     for token in added_tokens:
         if owners.setdefault(token.id, token.content) != token.content:

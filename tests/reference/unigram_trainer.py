@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tokenmill.tokenizer.formats.json_numbers import written
 from tokenmill.tokenizer.pre_tokenizers.tables import script_numbers
 from tokenmill.tokenizer.trainers.unigram import UnigramTrainer
 from tokenmill.tokenizer.trainers.unigram_seeds import LEAST_AT_ENDS
@@ -44,7 +43,7 @@ def train_unigram(
     ranked = sorted((-score, piece) for piece, score in rounded.items() if piece not in final)
     for negative, piece in ranked[: trainer.vocab_size - len(special) - len(final)]:
         final[piece] = -negative
-    return [(piece, written(score)) for piece, score in sorted(final.items(), key=lambda item: (-item[1], item[0]))]
+    return [(piece, score) for piece, score in sorted(final.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def cut_words(

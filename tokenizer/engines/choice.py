@@ -13,7 +13,6 @@ from tokenmill.tokenizer.engines.staged import ScannedEngine, StagedEngine
 from tokenmill.tokenizer.engines.tables import Engine, TablePool
 from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import SPACE
-from tokenmill.tokenizer.models.vocabulary import tokens_of
 from tokenmill.tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Digits, Metaspace, Split
 from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
@@ -112,7 +111,7 @@ def _is_only_spaces(pre_tokenizer: Any, model: BPE) -> bool:
     """Whether a pre-tokenizer only replaces spaces by "▁", and cuts at most where no token reaches across."""
     if not isinstance(pre_tokenizer, Metaspace) or pre_tokenizer.replacement != SPACE:
         return False
-    return not (pre_tokenizer.split and tokens_of(model.vocab).characters.has_inside(SPACE))
+    return not (pre_tokenizer.split and model.columns.tokens.characters.has_inside(SPACE))
 
 
 def _is_sentencepiece(model: Any) -> bool:

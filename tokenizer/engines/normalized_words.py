@@ -44,7 +44,6 @@ from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.bpe_tables import take_part
 from tokenmill.tokenizer.models.unigram import SPACE, UnigramTables, new_unigram_scratch
-from tokenmill.tokenizer.models.vocabulary import tokens_of
 from tokenmill.tokenizer.normalizers import Precompiled, Replace, Sequence, Strip
 from tokenmill.tokenizer.normalizers.base import MAX_GROWTH, Normalizer
 from tokenmill.tokenizer.normalizers.kernels import precompiled
@@ -357,7 +356,7 @@ def merges_like_sentencepiece(model: Any) -> bool:
     if model.drops or model.ignore_merges or model.prefix or model.suffix:
         return False
     # The tokens of unknown characters must not merge with anything.
-    unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
+    unk_id = -1 if model.unk_token is None else model.columns.find_one(model.unk_token)
     return not take_part(np.array([*model.byte_ids, unk_id]), model.merge_ids)
 
 
@@ -426,7 +425,7 @@ def _word_tables(steps: list[Normalizer], model: Any, splits: bool, spaces: int)
 
 def _set_joins(model: BPE | Unigram, joins: npt.NDArray[np.uint64]) -> None:
     """Notes in `joins` which characters are neighbours in a token."""
-    texts = (model.matching.tokens if isinstance(model, Unigram) else tokens_of(model.vocab)).characters
+    texts = (model.matching if isinstance(model, Unigram) else model.columns).tokens.characters
     # Tokens with a "▁" after the first character never match.
     is_behind = texts.points == ord(SPACE)
     is_behind[texts.offsets[:-1][texts.lengths > 0]] = False

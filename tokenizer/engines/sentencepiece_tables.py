@@ -2,7 +2,6 @@
 """The kernels' tables of a SentencePiece model: what every code point becomes, and which ones pieces join."""
 
 import string
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from tokenmill.tokenizer.kernels import sentencepiece_units as kernels
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.models.unigram import SPACE
-from tokenmill.tokenizer.models.vocabulary import Characters, ids_of, tokens_of
+from tokenmill.tokenizer.models.vocabulary import Characters, Vocabulary
 from tokenmill.tokenizer.normalizers.sentencepiece import (
     MAX_WORK,
     SentencePieceNormalizer,
@@ -187,15 +186,15 @@ def _vocabulary(model: Any) -> _Vocabulary | None:
     """Returns the pieces of a model that can match in text, None if the model does not follow sentencepiece's rules."""
     if isinstance(model, Unigram):
         tables: Any = model.tables
-        matching: Mapping[str, int] = model.matching
+        matching: Vocabulary = model.matching
         n_ids = len(model.vocab)
     else:
         tables = model.tables
         if model.drops or model.ignore_merges or model.byte_level or model.prefix or model.suffix:
             return None
-        matching = model.vocab
-        n_ids = int(ids_of(matching).max(initial=0)) + 1
-    ids, texts = ids_of(matching), tokens_of(matching).characters
+        matching = model.columns
+        n_ids = int(matching.ids.max(initial=0)) + 1
+    ids, texts = matching.ids, matching.tokens.characters
     is_longer = texts.lengths > 1
     if isinstance(model, BPE):
         is_longer = np.zeros(n_ids, np.bool_)

@@ -5,6 +5,7 @@ These files hold only the model. The other parts are known from its family: GPT-
 """
 
 import dataclasses
+import functools
 import io
 import re
 import zlib
@@ -14,11 +15,10 @@ from pathlib import Path
 from tokenmill.tokenizer import decoders, normalizers, pre_tokenizers
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import files
-from tokenmill.tokenizer.formats.json_vocabulary import parse_vocab
+from tokenmill.tokenizer.formats import files, lowered
+from tokenmill.tokenizer.formats.json_node import parse
 from tokenmill.tokenizer.models import BPE
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
-from tokenmill.tokenizer.models.vocabulary import Vocabulary
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import RobertaProcessing
 from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
@@ -36,9 +36,7 @@ _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
 
 def read_vocab_json(text: str, source: str) -> Mapping[str, int]:
     """Returns token -> id from the text of a `vocab.json`."""
-    node = parse_vocab(text, source)
-    if isinstance(node.value, Vocabulary):
-        return node.value
+    node = parse(text, source)
     vocab = node.object()
     if not set(map(type, vocab.values())) <= {int}:
         token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
@@ -197,7 +195,14 @@ def read_clip(data: bytes, source: str) -> Parts:
 
 def read_files(vocab: Path, merges: Path) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
     """Reads a `vocab.json` and a `merges.txt`."""
-    return read_vocab_json(files.read_text(vocab), str(vocab)), read_merges(files.read_text(merges), str(merges))
+    return _read_both(files.read_bytes(vocab), vocab, files.read_bytes(merges), merges)
+
+
+def _read_both(
+    data: bytes, vocab: Path, of_merges: bytes, merges: Path
+) -> tuple[Mapping[str, int], list[tuple[str, str]]]:
+    texts = files.decode(data, vocab), files.decode(of_merges, merges)
+    return read_vocab_json(texts[0], str(vocab)), read_merges(texts[1], str(merges))
 
 
 def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
@@ -207,4 +212,6 @@ def load_vocab_and_merges(vocab: Path, merges: Path) -> Parts:
       TokenizerFileError: as the readers, or if the two do not fit together; the message names them.
     """
     with files.named_in_errors(f"{vocab} with {merges.name}"):
-        return vocab_and_merges(*read_files(vocab, merges))
+        both = files.read_bytes(vocab), files.read_bytes(merges)
+        make = functools.partial(_read_both, both[0], vocab, both[1], merges)
+        return lowered.kept(both, str(vocab), lambda: vocab_and_merges(*make()))

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.formats.components import Field, Spec, flag, integer, optional, read_fields, text
 from tokenmill.tokenizer.formats.json_node import Node
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
-from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
-from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Vocabulary
+from tokenmill.tokenizer.models.vocabulary import ScoredTokens
 
 
 def read_model(node: Node, *, byte_level: bool) -> Any:
@@ -39,8 +38,6 @@ def _guess(node: Node) -> str:
 
 
 def _read_vocab(node: Node) -> Mapping[str, int]:
-    if isinstance(node.value, Vocabulary):
-        return node.value
     vocab = node.object()
     if not set(map(type, vocab.values())) <= {int}:
         token, token_id = next(item for item in vocab.items() if type(item[1]) is not int)
@@ -64,8 +61,6 @@ def _read_integers(node: Node) -> npt.NDArray[np.int64]:
 
 def _read_merges(node: Node) -> Sequence[Any]:
     """Reads merges: pairs, or, in older files, strings of two tokens with a space between; the model checks them."""
-    if isinstance(node.value, MergesOfIds):
-        return node.value
     values: list[Any] = node.as_(list, "a list")
     if set(map(type, values)) <= {list}:
         return values
@@ -74,8 +69,6 @@ def _read_merges(node: Node) -> Sequence[Any]:
 
 
 def _read_pieces(node: Node) -> ScoredTokens:
-    if isinstance(node.value, ScoredTokens):
-        return node.value
     vocab = []
     for i, entry in enumerate(node.as_(list, "a list")):
         if not isinstance(entry, list) or len(entry) != 2 or type(entry[0]) is not str:
@@ -90,8 +83,8 @@ def _read_pieces(node: Node) -> ScoredTokens:
 @functools.wraps(Unigram)
 def _make_unigram(pieces: ScoredTokens, piece_types: npt.NDArray[np.int64] | None, **others: Any) -> Unigram:
     if piece_types is not None:
-        # sentencepiece's scores are in single precision. HF's reader may miss such a number by a little, but what it
-        # reads still rounds to it.
+        # sentencepiece's scores are in single precision. Earlier versions wrote numbers that HF's reader, which misses
+        # some by a little, takes for them.
         with np.errstate(over="ignore"):  # numbers that are too large are refused by the model
             pieces = ScoredTokens(pieces.tokens, pieces.scores.astype(np.float32).astype(np.float64))
     return Unigram(pieces, piece_types=piece_types, **others)

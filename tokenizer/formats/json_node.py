@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats.json_numbers import read_float
 
 _MAX_INTEGER = (1 << 63) - 1
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -82,13 +81,13 @@ class Node:
 
 
 def parse(text: str, source: str) -> Node:
-    """Parses JSON in which no object has a field twice; reads numbers as HF does.
+    """Parses JSON in which no object has a field twice.
 
     Raises:
       TokenizerFileError: if it is not such JSON, nests too deeply, or holds half of a surrogate pair, which is no text.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_float=read_float)
+        value = json.loads(text, object_pairs_hook=_unique)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
         return Node(value, source)

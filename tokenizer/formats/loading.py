@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from tokenmill.tokenizer.compositions import bert_parts
@@ -12,14 +13,14 @@ from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import (
     bpe_files,
     files,
+    lowered,
     sentencepiece,
     tekken,
     tiktoken_ranks,
     tokenizer_json,
     vocab_txt,
 )
-from tokenmill.tokenizer.formats.json_node import Node
-from tokenmill.tokenizer.formats.json_vocabulary import LARGE, parse_tokenizer, parse_usual_tokenizer
+from tokenmill.tokenizer.formats.json_node import Node, parse
 from tokenmill.tokenizer.formats.sentencepiece_parts import tokenizer_parts
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.parts import Parts
@@ -100,16 +101,12 @@ def _load_file(path: Path, options: _Options) -> Parts:
 def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
     if data[:2] == b"\x1f\x8b":
         options.only(path, "a gzip of merges")
-        return bpe_files.read_clip(data, str(path))
+        return _kept(data, path, lambda: bpe_files.read_clip(data, str(path)))
     if sentencepiece.looks_like_model(data):
         options.only(path, "a SentencePiece model", "as_class")
         if options.as_class is not None:
             return _load_as(path, options)
-        return tokenizer_parts(sentencepiece.read(data, str(path)), str(path))
-    # The most frequent kind of text; a large one is parsed without making a str of the whole.
-    is_large_json = len(data) >= LARGE and data[:64].lstrip()[:1] == b"{"
-    if is_large_json and (root := parse_usual_tokenizer(data, str(path))) is not None:
-        return _from_json(root, path, options)
+        return _kept(data, path, lambda: tokenizer_parts(sentencepiece.read(data, str(path)), str(path)))
     text = files.decode(data, path)
     start = text.lstrip(" \t\r\n")
     if _JSON.match(start):
@@ -117,27 +114,29 @@ def _load_bytes(data: bytes, path: Path, options: _Options) -> Parts:
         is_whole = '"model"' in text and '"version"' in start[:200] + text[-200:]
         if not is_whole and _VOCABULARY.match(start):
             return _from_merges(path, _beside(path, "a vocabulary of tokens and ids", 0, options), options)
-        return _from_json(parse_tokenizer(data, str(path)), path, options)
+        options.only(path, "a tokenizer in JSON, which says all itself")
+        return _kept(data, path, lambda: _from_json(parse(text, str(path)), path))
     lines = start[: files.N_FIRST_BYTES].splitlines()[: files.N_LINES]
     if options.pattern is not None or (len(lines) > 1 and all(map(_RANK.fullmatch, lines))):
         options.only(path, "tiktoken's ranks", "pattern")
-        return tiktoken_ranks.read(text, str(path), options.pattern)
+        return _kept(data, path, lambda: tiktoken_ranks.read(text, str(path), options.pattern), options.pattern)
     if start.startswith("#version") or (len(lines) > 1 and all(map(_MERGE.fullmatch, lines))):
         return _from_merges(_beside(path, "a list of merges", 1, options), path, options)
     options.only(path, "a vocab.txt", "as_class")
     if options.as_class is not None:
         return _load_as(path, options)
-    return _from_vocab(text, path)
+    return _kept(data, path, lambda: _from_vocab(text, path))
 
 
-def _from_json(root: Node, path: Path, options: _Options) -> Parts:
+def _kept(data: bytes, path: Path, make: Callable[[], Parts], pattern: str | None = None) -> Parts:
+    """Returns the parts that are made of a file alone, as this module recognizes it; see `lowered.kept`."""
+    return lowered.kept([data], str(path), make, "recognized", pattern)
+
+
+def _from_json(root: Node, path: Path) -> Parts:
     if what := files.describe_json(root.object()):
         raise TokenizerFileError(f"{path}: this is {what}")
-    kind = "tekken.json" if tekken.looks_like(root) else "tokenizer.json"
-    options.only(path, f"a {kind}, which says all itself")
-    if kind == "tekken.json":
-        return tekken.read(root)
-    return tokenizer_json.read_parsed(root)
+    return tekken.read(root) if tekken.looks_like(root) else tokenizer_json.read_parsed(root)
 
 
 def _from_merges(vocab: Path, merges: Path, options: _Options) -> Parts:

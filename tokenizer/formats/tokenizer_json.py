@@ -10,17 +10,14 @@ sentencepiece's ids from the file on every text, HF on ordinary text.
 """
 
 import json
-from json.encoder import encode_basestring
 from typing import Any
 
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import components, files, json_roles
+from tokenmill.tokenizer.formats import components, files, json_roles, lowered
 from tokenmill.tokenizer.formats.components import Spec
 from tokenmill.tokenizer.formats.json_models import MODELS, read_model
-from tokenmill.tokenizer.formats.json_node import Node
-from tokenmill.tokenizer.formats.json_numbers import float_text
-from tokenmill.tokenizer.formats.json_vocabulary import parse_tokenizer
+from tokenmill.tokenizer.formats.json_node import Node, parse
 from tokenmill.tokenizer.models import Unigram
 from tokenmill.tokenizer.parts import Parts, vocab_of
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
@@ -47,11 +44,11 @@ def read(data: bytes, source: str) -> Parts:
       TokenizerFileError: if it is not JSON, lacks a field, or holds a value or part that is not supported.
     """
     with files.without_collecting():
-        return read_parsed(parse_tokenizer(data, source))
+        return lowered.kept([data], source, lambda: read_parsed(parse(files.decode(data, source), source)))
 
 
 def read_parsed(root: Node) -> Parts:
-    """Reads the result of `parse_tokenizer`; otherwise like `read`."""
+    """Reads parsed JSON; otherwise like `read`."""
     source = root.path
     root = Node(without_hf_steps(root.object(), source), source)
     if (version := root.child("version", VERSION).value) != VERSION:
@@ -104,9 +101,6 @@ def _optional(node: Node, spec: Spec) -> Any:
 def write(parts: Parts, pretty: bool) -> str:
     """Returns the text of a `tokenizer.json`; it is always the same for the same tokenizer."""
     model = components.write(parts.model, MODELS)
-    pieces = None
-    if model is not None and isinstance(parts.model, Unigram):
-        pieces, model["vocab"] = model["vocab"], None
     fields = {
         "version": VERSION,
         **{
@@ -130,18 +124,7 @@ def write(parts: Parts, pretty: bool) -> str:
     fields = with_hf_steps(fields, splits)
     layout: dict[str, Any] = {"indent": 2} if pretty else {"separators": (",", ":")}
     # The lists and dicts were made here, so none contains itself; checking that would take half of the time.
-    text = json.dumps(fields, ensure_ascii=False, check_circular=False, **layout)
-    return text if pieces is None else _with_pieces(text, pieces, pretty)
-
-
-def _with_pieces(text: str, pieces: list[Any], pretty: bool) -> str:
-    """Puts the vocabulary of a Unigram model in place of a null; numbers are written so that HF reads them right."""
-    space, item, inner, end = (" ", "\n      ", "\n        ", "\n    ") if pretty else ("", "", "", "")
-    between = f"{item}],{item}[{inner}"
-    entries = between.join(f"{encode_basestring(piece)},{inner}{float_text(score)}" for piece, score in pieces)
-    null = f'"vocab":{space}null'
-    # This can occur nowhere else: inside a string its quotes would be escaped.
-    return text.replace(null, f'"vocab":{space}[{item}[{inner}{entries}{item}]{end}]', 1)
+    return json.dumps(fields, ensure_ascii=False, check_circular=False, **layout)
 
 
 def hf_steps(normalizer: dict[str, Any], *, is_bpe: bool, splits: bool) -> tuple[dict[str, Any], dict[str, Any]]:

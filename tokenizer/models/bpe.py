@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tokenmill.tokenizer.models import bpe_reference
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
 from tokenmill.tokenizer.models.bpe_lowering import lower
-from tokenmill.tokenizer.models.bpe_merges import MergesOfRanks, merges_of_ranks
+from tokenmill.tokenizer.models.bpe_merges import MergesOfIds, merges_of_ranks
 from tokenmill.tokenizer.models.bpe_tables import BPETables, new_bpe_scratch
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenmill.tokenizer.models.ids import check_all_ids
@@ -102,8 +102,7 @@ class BPE(BPEFields):
         vocab = Vocabulary(tokens, ids.astype(np.int32), are_distinct=True)
         bytes_alone = cls({tokens[i]: int(ids[i]) for i in single.tolist()}, [], byte_level=True)
         found = merges_of_ranks(values, offsets, ids, bytes_alone.tables)
-        merges = MergesOfRanks(found, vocab, (values, offsets, ids.astype(np.int32)))
-        return cls(vocab, merges, ignore_merges=True, byte_level=True)
+        return cls(vocab, MergesOfIds(found, vocab), ignore_merges=True, byte_level=True)
 
     def __repr__(self) -> str:
         options = [

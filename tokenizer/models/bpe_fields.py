@@ -17,7 +17,7 @@ from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
 from tokenmill.tokenizer.models.bpe_tables import Merges
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import Vocabulary, find_ids
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 
 _MAX_MERGES = int(NO_RANK)
 
@@ -40,6 +40,7 @@ class BPEFields:
 
     def __post_init__(self) -> None:
         check_ids(self.vocab)
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
         if self.dropout is not None and not 0 <= self.dropout <= 1:
             raise ValueError(f"dropout must be in 0..1, got {self.dropout!r}")
         if len(self.merges) >= _MAX_MERGES:
@@ -50,7 +51,7 @@ class BPEFields:
                 "or None to drop unknown characters"
             )
         if not (isinstance(self.merges, MergesOfIds) and self.merges.are_of(self.vocab, self.prefix)):
-            object.__setattr__(self, "merges", MergesOfIds(self._ids_of_merges(), self.vocab, self.prefix))
+            object.__setattr__(self, "merges", MergesOfIds(self._ids_of_merges(), self.columns, self.prefix))
         self._check_merge_ranks()
 
     def _check_merge_ranks(self) -> None:
@@ -72,6 +73,12 @@ class BPEFields:
             raise ValueError(f"merge {i} makes the same token as merge {shared[i]}, but has another of merge_ranks")
 
     # What follows from the fields.
+
+    @property
+    def columns(self) -> Vocabulary:
+        """The vocabulary as columns, which it is since it was checked."""
+        assert isinstance(self.vocab, Vocabulary)
+        return self.vocab
 
     @property
     def drops(self) -> bool:
@@ -98,7 +105,7 @@ class BPEFields:
     @functools.cached_property
     def byte_ids(self) -> list[int]:
         """The ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those that are not in the vocabulary."""
-        return find_ids(self.vocab, [f"<0x{byte:02X}>" for byte in range(256)]).tolist()
+        return self.columns.find([f"<0x{byte:02X}>" for byte in range(256)]).tolist()
 
     @property
     def _knows_everything(self) -> bool:
@@ -121,7 +128,7 @@ class BPEFields:
     def byte_symbols(self) -> npt.NDArray[np.int32]:
         """int32[4, 256]: id of each byte by its place in a word (CONTINUES | ENDS), -1 for none."""
         spelled = [self.spelled(c, row) for row in range(4) for c in BYTE_ALPHABET]
-        return find_ids(self.vocab, spelled).astype(np.int32).reshape(4, 256)
+        return self.columns.find(spelled).astype(np.int32).reshape(4, 256)
 
     @property
     def merge_ids(self) -> Merges:
@@ -130,7 +137,7 @@ class BPEFields:
         return self.merges.ids
 
     def _ids_of_merges(self) -> Merges:
-        n_prefix, n = len(self.prefix.encode()), len(self.merges)
+        n_prefix = len(self.prefix.encode())
         if not (set(map(type, self.merges)) <= {tuple, list} and set(map(len, self.merges)) <= {2}):
             raise ValueError(self._bad_merge())
         parts = list(itertools.chain.from_iterable(self.merges))
@@ -138,12 +145,10 @@ class BPEFields:
         try:
             tails = [without(right, n_prefix) for right in rights] if n_prefix else rights
             columns = lefts, rights, list(map(operator.add, lefts, tails))
-            if isinstance(self.vocab, Vocabulary):
-                found = [self.vocab.find(column).astype(np.int32) for column in columns]
-                if min(ids.min(initial=0) for ids in found) < 0:
-                    raise KeyError("a token that the vocabulary does not have")
-                return Merges(*found)
-            return Merges(*(np.fromiter(map(self.vocab.__getitem__, column), np.int32, n) for column in columns))
+            found = [self.columns.find(column).astype(np.int32) for column in columns]
+            if min(ids.min(initial=0) for ids in found) < 0:
+                raise KeyError("a token that the vocabulary does not have")
+            return Merges(*found)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(self._bad_merge()) from None
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 from tokenmill.tokenizer.kernels.bpe_pairs import build_byte_pairs
 from tokenmill.tokenizer.kernels.bpe_symbols import CONTINUES, ENDS
 from tokenmill.tokenizer.models.bpe_fields import BPEFields
-from tokenmill.tokenizer.models.bpe_merges import MergesOfRanks
 from tokenmill.tokenizer.models.bpe_tables import (
     BPETables,
     crossings_of,
@@ -22,11 +21,8 @@ from tokenmill.tokenizer.models.kernels.bpe_merges import find_unmerged
 from tokenmill.tokenizer.models.vocabulary import (
     WORD_PADDING,
     Words,
-    ids_of,
     offsets_of,
-    tokens_of,
     word_table,
-    words_of,
 )
 
 _ALPHABET = np.array([ord(c) for c in BYTE_ALPHABET], np.int32)
@@ -35,7 +31,7 @@ _N_CODE_POINTS = 0x110000
 
 def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
     """Lowers a model to arrays; dropping: keeps the merges that can only be made if others are dropped."""
-    unk_id = -1 if model.unk_token is None else model.vocab.get(model.unk_token, -1)
+    unk_id = -1 if model.unk_token is None else model.columns.find_one(model.unk_token)
     byte_symbols = model.byte_symbols
     plain = model.byte_level and not model.prefix and int(byte_symbols[model.symbol_rows].min()) >= 0
     characters, characters_known = _characters(model)
@@ -46,9 +42,7 @@ def lower(model: BPEFields, *, dropping: bool = False) -> BPETables:
     merges = model.merge_ids
     # Byte tokens, the unknown token and markers can give a text a second spelling.
     is_plain = not (dropping or model.is_tied or model.prefix or model.suffix or take_part(named, merges))
-    # For tiktoken's ranks this is known anyway.
-    asks = model.ignore_merges and not isinstance(model.merges, MergesOfRanks)
-    found = reachable(merges, initial, always=asks) if is_plain else None
+    found = reachable(merges, initial, always=model.ignore_merges) if is_plain else None
     if found is None:
         pairs, bits = pair_table(merges.lefts, merges.rights, model.shared_ranks)
     else:
@@ -108,8 +102,8 @@ def _characters(model: BPEFields) -> tuple[npt.NDArray[np.int32], list[int]]:
     rows = model.symbol_rows
     characters = np.zeros((rows[-1] + 1, _N_CODE_POINTS), np.int32)
     initial = []
-    ids = ids_of(model.vocab)
-    points, offsets = tokens_of(model.vocab).characters
+    ids = model.columns.ids
+    points, offsets = model.columns.tokens.characters
     for row in rows:
         before = model.prefix if row & CONTINUES else ""
         after = model.suffix if row & ENDS else ""
@@ -139,11 +133,6 @@ def _with_whole_words(
         unmerged = np.ones(ids.size, np.bool_)
         is_there = ids < made.size
         unmerged[is_there] = ~made[ids[is_there]]
-    elif isinstance(model.merges, MergesOfRanks):
-        # Every token that has a pair is made by it: this is how the pair was found.
-        made = np.zeros(int(ids.max()) + 1, np.bool_)
-        made[tables.products] = True
-        unmerged = ~made[ids] & (lengths > 1)
     else:
         longest = int(lengths.max(initial=1))
         scratch = new_bpe_scratch(longest, tables)
@@ -174,13 +163,11 @@ def _without_suffix(
 
 
 def _words(model: BPEFields) -> Words:
-    if isinstance(model.merges, MergesOfRanks):
-        return model.merges.words
     if not model.byte_level:
-        return words_of(model.vocab)
+        return model.columns.words
     # A byte-level word has as many bytes as the entry has characters.
-    ids = ids_of(model.vocab)
-    points, offsets = tokens_of(model.vocab).characters
+    ids = model.columns.ids
+    points, offsets = model.columns.tokens.characters
     lengths = np.diff(offsets)
     byte_of = np.full(0x145, -1, np.int16)
     byte_of[_ALPHABET] = np.arange(256)

@@ -3,7 +3,7 @@
 
 import functools
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import overload
 
 import numpy as np
@@ -19,7 +19,7 @@ from tokenmill.tokenizer.models.bpe_tables import (
     pair_bits,
 )
 from tokenmill.tokenizer.models.kernels.bpe_merges import find_merges, recover_merges
-from tokenmill.tokenizer.models.vocabulary import Vocabulary, Words
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 
 _MAX_MERGES = 1 << 21
 """The most merges; the largest known vocabulary, of 256,000 pieces, has half a million."""
@@ -28,27 +28,30 @@ _MAX_READ = 1 << 32
 
 
 class MergesOfIds(Sequence[tuple[str, str]]):
-    """A sequence of merges that stores ids and makes the pairs of strings only on access.
+    """Merges as ids, of which pairs of strings are made if they are used as such.
 
     A hundred thousand pairs would take ten megabytes, which the garbage collector would go through again and again.
     """
 
-    def __init__(self, merges: Merges, vocab: Mapping[str, int], prefix: str = "") -> None:
+    def __init__(self, merges: Merges, vocab: Vocabulary, prefix: str = "") -> None:
         self.ids, self._vocab, self._prefix = merges, vocab, prefix
 
     def are_of(self, vocab: Mapping[str, int], prefix: str) -> bool:
         """Whether the stored ids are those of a vocabulary, and the products those with this continuing prefix."""
         return self._vocab is vocab and self._prefix == prefix
 
-    @functools.cached_property
-    def _tokens(self) -> dict[int, str]:
-        return {token_id: token for token, token_id in self._vocab.items()}
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled: no pairs."""
+        return {"ids": self.ids, "_vocab": self._vocab, "_prefix": self._prefix}
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} merges)"
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[str, str]]:
+        token_of = dict(zip(self._vocab.ids.tolist(), self._vocab.tokens, strict=True))
+        columns = (map(token_of.__getitem__, ids.tolist()) for ids in (self.ids.lefts, self.ids.rights))
+        return list(zip(*columns, strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
+        return isinstance(other, Sequence) and self._pairs == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -60,21 +63,7 @@ class MergesOfIds(Sequence[tuple[str, str]]):
     @overload
     def __getitem__(self, index: slice) -> list[tuple[str, str]]: ...
     def __getitem__(self, index: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._tokens[int(self.ids.lefts[index])], self._tokens[int(self.ids.rights[index])]
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        lefts, rights = (map(self._tokens.__getitem__, each.tolist()) for each in (self.ids.lefts, self.ids.rights))
-        return zip(lefts, rights, strict=True)
-
-
-class MergesOfRanks(MergesOfIds):
-    """The merges found in a tiktoken vocabulary: one for each token that some pair makes."""
-
-    def __init__(self, merges: Merges, vocab: Mapping[str, int], words: Words) -> None:
-        super().__init__(merges, vocab)
-        self.words = words
+        return self._pairs[index]
 
 
 def merges_of_ranks(

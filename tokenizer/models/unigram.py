@@ -6,7 +6,7 @@ import enum
 import functools
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -189,7 +189,7 @@ class Unigram:
         return np.flatnonzero(has_text)
 
     @functools.cached_property
-    def piece_ids(self) -> Mapping[str, int]:
+    def piece_ids(self) -> Vocabulary:
         """Piece -> id of all pieces, whether they match in text or not.
 
         If a piece occurs twice, this is the first id under sentencepiece's rules, and under HF's the last, which
@@ -199,8 +199,8 @@ class Unigram:
             return self._pieces.numbered
         pieces = self._pieces.texts
         if self.piece_types is None:
-            return dict(zip(pieces, range(len(pieces)), strict=True))
-        return dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True))
+            return Vocabulary.of(dict(zip(pieces, range(len(pieces)), strict=True)))
+        return Vocabulary.of(dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True)))
 
     @functools.cached_property
     def matching(self) -> Vocabulary:
@@ -214,8 +214,7 @@ class Unigram:
         except NotDistinctError:
             if self.piece_types is not None:
                 raise
-        last = dict(zip(pieces, ids.tolist(), strict=True))
-        return Vocabulary(Tokens.of(list(last)), np.array(list(last.values()), np.int32))
+        return Vocabulary.of(dict(zip(pieces, ids.tolist(), strict=True)))
 
     @functools.cached_property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -256,7 +255,7 @@ class Unigram:
         differ: HF's words always begin at zero, sentencepiece's do not, see kernels.sentencepiece_unigram. Unknown
         characters fuse only within a part: so "▁" must be a piece too, or the unknown run must not reach a cut.
         """
-        return SPACE in self.matching and not self.matching.tokens.characters.has_inside(SPACE)
+        return self.matching.find_one(SPACE) >= 0 and not self.matching.tokens.characters.has_inside(SPACE)
 
     @functools.cached_property
     def trie(self) -> DoubleArray:

@@ -96,15 +96,16 @@ class Tokens(Sequence[str]):
         try:
             self._column().validate(full=True)
         except pa.ArrowInvalid:
-            return next(i for i in range(len(self)) if not self._is_text(i))
+            return next(i for i, token in enumerate(self._tokens()) if not _is_utf8(token))
         return -1
 
-    def _is_text(self, number: int) -> bool:
-        try:
-            _ = self[number]
-        except UnicodeDecodeError:
-            return False
-        return True
+    def _tokens(self) -> list[bytes]:
+        data = self.values.tobytes()
+        return [data[start:stop] for start, stop in itertools.pairwise(self.offsets.tolist())]
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled: the columns alone."""
+        return {"values": self.values, "offsets": self.offsets}
 
     @functools.cached_property
     def texts(self) -> list[str]:
@@ -149,8 +150,7 @@ class Tokens(Sequence[str]):
 
         The tokens must be distinct.
         """
-        data = self.values.tobytes()  # Arrow sorts faster, but takes as long to import what sorts
-        tokens = [data[start:stop] for start, stop in itertools.pairwise(self.offsets.tolist())]
+        tokens = self._tokens()  # Arrow sorts faster, but takes as long to import what sorts
         return np.array(sorted(range(len(tokens)), key=tokens.__getitem__), np.int64)
 
     def __len__(self) -> int:
@@ -161,10 +161,7 @@ class Tokens(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return self.texts[index]
-        number = range(len(self))[index]
-        return self.values[self.offsets[number] : self.offsets[number + 1]].tobytes().decode()
+        return self.texts[index]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
@@ -182,10 +179,9 @@ class Tokens(Sequence[str]):
 
 
 class ScoredTokens(Sequence[tuple[str, float]]):
-    """A column of tokens, each with a score."""
+    """A column of tokens, each with a score, float64[n]."""
 
     def __init__(self, tokens: Tokens, scores: npt.NDArray[np.float64]) -> None:
-        """Takes tokens and their scores, float64[n]."""
         self.tokens, self.scores = tokens, read_only(scores)
 
     @classmethod
@@ -208,9 +204,7 @@ class ScoredTokens(Sequence[tuple[str, float]]):
     @overload
     def __getitem__(self, index: slice) -> list[tuple[str, float]]: ...
     def __getitem__(self, index: int | slice) -> tuple[str, float] | list[tuple[str, float]]:
-        if isinstance(index, slice):
-            return list(zip(self.tokens[index], self.scores[index].tolist(), strict=True))
-        return self.tokens[index], float(self.scores[index])
+        return list(self)[index] if isinstance(index, slice) else (self.tokens[index], float(self.scores[index]))
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         return zip(self.tokens, self.scores.tolist(), strict=True)
@@ -220,21 +214,13 @@ class ScoredTokens(Sequence[tuple[str, float]]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)})"
-
 
 class NotDistinctError(ValueError):
     """A token is empty, or occurs twice."""
 
 
 class Vocabulary(Mapping[str, int]):
-    """Token -> id, in the order of a file.
-
-    A few lookups use a word table; after many, or when all entries are needed, a dict is made once.
-    """
-
-    _MANY = 1000
+    """Token -> id, in the order of a file: columns, of which a dict is made if it is used as one; see `find`."""
 
     def __init__(self, tokens: Tokens, ids: npt.NDArray[np.int32], *, are_distinct: bool = False) -> None:
         """Takes tokens and their ids.
@@ -246,7 +232,6 @@ class Vocabulary(Mapping[str, int]):
             in the table.
         """
         self.tokens, self.ids = tokens, read_only(ids)
-        self._n_asked = 0
         if are_distinct:
             return
         if not tokens.lengths.all():
@@ -256,10 +241,35 @@ class Vocabulary(Mapping[str, int]):
             raise NotDistinctError("a token stands twice")
         self.table = slots, pool
 
+    @classmethod
+    def of(cls, vocab: Mapping[str, int]) -> "Vocabulary":
+        """Makes columns of a dict whose ids are checked.
+
+        Raises:
+          ValueError: if a token is no text.
+        """
+        if isinstance(vocab, Vocabulary):
+            return vocab
+        found = cls(Tokens.of(list(vocab)), np.fromiter(vocab.values(), np.int32, len(vocab)), are_distinct=True)
+        found._dict = dict(vocab)
+        return found
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled: the columns, and the table if it was needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_dict"}
+
     @functools.cached_property
     def table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
         """The slots and pool of a word table, see kernels.word_table; its values are the ids."""
-        return word_table(self.tokens.values, self.tokens.offsets, self.ids)[:2]
+        return word_table(*self.words)[:2]
+
+    @property
+    def words(self) -> Words:
+        """The entries as `word_table` takes them, without an empty one."""
+        tokens, kept = self.tokens, self.tokens.lengths > 0
+        if kept.all():
+            return tokens.values, tokens.offsets, self.ids
+        return tokens.values, offsets_of(tokens.lengths[kept]), self.ids[kept]
 
     def take(self, order: npt.NDArray[np.int64]) -> "Vocabulary":
         """Returns some of the entries, given their numbers, in that order."""
@@ -269,24 +279,26 @@ class Vocabulary(Mapping[str, int]):
         """Returns int64[n], the ids of texts, -1 for those that are no tokens."""
         asked = Tokens.of(texts)
         found = np.empty(len(asked), np.int64)
-        find_texts(asked.values, asked.offsets, *self.table, found)
+        try:
+            table = self.table
+        except ValueError:  # tokens like `token1`, `token2` may look made to collide: a dict takes them
+            return np.array([self._dict.get(text, -1) for text in texts], np.int64)
+        find_texts(asked.values, asked.offsets, *table, found)
         return found
 
     @functools.cached_property
     def _dict(self) -> dict[str, int]:
         return dict(zip(self.tokens.texts, self.ids.tolist(), strict=True))
 
+    def find_one(self, text: str) -> int:
+        """Returns the id of a text, -1 if it is no token, without making the dict."""
+        return -1 if _is_broken(text) else int(self.find([text])[0])
+
     def __getitem__(self, token: str) -> int:
-        self._n_asked += 1
-        if self._n_asked > self._MANY:
-            return self._dict[token]
-        found = -1 if _is_broken(token) else int(self.find([token])[0])
-        if found < 0:
-            raise KeyError(token)
-        return found
+        return self._dict[token]
 
     def __contains__(self, token: object) -> bool:
-        return isinstance(token, str) and self.get(token) is not None
+        return token in self._dict
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._dict)
@@ -313,58 +325,6 @@ class Vocabulary(Mapping[str, int]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} tokens)"
-
-
-class TokensById(Mapping[int, str]):
-    """Id -> token; of tokens with the same id the last one.
-
-    A few tokens are decoded one by one; after many, or when all entries are needed, a dict is made once.
-    """
-
-    _MANY = 1000
-
-    def __init__(self, vocab: Vocabulary, added: Mapping[int, str]) -> None:
-        """Takes a vocabulary, and id -> token of added tokens, which take precedence."""
-        self._vocab, self._added = vocab, added
-        self._n_asked = 0
-
-    @functools.cached_property
-    def _sorted(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """The ids, ascending, and the number of the token of each."""
-        order = np.argsort(self._vocab.ids, kind="stable")
-        return self._vocab.ids[order], order
-
-    @functools.cached_property
-    def _dict(self) -> dict[int, str]:
-        return dict(zip(self._vocab.ids.tolist(), self._vocab.tokens.texts, strict=True)) | dict(self._added)
-
-    def __getitem__(self, token_id: int) -> str:
-        self._n_asked += 1
-        if self._n_asked > self._MANY:
-            return self._dict[token_id]
-        if token_id in self._added:
-            return self._added[token_id]
-        if isinstance(token_id, (int, np.integer)):
-            ids, numbers = self._sorted
-            at = int(np.searchsorted(ids, token_id, side="right")) - 1
-            if at >= 0 and ids[at] == token_id:
-                return self._vocab.tokens[int(numbers[at])]
-        raise KeyError(token_id)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._dict)
-
-    def values(self) -> ValuesView[str]:
-        """As of a dict."""
-        return self._dict.values()
-
-    def __len__(self) -> int:
-        return len(self._dict)
-
-    @property
-    def largest(self) -> int:
-        """The largest id, -1 if there is none."""
-        return max(int(self._vocab.ids.max(initial=-1)), max(self._added, default=-1))
 
 
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -404,35 +364,13 @@ def word_table(
     return slots, pool, n_different
 
 
-def words_of(vocab: Mapping[str, int]) -> Words:
-    """Returns the tokens and ids of any vocabulary that is not empty, as `word_table` takes them."""
-    tokens, ids = tokens_of(vocab), ids_of(vocab)
-    kept = tokens.lengths > 0
-    if kept.all():
-        return tokens.values, tokens.offsets, ids
-    return tokens.values, offsets_of(tokens.lengths[kept]), ids[kept]
-
-
-def tokens_of(vocab: Mapping[str, int]) -> Tokens:
-    """Returns the tokens of any vocabulary, in its order.
-
-    Raises:
-      ValueError: if one is no text.
-    """
-    return vocab.tokens if isinstance(vocab, Vocabulary) else Tokens.of(list(vocab))
-
-
-def ids_of(vocab: Mapping[str, int]) -> npt.NDArray[np.int32]:
-    """Returns int32[n], the ids of any vocabulary, in its order."""
-    return vocab.ids if isinstance(vocab, Vocabulary) else np.fromiter(vocab.values(), np.int32, len(vocab))
-
-
-def find_ids(vocab: Mapping[str, int], texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Returns int64[n], the ids of texts, -1 for those that are no tokens."""
-    if isinstance(vocab, Vocabulary):
-        return vocab.find(texts)
-    return np.array([vocab.get(text, -1) for text in texts], np.int64)
-
-
 def _is_broken(text: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.models.ids import check_ids
-from tokenmill.tokenizer.models.vocabulary import word_table, words_of
+from tokenmill.tokenizer.models.vocabulary import Vocabulary, word_table
 
 
 class WordLevelTables(NamedTuple):
@@ -37,6 +37,7 @@ class WordLevel:
 
     def __post_init__(self) -> None:
         check_ids(self.vocab)
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
         if self.unk_token not in self.vocab:
             raise ValueError(
                 f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
@@ -48,7 +49,7 @@ class WordLevel:
     @functools.cached_property
     def tables(self) -> WordLevelTables:
         """The vocabulary lowered to a word table."""
-        slots, pool, _ = word_table(*words_of(self.vocab))
+        slots, pool, _ = word_table(*Vocabulary.of(self.vocab).words)
         return WordLevelTables(slots, pool, self.vocab[self.unk_token])
 
     def tokenize(self, word: str) -> list[tuple[int, int]]:

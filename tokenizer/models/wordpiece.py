@@ -13,6 +13,7 @@ from tokenmill.tokenizer.kernels import wordpiece as kernels
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK
 from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import check_ids
+from tokenmill.tokenizer.models.vocabulary import Vocabulary
 from tokenmill.tokenizer.ragged import read_only
 
 OOV_POLICIES = {
@@ -95,6 +96,7 @@ class WordPiece:
                 f"the vocabulary has no unknown token {self.unk_token!r}; add it, or name another with unk_token="
             )
         check_ids(self.vocab)
+        object.__setattr__(self, "vocab", Vocabulary.of(self.vocab))
         if self.oov_policy == "byte" and not any(f"<0x{b:02X}>" in self.vocab for b in range(256)):
             raise ValueError(
                 "oov 'byte' needs byte tokens <0x00>..<0xFF> in the vocabulary, which has none; "

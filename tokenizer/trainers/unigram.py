@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.tokenizer.formats.json_numbers import written
 from tokenmill.tokenizer.models.unigram import PieceType, Unigram
 from tokenmill.tokenizer.trainers.base import (
     BYTE_TOKENS,
@@ -358,7 +357,7 @@ class UnigramTrainer(Trainer[Unigram]):
             else:
                 negative, piece = next(ordered)
                 # As `tokenizer.json` will be read, so that the model equals the one in its file.
-                vocab.append((piece, written(-negative)))
+                vocab.append((piece, -negative))
                 types.append(PieceType.NORMAL)
         return Unigram(vocab, self.unk_id, self.byte_fallback, tuple(types))
 

@@ -2,6 +2,7 @@
 """Vocabularies as columns against lists and dicts."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -13,13 +14,8 @@ from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_toke
 from tokenmill.tokenizer.models.vocabulary import (
     ScoredTokens,
     Tokens,
-    TokensById,
     Vocabulary,
-    find_ids,
-    ids_of,
     padded_bytes,
-    tokens_of,
-    words_of,
 )
 
 LETTERS = "ab\0é▁玫😀"
@@ -84,8 +80,9 @@ def test_many_tokens_with_the_same_beginning_are_sorted() -> None:
 def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
     expected = {token: 7 * i % 1000 for i, token in enumerate(tokens)}
     vocab = Vocabulary(Tokens.of(tokens), np.array(list(expected.values()), np.int32))
-    assert find_ids(vocab, [*tokens, *others]).tolist() == find_ids(expected, [*tokens, *others]).tolist()
+    assert vocab.find([*tokens, *others]).tolist() == [expected.get(text, -1) for text in [*tokens, *others]]
     for token in [*tokens, *others, "\ud800"]:
+        assert vocab.find_one(token) == expected.get(token, -1)
         assert vocab.get(token, -1) == expected.get(token, -1)
         assert (token in vocab) == (token in expected)
     assert 1 not in vocab
@@ -95,40 +92,25 @@ def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
     assert (list(vocab), list(vocab.values()), list(vocab.items())) == (
         list(expected), list(expected.values()), list(expected.items()),
     )  # fmt: skip
-    for each in (vocab, expected):
-        assert tokens_of(each) == tokens
-        assert ids_of(each).tolist() == list(expected.values())
-        values, offsets, ids = words_of(each)
+    for each in (vocab, Vocabulary.of(expected)):
+        assert each.tokens == tokens
+        assert each.ids.tolist() == list(expected.values())
+        values, offsets, ids = each.words
         assert [values[a:b].tobytes().decode() for a, b in itertools.pairwise(offsets)] == tokens
         assert ids.tolist() == list(expected.values())
 
 
-def test_a_vocabulary_that_is_asked_often_answers_alike() -> None:
-    vocab = Tokens.of(["a", "bc"]).numbered
-    assert vocab is not None
-    for _ in range(Vocabulary._MANY + 10):
-        assert (vocab["bc"], vocab.get("c"), vocab.get("\ud800")) == (1, None, None)
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(LETTERS, min_size=1, max_size=9), st.integers(0, 12)), max_size=9, unique_by=lambda t: t[0]
-    ),
-    st.dictionaries(st.integers(0, 14), texts, max_size=4),
-)
-def test_tokens_by_id_are_a_dict(tokens: list[tuple[str, int]], added: dict[int, str]) -> None:
-    vocab = Vocabulary(Tokens.of([t for t, _ in tokens]), np.array([i for _, i in tokens], np.int32))
-    expected = {i: t for t, i in tokens} | added
-    found = TokensById(vocab, added)
-    assert found.largest == max(expected, default=-1)
-    # The second time there is a dict.
-    for _ in range(2):
-        assert [found.get(i) for i in range(-1, 16)] == [expected.get(i) for i in range(-1, 16)]
-        for nothing in (1 << 31, 1 << 70, "a", None, 0.5):
-            assert nothing not in found
-        found._n_asked = 1000
-    assert dict(found) == expected
-    assert len(found) == len(expected)
+def test_columns_are_made_of_a_dict_and_pickled_without_it() -> None:
+    expected = {"a": 3, "": 1, "bc": 0}
+    vocab = Vocabulary.of(expected)
+    assert Vocabulary.of(vocab) is vocab
+    assert vocab == expected
+    assert vocab.find(["bc", "", "x"]).tolist() == [0, -1, -1]
+    again = pickle.loads(pickle.dumps(vocab))
+    assert "_dict" not in again.__dict__
+    assert again == expected
+    assert again.find_one("a") == 3
+    assert again.find_one("\ud800") == -1
 
 
 @pytest.mark.parametrize("tokens, message", [(["a", ""], "token 1 is empty"), (["a", "b", "a"], "stands twice")])
@@ -136,7 +118,7 @@ def test_what_is_no_vocabulary(tokens: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Vocabulary(Tokens.of(tokens), np.arange(len(tokens), dtype=np.int32))
     assert Tokens.of(tokens).numbered is None
-    assert words_of(dict.fromkeys(tokens, 0))[2].size == len({*tokens} - {""})
+    assert Vocabulary.of(dict.fromkeys(tokens, 0)).words[2].size == len({*tokens} - {""})
 
 
 @given(st.lists(st.tuples(texts, st.floats(-10, 10)), max_size=10))
@@ -161,6 +143,14 @@ def test_tokens_that_are_made_to_collide_are_refused() -> None:
     found = [(i * inverse % (1 << 64) ^ 8).to_bytes(8, "little") for i in range(1, 3001)]
     with pytest.raises(ValueError, match="look made to collide"):
         _ = Tokens(*padded_bytes(found)).numbered
+
+
+def test_regular_tokens_that_collide_are_found_all_the_same() -> None:
+    vocab = Vocabulary.of({f"token{i}": i for i in range(20_000)})
+    with pytest.raises(ValueError, match="look made to collide"):
+        _ = vocab.table
+    assert vocab.find(["token7", "token", "token19999"]).tolist() == [7, -1, 19999]
+    assert pickle.loads(pickle.dumps(vocab)).find_one("token8") == 8
 
 
 @given(st.lists(st.text("ab▁é花😀", max_size=4), unique=True, max_size=30), st.text("ab▁é花😀", max_size=3))
