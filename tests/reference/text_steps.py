@@ -12,10 +12,10 @@ import regex
 
 from tokenmill.tokenizer.normalizers import tables as unicode_tables
 from tokenmill.tokenizer.normalizers.base import Edit, TextStep
+from tokenmill.tokenizer.text import emoji as kernels
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.accents import StripAccents
 from tokenmill.tokenizer.text.emoji import Emoji, describe, emoji_classes
-from tokenmill.tokenizer.text.kernels import emoji as kernels
 from tokenmill.tokenizer.text.kernels.segments import HAN, OTHER
 from tokenmill.tokenizer.text.neighbours import (
     IsolateDigits,

@@ -3,7 +3,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections import abc
 from typing import Literal
 
 import numpy as np
@@ -12,36 +12,52 @@ import pyarrow.compute as pc
 
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.normalizers.base import Edges
-from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits
-from tokenmill.tokenizer.normalizers.tables import Skips
+from tokenmill.tokenizer.normalizers.edit_lists import EditingStep
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Look, Node, Sequence
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, string_array
-from tokenmill.tokenizer.text import tables
-from tokenmill.tokenizer.text.kernels import emoji as kernels
+from tokenmill.tokenizer.text import patterns, tables
 
 Mode = Literal["isolate", "describe", "drop", "keep"]
+
+PICTOGRAPH, PRESENTED, FLAG, EXTEND, MODIFIER = 1, 2, 4, 8, 16
+"""Bits for the roles of a character: an extended pictograph; an emoji by itself; a regional indicator; joined to the
+character before it; a skin tone."""
+_JOINER, _EMOJI_STYLE, _TEXT_STYLE, _KEYCAP = "\u200d", "\ufe0f", "\ufe0e", "\u20e3"
 
 
 @functools.cache
 def emoji_classes() -> npt.NDArray[np.uint8]:
-    """Returns the roles of characters in emoji, uint8[0x110000]: bits of `text.kernels.emoji`."""
+    """Returns the roles of characters in emoji, uint8[0x110000]: the bits above."""
     classes = np.zeros(N_CODE_POINTS, np.uint8)
-    classes[tables.members("extended_pictographic")] |= kernels.PICTOGRAPH
-    classes[tables.members("emoji_presentation")] |= kernels.PRESENTED
-    classes[tables.members("grapheme_extend")] |= kernels.EXTEND
-    classes[0x1F1E6:0x1F200] = kernels.FLAG
-    classes[0x1F3FB:0x1F400] |= kernels.MODIFIER
-    classes[0x200D] = kernels.JOINER
-    classes[0xFE0F] |= kernels.EMOJI_STYLE
-    classes[0xFE0E] |= kernels.TEXT_STYLE
+    classes[tables.members("extended_pictographic")] |= PICTOGRAPH
+    classes[tables.members("emoji_presentation")] |= PRESENTED
+    classes[tables.members("grapheme_extend")] |= EXTEND
+    classes[0x1F1E6:0x1F200] = FLAG
+    classes[0x1F3FB:0x1F400] |= MODIFIER
     return read_only(classes)
 
 
 @functools.cache
-def _skips() -> Skips:
-    begins = emoji_classes() & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.FLAG | kernels.EMOJI_STYLE) != 0
-    begins[0x20E3] = True
-    begins[:128] = False
-    return Skips.of(~begins)
+def emoji_pattern() -> Node:
+    """Returns the pattern of an emoji; see `Emoji`."""
+
+    def of(bits: int = 0, others: str = "") -> Characters:
+        members = emoji_classes() & bits != 0
+        members[[ord(c) for c in others]] = True
+        return patterns.one_of(members)
+
+    joined = patterns.any_number_of(of(EXTEND, _JOINER))
+    family = Alternation((of(EXTEND), Sequence((of(others=_JOINER), patterns.maybe(of(PICTOGRAPH))))))
+    not_as_text = Look(behind=False, members=~of(others=_TEXT_STYLE).members, at_edge=True)
+    as_emoji = Look(behind=False, members=of(MODIFIER, _EMOJI_STYLE).members, at_edge=False)
+    begins = Alternation((Sequence((of(PRESENTED), not_as_text)), Sequence((of(PICTOGRAPH), as_emoji))))
+    return Alternation(
+        (
+            Sequence((of(FLAG), patterns.maybe(of(FLAG)), joined)),
+            Sequence((of(others="0123456789#*"), patterns.maybe(of(others=_EMOJI_STYLE)), of(others=_KEYCAP), joined)),
+            Sequence((begins, patterns.any_number_of(family))),
+        )
+    )
 
 
 def describe(unit: str) -> str:
@@ -59,7 +75,7 @@ def describe(unit: str) -> str:
     names = [
         tables.emoji_names().get(c, f"u+{ord(c):x}").lower().replace(" ", "_")
         for c in unit
-        if emoji_classes()[ord(c)] & (kernels.PICTOGRAPH | kernels.PRESENTED | kernels.MODIFIER)
+        if emoji_classes()[ord(c)] & (PICTOGRAPH | PRESENTED | MODIFIER)
     ]
     tags = "".join(chr(ord(c) - 0xE0000) for c in unit if 0xE0020 < ord(c) < 0xE007F)
     return f":{'_'.join([*names, *([tags] if tags else [])])}:"
@@ -85,18 +101,15 @@ class Emoji(EditingStep):
         if self.mode not in ("isolate", "describe", "drop", "keep"):
             raise ValueError(f"mode must be isolate, describe, drop or keep, got {self.mode!r}")
 
-    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+    def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], abc.Sequence[str]]:
         if self.mode == "keep":
             return np.empty((0, 3), np.int64), ()
-        edits = find_emoji(rows, kernels.ISOLATE if self.mode == "isolate" else kernels.UNITS)
-        if self.mode != "describe" or not len(edits):
-            return edits, ("", " ")
+        edits = patterns.find_pattern(rows, emoji_pattern())
+        if self.mode == "isolate":
+            places = patterns.places_to_isolate(rows, edits, tables.SPACES)
+            return np.column_stack((places, places, np.zeros_like(places))), (" ",)
+        if self.mode == "drop" or not len(edits):
+            return edits, ("",)
         units = pc.dictionary_encode(string_array(*gathered(rows.values, edits[:, 0], edits[:, 1])))
         edits[:, 2] = units.indices.to_numpy()
         return edits, [describe(unit) for unit in units.dictionary.to_pylist()]
-
-
-def find_emoji(rows: Ragged, mode: int = kernels.UNITS) -> npt.NDArray[np.int64]:
-    """Returns the emoji of rows, int64[n, 3]: where they start and stop, and a number; see `text.kernels.emoji`."""
-    spaces = tables.table_of(tables.SPACES)
-    return found_edits(kernels.find_emoji, rows, emoji_classes(), spaces, _skips(), mode)

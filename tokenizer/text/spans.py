@@ -20,12 +20,15 @@ from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_text
 from tokenmill.tokenizer.normalizers.kernels import matches
 from tokenmill.tokenizer.normalizers.tables import Runs
+from tokenmill.tokenizer.pre_tokenizers import pattern_syntax
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, Repetition, parse
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenmill.tokenizer.text import tables
 from tokenmill.tokenizer.text.base import check_encodable, nearest
-from tokenmill.tokenizer.text.emoji import find_emoji
+from tokenmill.tokenizer.text.emoji import emoji_pattern
 from tokenmill.tokenizer.text.kernels import spans as span_kernels
-from tokenmill.tokenizer.text.neighbours import digits, not_digits
+from tokenmill.tokenizer.text.neighbours import digits
+from tokenmill.tokenizer.text.patterns import any_number_of, find_pattern, one_of
 from tokenmill.tokenizer.text.row_steps import compile_pattern, find_matches
 
 Named = Literal["number", "url", "email", "emoji", "repeated", "whitespace"]
@@ -38,8 +41,10 @@ RESERVED = frozenset(
 LEAST = {"repeated": 4, "whitespace": 2}
 """Named pattern -> the least number of characters in a row, unless a rule says otherwise."""
 
-_URL_BYTES = string.ascii_letters + string.digits + "-._~:/?#[]@!$&'()*+,;=%"
-_URL_ENDS = string.ascii_letters + string.digits + "-_~/#@$&*+=%"
+_URL = (
+    r"(?:(?:[Hh][Tt][Tt][Pp][Ss]?|[Ff][Tt][Pp])://|[Ww][Ww][Ww]\.)"
+    r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9\-_~/#@$&*+=%]"
+)
 _LOCAL_BYTES = string.ascii_letters + string.digits + "._%+-"
 _DOMAIN_BYTES = string.ascii_letters + string.digits + "-"
 
@@ -51,8 +56,6 @@ def _bytes_are() -> npt.NDArray[np.uint8]:
         (_LOCAL_BYTES, span_kernels.LOCAL),
         (_DOMAIN_BYTES, span_kernels.DOMAIN),
         (string.ascii_letters, span_kernels.LETTER),
-        (_URL_BYTES, span_kernels.URL),
-        (_URL_ENDS, span_kernels.URL_END),
     ):
         table[[ord(c) for c in characters]] |= bit
     return read_only(table)
@@ -68,11 +71,22 @@ def _not_white_space() -> npt.NDArray[np.bool_]:
     return read_only(~tables.table_of(tables.SPACES))
 
 
+@functools.cache
+def _number() -> Node:
+    digit_run, point = Repetition(one_of(digits()), 1, None, greedy=True), one_of(tables.table_of(frozenset(".,")))
+    return pattern_syntax.Sequence((digit_run, any_number_of(pattern_syntax.Sequence((point, digit_run)))))
+
+
+@functools.cache
+def _url() -> Node:
+    return parse(_URL)
+
+
 NAMED: dict[str, Callable[[Ragged, int], npt.NDArray[np.int64]]] = {
-    "number": lambda rows, _: found_edits(span_kernels.find_numbers, rows, digits(), not_digits()),
-    "url": lambda rows, _: found_edits(span_kernels.find_urls, rows, _bytes_are()),
+    "number": lambda rows, _: find_pattern(rows, _number()),
+    "url": lambda rows, _: find_pattern(rows, _url()),
     "email": lambda rows, _: found_edits(span_kernels.find_emails, rows, _bytes_are()),
-    "emoji": lambda rows, _: find_emoji(rows),
+    "emoji": lambda rows, _: find_pattern(rows, emoji_pattern()),
     "repeated": lambda rows, least: found_edits(matches.find_repeated, rows, _not_white_space(), least - 1, True),
     "whitespace": lambda rows, least: found_edits(matches.find_runs, rows, _white_space(least)),
 }
