@@ -387,12 +387,12 @@ def _entries() -> dict[str, tuple[str, Entry]]:
 
 def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
     """Returns the functions of Beam's steps, called as Beam calls them, but without a pipeline."""
-    from tokenmill.pipeline.rows.batching import _BatchFn
+    from tokenmill.pipeline.rows.batching import Gather, _BatchFn, gather_field
     from tokenmill.pipeline.rows.combining import CountIds
-    from tokenmill.pipeline.rows.shards import _DealFn
+    from tokenmill.pipeline.rows.shards import _dealt, _Fields
     from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
-    from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
-    from tokenmill.pipeline.rows.vocabulary import _CountWordsFn, _IdsFn
+    from tokenmill.pipeline.rows.tokenize import IDS, Detokenize, Tokenize
+    from tokenmill.pipeline.rows.vocabulary import _checked, _CountTextsFn
 
     def batches(step: Any) -> Entry:
         def call(array: Any) -> Any:
@@ -403,16 +403,16 @@ def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
         return call
 
     def count(array: Any) -> Any:
-        function = _CountWordsFn(Tokenize(tokenizer)._columns.given, "text", 1)
+        function = _CountTextsFn(Tokenize(tokenizer)._columns.given, 1)
         function.start_bundle()
-        list(function.process(_batch("text", array), None, None))
+        for texts in gather_field("CountWords", "text", pa.string()).fn.process(_batch("text", array)):
+            list(function.process(texts, None, None))
         return sorted(function._counters[None].to_table().to_pylist(), key=str)
 
     def tally(array: Any) -> Any:
-        function = _IdsFn("input_ids", Tokenize(tokenizer)._columns.given)
-        function.start_bundle()
-        counts = CountIds()
-        columns = list(function.process(_batch("input_ids", array), None))
+        given, counts = Tokenize(tokenizer)._columns.given, CountIds()
+        gathered = gather_field("VocabularyStatistics", "input_ids", IDS).fn.process(_batch("input_ids", array))
+        columns = [_checked(each, given, None) for each in gathered]
         n_documents, of_ids = counts.extract_output(counts.add_inputs(counts.create_accumulator(), columns))
         return _below_64(np.concatenate(([n_documents], of_ids)), array)
 
@@ -420,8 +420,9 @@ def _steps(tokenizer: Any) -> dict[str, tuple[str, Entry]]:
         def call(array: Any) -> Any:
             ids = pa.array([[1, 2]] * _length(array), pa.list_(pa.int32()))
             columns = {"text": array, "input_ids": ids} if column == "text" else {"input_ids": array}
-            function = _DealFn("input_ids", "text" if column == "text" else None, 1)
-            found = [keyed[1] for keyed in function.process(_record_batch(columns))]
+            fields = _Fields("input_ids", "text" if column == "text" else None)
+            gathered = Gather(fields.ids, fields.of_rows, fields.of_batch).process(_record_batch(columns))
+            found = [keyed[1] for batch in gathered for keyed in _dealt(batch, 1)]
             return found if column == "text" else _below_64(found, array)
 
         return call

@@ -8,20 +8,24 @@ the code here (Beam 2.77): as much as tokenizing two kilobytes.
 import bisect
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
-from apache_beam.typehints import typehints
+from apache_beam.pvalue import PCollection
+from apache_beam.typehints import no_annotations, typehints
 from apache_beam.utils.shared import Shared
 from apache_beam.utils.windowed_value import WindowedValue
 
+from tokenmill.pipeline.isolating import isolate
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, RowsError, failed_element
+from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, RowsError, failed_element
 from tokenmill.pipeline.transforms import arrow_coder
 
 BATCH_CHARACTERS = 250_000
@@ -34,6 +38,8 @@ KEPT_FUNCTIONS = 16
 """A worker keeps the functions, and so tokenizers, of this many side inputs: those that were used last."""
 
 _ARROW = frozenset((pa.RecordBatch, pa.Table))
+_Rows = npt.NDArray[np.int64]
+_Made = TypeVar("_Made")
 
 
 class Columns(Protocol):
@@ -102,7 +108,8 @@ class RowTransform(FallibleTransform):
         """Returns the field that is read, those that are made, the digest of the tokenizer and all options."""
         return {"column": self._column, "fields": ", ".join(self._columns.fields), **self._columns.display_data()}
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
         name, pcoll = type(self).__name__, declared_types.declared(self, pcoll)
         reads = self._columns.reads if self._errors is None else None
@@ -119,7 +126,7 @@ class RowTransform(FallibleTransform):
         return self._results(pcoll, outputs, made, typehints.Any if kind is _BatchFn else pcoll.element_type)
 
 
-def _as_it_is(element: Any) -> Any:
+def _as_it_is(element: _Made) -> _Made:
     """Returns its argument, and so keeps elements from being lost that a DoFn yields in `finish_bundle`.
 
     If the next step has `process_batch`, as `WriteToParquet` of rows does, Beam 2.77 flushes its batch before
@@ -173,7 +180,7 @@ class _ComputeFn(beam.DoFn):
         return failed
 
     def _batches(self, element: Any, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
-        """Yields the outputs of a batch or table. Where nothing tells which rows fail, it is halved to find them."""
+        """Yields the outputs of a batch or table."""
         arrow_coder.register()
         for batch in elements_of.batches_of(element) or ():
             self._n_in.inc(batch.num_rows)
@@ -185,40 +192,69 @@ class _ComputeFn(beam.DoFn):
             yield from self._batch_outputs(batch, function)
 
     def _batch_outputs(self, batch: pa.RecordBatch, function: Callable[[pa.Array], Computed]) -> Iterator[Any]:
-        try:
-            column = elements_of.batch_column(batch, self._column, self._columns.reads)
+        def compute(rows: _Rows) -> Computed:
+            column = elements_of.batch_column(_rows_of(batch, rows), self._column, self._columns.reads)
             if column.null_count:
                 raise ValueError(f"the field {self._column!r} is null")
             computed = function(column)
             elements_of.check_new(batch.schema.names, computed.columns.keys() - {self._column})
-        except Exception as error:
-            yield from self._without_failed(batch, error, function)
-            return
-        if computed.report is not None:
-            computed.report()
-        if computed.rows is not None:
-            batch = elements_of.take_rows(batch, computed.rows)
-        yield elements_of.with_columns(batch, computed.columns)
+            return computed
 
-    def _without_failed(
-        self, batch: pa.RecordBatch, error: Exception, function: Callable[[pa.Array], Computed]
-    ) -> Iterator[Any]:
-        """Yields the rows of a batch that fail, and the outputs of the others."""
-        failed: Mapping[int, Exception]
-        if isinstance(error, RowsError):
-            failed = error.failed
-        else:
-            failed = {0: error} if batch.num_rows == 1 else elements_of.unusable_rows(batch, self._column)
-        for i, each in failed.items():
-            yield self._failed(elements_of.only_row(batch.slice(i, 1)), each)
-        if failed:
-            others = np.delete(np.arange(batch.num_rows), [*failed])
-            parts = [elements_of.take_rows(batch, others)] if others.size else []
-        else:
-            half = batch.num_rows // 2
-            parts = [batch.slice(0, half), batch.slice(half)] if half else []
-        for part in parts:
-            yield from self._batch_outputs(part, function)
+        def unusable(rows: _Rows) -> Mapping[int, Exception]:
+            return elements_of.unusable_rows(_rows_of(batch, rows), self._column)
+
+        for rows, computed, failed in _stretches(batch.num_rows, compute, unusable):
+            for i, error in failed.items():
+                yield self._failed(elements_of.only_row(batch.slice(i, 1)), error)
+            if computed is not None:
+                if computed.report is not None:
+                    computed.report()
+                taken = rows if computed.rows is None else rows[computed.rows]
+                yield elements_of.with_columns(_rows_of(batch, taken), computed.columns)
+
+
+def _rows_of(batch: pa.RecordBatch, rows: _Rows) -> pa.RecordBatch:
+    """Returns rows of a batch in any order; the batch itself if these are all of it."""
+    is_all = rows.size == batch.num_rows and bool((rows == np.arange(rows.size)).all())
+    return batch if is_all else elements_of.take_rows(batch, rows)
+
+
+def _stretches(
+    n: int, compute: Callable[[_Rows], _Made], unusable: Callable[[_Rows], Mapping[int, Exception]] = lambda _: {}
+) -> Iterator[tuple[_Rows, _Made | None, Mapping[int, Exception]]]:
+    """Computes rows 0 to `n` together; if that fails, without the rows at fault.
+
+    Args:
+      n: how many there are.
+      compute: takes the numbers of rows. Raises `RowsError` if it knows which are at fault; otherwise, if `unusable`
+        does not know either, all are halved until they are alone.
+      unusable: takes the numbers of rows, and returns the errors of those at fault by their place among these.
+
+    Yields:
+      For each stretch of rows in order: those that were computed, what was made of them, and the errors of the others.
+    """
+
+    def work(start: int, stop: int) -> tuple[_Rows, _Made | None, dict[int, Exception]]:
+        rows, failed = np.arange(start, stop), dict[int, Exception]()
+        while True:
+            try:
+                return rows, compute(rows), failed
+            except RowsError as error:
+                found = error.failed
+            except Exception:
+                found = unusable(rows)
+                if not found:
+                    raise
+            failed |= {int(rows[i]): error for i, error in found.items()}
+            rows = np.delete(rows, [*found])
+            if not rows.size:
+                return rows, None, failed
+
+    for start, stop, result in isolate(work, n, Exception):
+        if not isinstance(result, Exception):
+            yield result
+        elif start < stop:  # nothing of no rows can be used
+            yield np.arange(0), None, {start: result}
 
 
 class _BatchFn(_ComputeFn):
@@ -298,55 +334,45 @@ class _GatherFn(_ComputeFn):
         self._clear()
         for gathered in batches:
             self._n_in.inc(len(gathered.elements))
-            outputs = self._outputs(gathered.function, gathered.elements, range(len(gathered.elements)))
+            outputs = self._outputs(gathered.function, gathered.elements)
             starts = [start for start, *_ in gathered.places]
             for index, output in outputs:
                 _, timestamp, window, pane = gathered.places[bisect.bisect_right(starts, index) - 1]
                 yield WindowedValue(output, timestamp, (window,), pane)
 
-    def _outputs(
-        self, function: Callable[[pa.Array], Computed], elements: Sequence[Any], indices: Sequence[int]
+    def _outputs(self, function: Callable[[pa.Array], Computed], elements: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Yields pairs of an element's index and one of its outputs."""
+        column, good, unusable = elements_of.usable(elements, self._column, self._columns.reads)
+        for i, error in unusable:
+            yield i, self._failed(elements[i], error)
+
+        def compute(rows: _Rows) -> tuple[Computed, dict[str, Any]]:
+            some = column
+            if rows.size < len(good):
+                some = column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
+            computed = function(some)
+            return computed, {name: computed.values_of(name) for name in computed.columns}
+
+        for rows, made, failed in _stretches(len(good), compute) if good else ():
+            for row, error in failed.items():
+                yield good[row], self._failed(elements[good[row]], error)
+            if made is not None:
+                yield from self._made_of([good[row] for row in rows.tolist()], elements, *made)
+
+    def _made_of(
+        self, indices: Sequence[int], elements: Sequence[Any], computed: Computed, columns: Mapping[str, Any]
     ) -> Iterator[tuple[int, Any]]:
-        """Yields pairs of an element's index in the batch, one of `indices`, and one of its outputs."""
-        column, good, failed = elements_of.usable(elements, self._column, self._columns.reads)
-        if failed:
-            yield from self._letters(elements, indices, dict(failed))
-            elements, indices = [elements[i] for i in good], [indices[i] for i in good]
-        if not elements:
-            return
-        try:
-            computed = function(column)
-            columns = {name: computed.values_of(name) for name in computed.columns}
-        except RowsError as error:
-            yield from self._letters(elements, indices, error.failed)
-            good = [i for i in range(len(elements)) if i not in error.failed]
-            yield from self._outputs(function, [elements[i] for i in good], [indices[i] for i in good])
-            return
-        except Exception as error:
-            if len(elements) == 1:
-                yield from self._letters(elements, indices, {0: error})
-                return
-            half = len(elements) // 2
-            yield from self._outputs(function, elements[:half], indices[:half])
-            yield from self._outputs(function, elements[half:], indices[half:])
-            return
         if computed.report is not None:
             computed.report()
-        sources = range(len(elements)) if computed.rows is None else computed.rows.tolist()
+        sources = indices if computed.rows is None else [indices[row] for row in computed.rows.tolist()]
         rows = elements_of.extend([elements[i] for i in sources], self._column, columns)
         failures = set()
         for i, row in zip(sources, rows, strict=True):
             if not isinstance(row, Exception):
-                yield indices[i], row
+                yield i, row
             elif i not in failures:
                 failures.add(i)
-                yield indices[i], self._failed(elements[i], row)
-
-    def _letters(
-        self, elements: Sequence[Any], indices: Sequence[int], failed: Mapping[int, Exception]
-    ) -> Iterator[tuple[int, Failed]]:
-        for i, error in failed.items():
-            yield indices[i], self._failed(elements[i], error)
+                yield i, self._failed(elements[i], row)
 
 
 class _GatherBesideFn(_GatherFn):
@@ -363,20 +389,84 @@ class _GatherBesideFn(_GatherFn):
         return self._gather(element, given, timestamp, window, pane)
 
 
+class Gather(beam.DoFn):
+    """Makes Arrow batches of elements, for a step that makes something else of many, such as counts.
+
+    Rows are gathered, those of each window by themselves. Arrow batches and tables among them pass one by one.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        rows: Callable[[Sequence[Any]], pa.RecordBatch],
+        batch: Callable[[pa.RecordBatch], pa.RecordBatch],
+    ) -> None:
+        """Takes what makes batches, which raises an error that shows an element that cannot be used.
+
+        Args:
+          field: the field whose sizes say when there are enough rows.
+          rows: makes a batch of rows.
+          batch: makes one of a batch, whose buffers have been checked.
+        """
+        self._field, self._rows, self._batch = field, rows, batch
+
+    def setup(self) -> None:
+        """Makes Beam send batches as Arrow IPC streams."""
+        arrow_coder.register()
+
+    def start_bundle(self) -> None:
+        """Begins without rows."""
+        self._by_window: dict[Any, list[Any]] = {}
+        self._n_elements = self._n_characters = 0
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
+        """Yields batches once there are enough rows, and each Arrow batch at once."""
+        if type(element) in _ARROW:
+            for batch in elements_of.batches_of(element) or ():
+                elements_of.check_batch(batch)
+                yield self._batch(batch)
+            return
+        self._by_window.setdefault(window, []).append(element)
+        self._n_elements += 1
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # `usable` finds it again
+            self._n_characters += len(elements_of.getter_of(type(element), self._field)(element))
+        if self._n_characters >= BATCH_CHARACTERS or self._n_elements >= BATCH_ELEMENTS:
+            yield from self.finish_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yields batches of the rows that are left."""
+        by_window = self._by_window
+        self.start_bundle()
+        for window, elements in by_window.items():
+            yield WindowedValue(self._rows(elements), window.max_timestamp(), (window,))
+
+
+def gather_field(step: str, field: str, type_: pa.DataType) -> beam.ParDo:
+    """Returns `Gather` for one field, which has the column `field` of its batches, without nulls."""
+    rows, batch = (
+        functools.partial(_field_of_rows, step, field, type_),
+        functools.partial(_field_of, step, field, type_),
+    )
+    return beam.ParDo(Gather(field, rows, batch)).with_output_types(pa.RecordBatch)
+
+
+def _field_of_rows(step: str, field: str, type_: pa.DataType, rows: Sequence[Any]) -> pa.RecordBatch:
+    return pa.record_batch({field: column_of(step, rows, field, type_)})
+
+
+def _field_of(step: str, field: str, type_: pa.DataType, batch: pa.RecordBatch) -> pa.RecordBatch:
+    column = elements_of.batch_column(batch, field, type_)
+    if column.null_count:
+        raise ValueError(f"{step}: the field {field!r} is null in {column.null_count} of {len(column)} rows")
+    return pa.record_batch({field: column})
+
+
 def column_of(step: str, elements: Sequence[Any], field: str, type_: pa.DataType) -> pa.Array:
     """Returns a field of elements as a column; raises ValueError, showing the element, if one cannot be used."""
     column, _, failed = elements_of.usable(elements, field, type_)
     for i, error in failed:
         failed_element(None, step, elements[i], error)
     return column
-
-
-def size_of(element: Any, field: str) -> int:
-    """Returns how many characters or ids a field of an element has; 0 where that is not known."""
-    try:
-        return len(elements_of.getter_of(type(element), field)(element))
-    except (AttributeError, KeyError, TypeError):  # `usable` finds it again
-        return 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -414,7 +504,12 @@ class Check:
     side_input: Any = None
 
 
-def expand_checked(step: FallibleTransform, pcoll: Any, expand: Callable[[Any], Any], *checks: Check) -> Any:
+def expand_checked(
+    step: FallibleTransform,
+    pcoll: PCollection[Any],
+    expand: Callable[[PCollection[Any]], PCollection[Any]],
+    *checks: Check,
+) -> Results:
     """Expands a step that makes something else of many elements, such as counts; elements fail before it counts them.
 
     Args:

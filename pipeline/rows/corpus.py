@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import Row
+from apache_beam.pvalue import PBegin, Row
 from apache_beam.transforms.core import RestrictionProvider
-from apache_beam.typehints import typehints
+from apache_beam.typehints import no_annotations, typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline import storage
@@ -24,7 +24,7 @@ from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, failed_element
+from tokenmill.pipeline.rows.errors import ErrorHandling, Failed, FallibleTransform, Results, failed_element
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.transforms import arrow_coder
 
@@ -82,7 +82,8 @@ class ReadCorpus(FallibleTransform):
         """Returns what is read."""
         return {"paths": ", ".join(self._input.paths), "format": self._input.format}
 
-    def expand(self, pbegin: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pbegin: PBegin) -> Results:
         """Adds the step to a pipeline."""
         arrow_coder.register()
         # A file of which nothing can be read has a letter.

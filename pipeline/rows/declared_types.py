@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.pvalue import Row
+from apache_beam.pvalue import PCollection, Row
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_python_type
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -26,7 +26,7 @@ _GROUPS = (Sequence, AbstractSet, np.ndarray, pa.Array)
 """Types of many values; an element or a text is none of these but a string, nor any of `_SCALARS`."""
 
 
-def declared(step: Any, pcoll: Any) -> Any:
+def declared(step: Any, pcoll: PCollection[Any]) -> PCollection[Any]:
     """Returns the input of a step as the type that `with_input_types` has given to the step, if it has.
 
     Raises:
@@ -35,7 +35,7 @@ def declared(step: Any, pcoll: Any) -> Any:
     hints = step.get_type_hints().input_types
     if hints and hints[0] and hints[0][0] not in (typehints.Any, pcoll.element_type):
         pcoll = pcoll | "Declare" >> beam.Map(itself).with_output_types(hints[0][0])
-    kind = pcoll.element_type
+    kind: Any = pcoll.element_type
     is_row = isinstance(kind, RowTypeConstraint) or RowTypeConstraint.from_user_type(kind) is not None
     if step._errors is None and not is_row and _is_always(kind, _SCALARS + _GROUPS, but=str):
         pair = "lambda key, text: beam.Row(key=key, text=text)"

@@ -6,17 +6,20 @@ import dataclasses
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import apache_beam as beam
 from apache_beam.coders import RowCoder
 from apache_beam.coders.typecoders import registry
-from apache_beam.pvalue import Row, TaggedOutput
+from apache_beam.pvalue import DoOutputsTuple, PCollection, Row, TaggedOutput
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline.rows.declared_types import declared_output
 from tokenmill.pipeline.rows.elements import n_rows
+
+Results = PCollection[Any] | DoOutputsTuple
+"""What a step returns: its results; with exception handling also the second output, unless a handler takes that."""
 
 _STACK_FRAMES = 3
 """Of a stack, the innermost frames are kept: a bad element then costs hundreds of bytes, not thousands."""
@@ -52,7 +55,7 @@ class ErrorHandling:
 
     def deal(
         self, step: str, pcoll: Any, outputs: Any, made: Any, make: Callable[[Any], Any] | None, element_type: Any
-    ) -> Any:
+    ) -> "Results":
         """Returns what the step returns: both outputs, or the first one if a handler takes the second.
 
         Args:
@@ -98,7 +101,7 @@ class FallibleTransform(beam.PTransform):
 
     _errors: ErrorHandling | None = None
 
-    def _results(self, pcoll: Any, outputs: Any, made: Any, element_type: Any) -> Any:
+    def _results(self, pcoll: PCollection[Any], outputs: PCollection[Any], made: Any, element_type: Any) -> "Results":
         """Returns what the step returns, of the type that `with_output_types` has given; see `ErrorHandling.deal`."""
         made, make = declared_output(self, made)
         if self._errors is not None:
@@ -119,7 +122,7 @@ class FallibleTransform(beam.PTransform):
         error_handler: Any = None,
         on_failure_callback: Callable[[Exception, Any], None] | None = None,
         allow_unsafe_userstate_in_process: bool = False,
-    ) -> Any:
+    ) -> Self:
         """Returns this step with two outputs, as Beam's method of this name does for a DoFn.
 
         Args:
@@ -151,7 +154,7 @@ class FallibleTransform(beam.PTransform):
         )
         return handling
 
-    def with_error_handler(self, error_handler: Any, **options: Any) -> Any:
+    def with_error_handler(self, error_handler: Any, **options: Any) -> Self:
         """Returns this step with its second output given to a handler, as Beam's method of this name does."""
         return self if error_handler is None else self.with_exception_handling(error_handler=error_handler, **options)
 

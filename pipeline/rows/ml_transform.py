@@ -10,6 +10,8 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.ml.transforms.base import ArtifactMode, MLTransformProvider
+from apache_beam.pvalue import PCollection
+from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.tokenizer import TruncationConfig
@@ -67,14 +69,17 @@ class _TrainAndTokenize(beam.PTransform):
     def _path(self) -> str:
         return storage.join(self.artifact_location, "tokenizer.json")
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         rows, _ = self._expand(pcoll, None)
         return rows
 
     def with_exception_handling(self, **options: Any) -> beam.PTransform:
         return _WithErrors(self, options)
 
-    def _expand(self, pcoll: Any, handling: Mapping[str, Any] | None) -> tuple[Any, list[Any]]:
+    def _expand(
+        self, pcoll: PCollection[Any], handling: Mapping[str, Any] | None
+    ) -> tuple[PCollection[Any], list[PCollection[Any]]]:
         source: Any = self._path
         if self.artifact_mode == ArtifactMode.PRODUCE:
             texts = [
@@ -101,7 +106,8 @@ class _WithErrors(beam.PTransform):
     step: _TrainAndTokenize
     handling: dict[str, Any]
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> tuple[PCollection[Any], PCollection[Any]]:
         rows, failed = self.step._expand(pcoll, self.handling)
         # `MLTransform` wants what Beam's own steps give: (element, (type, message, stack)).
         return rows, failed | "Failed" >> beam.Flatten() | "AsBeamHasThem" >> beam.Map(_as_tuple)

@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import Row
-from apache_beam.typehints import Tuple
+from apache_beam.pvalue import PCollection, Row
+from apache_beam.typehints import Tuple, no_annotations
 from apache_beam.typehints.row_type import RowTypeConstraint
-from apache_beam.utils.windowed_value import WindowedValue
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.columns import children
@@ -29,15 +28,8 @@ from tokenmill.pipeline.output.staging import StagedFile
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import (
-    BATCH_CHARACTERS,
-    BATCH_ELEMENTS,
-    Check,
-    column_of,
-    expand_checked,
-    size_of,
-)
-from tokenmill.pipeline.rows.errors import FallibleTransform, RowsError
+from tokenmill.pipeline.rows.batching import Check, Gather, column_of, expand_checked
+from tokenmill.pipeline.rows.errors import FallibleTransform, Results, RowsError
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.pages import tokenizer_info
@@ -123,7 +115,8 @@ class WriteShards(FallibleTransform):
         where = {"path": self._output.path, "format": self._output.formats[0]}
         return {**where, **options, "padding_side": str(self._padding_side), **self._given.display_data()}
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
         pcoll = declared_types.declared(self, pcoll)
         for column, reads in zip(self._columns, (IDS if self._errors is None else None, None), strict=True):
@@ -137,9 +130,11 @@ class WriteShards(FallibleTransform):
             checks.append(Check(doc_ids, None, functools.partial(_check_doc_ids, doc_ids)))
         return expand_checked(self, pcoll, self._expand, *checks)
 
-    def _expand(self, pcoll: Any) -> Any:
-        deal = beam.ParDo(_DealFn(*self._columns, self._n_shards))
-        keyed = pcoll | "Deal" >> deal.with_output_types(Tuple[int, pa.RecordBatch])
+    def _expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
+        fields = _Fields(*self._columns)
+        gather = beam.ParDo(Gather(fields.ids, fields.of_rows, fields.of_batch)).with_output_types(pa.RecordBatch)
+        deal = beam.FlatMap(_dealt, self._n_shards).with_output_types(Tuple[int, pa.RecordBatch])
+        keyed = pcoll | "Gather" >> gather | "Deal" >> deal
         fn = _WriteFn(self._output, self._n_shards, self._padding_side, self._given)
         write = beam.ParDo(fn, self._given.side_input)
         numbers = pcoll.pipeline | "Shards" >> beam.Create(list(range(self._n_shards)))
@@ -236,69 +231,44 @@ def _no_rows(shard: int) -> tuple[int, pa.RecordBatch]:
     return shard, pa.RecordBatch.from_pylist([], schema=_KEYED)
 
 
-class _DealFn(beam.DoFn):
-    """Gathers rows, and yields them as batches by shard, each row with the hash that orders it there."""
+@dataclasses.dataclass(frozen=True)
+class _Fields:
+    """The fields that are written; makes batches of `schemas.TOKENS` of elements, as `Gather` wants it."""
 
-    def __init__(self, column: str, id_column: str | None, n_shards: int) -> None:
-        self._names = (id_column or "doc_id", column, "n_tokens", "n_oov")
-        self._has_ids = id_column is not None
-        self._n_shards = int(n_shards)
+    ids: str
+    doc_id: str | None
 
-    def start_bundle(self) -> None:
-        self._elements: list[Any] = []
-        self._n_ids = 0
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.doc_id or "doc_id", self.ids, "n_tokens", "n_oov"
 
-    def process(self, element: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        batches = elements_of.batches_of(element)
-        for batch in batches or ():
-            elements_of.check_batch(batch)
-            self._require(batch.schema.names)
-            given = [batch.column(name) if name in batch.schema.names else None for name in self._names]
-            given[1] = elements_of.batch_column(batch, self._names[1], IDS)
-            if not self._has_ids and given[0] is not None:
-                given[0] = _own_ids(given[0])
-            yield from self._deal(batch.num_rows, *given)
-        if batches is not None:
-            return
-        self._elements.append(element)
-        self._n_ids += size_of(element, self._names[1])
-        if self._n_ids >= BATCH_CHARACTERS or len(self._elements) >= BATCH_ELEMENTS:
-            yield from self._flush()
+    def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._require(batch.schema.names)
+        doc_ids, _, *counts = (batch.column(name) if name in batch.schema.names else None for name in self._names)
+        if self.doc_id is None and doc_ids is not None:
+            doc_ids = _own_ids(doc_ids)
+        return self._joined(batch.num_rows, doc_ids, elements_of.batch_column(batch, self.ids, IDS), *counts)
 
-    def _require(self, found: Collection[str]) -> None:
-        """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
-        for name in self._names[not self._has_ids : 2]:
-            if name not in found:
-                raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        window = beam.transforms.window.GlobalWindow()
-        for keyed in self._flush():
-            yield WindowedValue(keyed, window.max_timestamp(), (window,))
-
-    def _flush(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        elements, self._elements, self._n_ids = self._elements, [], 0
-        if not elements:
-            return
-        name, ids_name, *counts = self._names
-        ids = column_of("WriteShards", elements, ids_name, IDS)
-        rows = [elements_of.reader_of(type(each), ids_name)(each) for each in elements]
+    def of_rows(self, elements: Sequence[Any]) -> pa.RecordBatch:
+        ids = column_of("WriteShards", elements, self.ids, IDS)
+        rows = [elements_of.reader_of(type(each), self.ids)(each) for each in elements]
         for row in rows:
             self._require(row)
-        if self._has_ids:
+        name, _, *counts = self._names
+        if self.doc_id is not None:
             doc_ids = [_doc_id(name, row[name]) for row in rows]
         else:
             doc_ids = [each if isinstance(each := row.get(name), str) and _is_text(each) else "" for row in rows]
-        yield from self._deal(
-            len(rows),
-            pa.array(doc_ids, pa.string()),
-            ids,
-            *(pa.array([row.get(each) for row in rows]) for each in counts),
-        )
+        known = (pa.array([row.get(each) for row in rows]) for each in counts)
+        return self._joined(len(rows), pa.array(doc_ids, pa.string()), ids, *known)
 
-    def _deal(
-        self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _require(self, found: Collection[str]) -> None:
+        """Raises ValueError if the field with the ids, or the one with the document's id, is not there."""
+        for name in self._names[self.doc_id is None : 2]:
+            if name not in found:
+                raise ValueError(f"WriteShards: the rows have no field {name!r}, only {', '.join(map(repr, found))}")
+
+    def _joined(self, n: int, doc_ids: Any, ids: pa.Array, n_tokens: Any, n_oov: Any) -> pa.RecordBatch:
         if isinstance(doc_ids, pa.DictionaryArray):
             doc_ids = doc_ids.dictionary_decode()
         if doc_ids is not None and pa.types.is_integer(doc_ids.type):
@@ -307,21 +277,23 @@ class _DealFn(beam.DoFn):
             if column is not None and column.null_count:
                 raise ValueError(f"WriteShards: the field {name!r} is null in {column.null_count} of {n} rows")
         if ids.values.null_count:
-            raise ValueError(f"WriteShards: an id in the field {self._names[1]!r} is null")
-        columns = {
-            "doc_id": pa.array([""] * n, pa.string()) if doc_ids is None else _text(doc_ids, self._names[0]),
-            "input_ids": ids,
-        }
-        offsets, values = columns["input_ids"].offsets.to_numpy(), columns["input_ids"].values.to_numpy()
+            raise ValueError(f"WriteShards: an id in the field {self.ids!r} is null")
+        doc_ids = pa.array([""] * n, pa.string()) if doc_ids is None else _text(doc_ids, self._names[0])
         n_tokens, n_oov = ((pa.nulls(n) if each is None else each).cast(pa.int32()) for each in (n_tokens, n_oov))
-        columns["n_tokens"] = pc.coalesce(n_tokens, pa.array(np.diff(offsets), pa.int32()))
-        columns["n_oov"] = n_oov.fill_null(_NOT_COUNTED)
-        starts, data = children(columns["doc_id"])
-        keys = hash_rows(values, offsets) ^ (hash_rows(data.to_numpy(), starts) << np.uint64(1))
-        batch = pa.record_batch([*columns.values(), pa.array(keys)], schema=_KEYED)
-        shards = keys % np.uint64(self._n_shards)
-        for shard in np.unique(shards).tolist():
-            yield int(shard), batch.take(pa.array(np.flatnonzero(shards == shard)))
+        n_tokens = pc.coalesce(n_tokens, pa.array(np.diff(ids.offsets.to_numpy()), pa.int32()))
+        columns = [doc_ids, ids, n_tokens, n_oov.fill_null(_NOT_COUNTED)]
+        return pa.record_batch(columns, schema=schemas.TOKENS)
+
+
+def _dealt(rows: pa.RecordBatch, n_shards: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields rows by shard, each with the hash that orders it there."""
+    offsets, values = rows.column("input_ids").offsets.to_numpy(), rows.column("input_ids").values.to_numpy()
+    starts, data = children(rows.column("doc_id"))
+    keys = hash_rows(values, offsets) ^ (hash_rows(data.to_numpy(), starts) << np.uint64(1))
+    keyed = pa.record_batch([*rows.columns, pa.array(keys)], schema=_KEYED)
+    shards = keys % np.uint64(n_shards)
+    for shard in np.unique(shards).tolist():
+        yield int(shard), keyed.take(pa.array(np.flatnonzero(shards == shard)))
 
 
 def _text(column: pa.Array, name: str | None) -> pa.Array:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps from texts to word counts, from these to a vocabulary, and statistics of a vocabulary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import Row
-from apache_beam.typehints import Tuple, typehints
+from apache_beam.pvalue import PCollection, Row
+from apache_beam.typehints import Tuple, no_annotations, typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -20,16 +20,9 @@ from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.rows import declared_types
 from tokenmill.pipeline.rows import elements as elements_of
-from tokenmill.pipeline.rows.batching import (
-    BATCH_CHARACTERS,
-    BATCH_ELEMENTS,
-    Check,
-    column_of,
-    expand_checked,
-    size_of,
-)
+from tokenmill.pipeline.rows.batching import Check, Gather, column_of, expand_checked, gather_field
 from tokenmill.pipeline.rows.combining import FANOUT, AddWordCounts, CountIds
-from tokenmill.pipeline.rows.errors import FallibleTransform
+from tokenmill.pipeline.rows.errors import FallibleTransform, Results
 from tokenmill.pipeline.rows.tokenize import IDS
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
@@ -80,7 +73,8 @@ class CountWords(FallibleTransform):
         self._column = column
         self._n_partitions = None if n_partitions is None else int(n_partitions)
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
         pcoll = declared_types.declared(self, pcoll)
         reads = pa.string() if self._errors is None else None
@@ -92,68 +86,45 @@ class CountWords(FallibleTransform):
         n_partitions = {"n_partitions": self._n_partitions} if self._n_partitions is not None else {}
         return {"column": self._column, **n_partitions, **self._given.display_data()}
 
-    def _expand(self, pcoll: Any) -> Any:
+    def _expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         are_batches = elements_of.are_batches(pcoll.element_type)
         n_partitions = self._n_partitions or (N_PARTITIONS if pcoll.windowing.is_default() else 1)
-        fn = _CountWordsFn(self._given, self._column, n_partitions)
+        count_texts = beam.ParDo(_CountTextsFn(self._given, n_partitions), self._given.side_input)
         counts = (
             pcoll
-            | "CountBundle" >> beam.ParDo(fn, self._given.side_input).with_output_types(Tuple[int, pa.RecordBatch])
+            | "Texts" >> gather_field("CountWords", self._column, pa.string())
+            | "CountBundle" >> count_texts.with_output_types(Tuple[int, pa.RecordBatch])
             | "AddUp" >> beam.CombinePerKey(AddWordCounts())  # type: ignore[no-untyped-call]
             | "Words" >> beam.MapTuple(_words_of).with_output_types(pa.RecordBatch)
         )
         return counts if are_batches else counts | "AsRows" >> beam.FlatMap(_as_rows).with_output_types(_WORDS)
 
 
-class _CountWordsFn(beam.DoFn):
-    def __init__(self, given: GivenTokenizer, column: str, n_partitions: int) -> None:
+class _CountTextsFn(beam.DoFn):
+    def __init__(self, given: GivenTokenizer, n_partitions: int) -> None:
         self._given = given
-        self._column = column
-        self._n_partitions = None if n_partitions is None else int(n_partitions)
+        self._n_partitions = int(n_partitions)
         self._n_in = Metrics.counter(CountWords, "elements-in")
 
     def start_bundle(self) -> None:
         self._counters: dict[Any, WordCounter] = {}
-        self._elements: dict[Any, list[Any]] = {}
-        self._n_gathered = self._n_characters = 0
 
-    def process(self, element: Any, given: str | None, window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
+    def process(
+        self, texts: pa.RecordBatch, given: str | None, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[WindowedValue]:
         if window not in self._counters:
             self._counters[window] = self._given.tokenizer(given).new_word_counter()
-        batches = elements_of.batches_of(element)
-        for batch in batches or ():
-            elements_of.check_batch(batch)
-            texts = elements_of.batch_column(batch, self._column, pa.string())
-            if texts.null_count:
-                raise ValueError(f"CountWords: the field {self._column!r} is null in {texts.null_count} rows")
-            self._counters[window].update(texts)
-            self._n_in.inc(batch.num_rows)
-        if batches is None:
-            self._elements.setdefault(window, []).append(element)
-            self._n_gathered += 1
-            self._n_characters += size_of(element, self._column)
-            self._n_in.inc()
-            if self._n_characters >= BATCH_CHARACTERS or self._n_gathered >= BATCH_ELEMENTS:
-                self._update()
+        self._counters[window].update(texts.column(0))
+        self._n_in.inc(texts.num_rows)
         if self._counters[window].n_bytes * len(self._counters) > count.MAX_COUNTER_BYTES:
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        self._update()
         for window in list(self._counters):
-            for keyed in self._take(window):
-                yield WindowedValue(keyed, window.max_timestamp(), (window,))
-
-    def _update(self) -> None:
-        for window, elements in self._elements.items():
-            self._counters[window].update(column_of("CountWords", elements, self._column, pa.string()))
-        self._elements, self._n_gathered, self._n_characters = {}, 0, 0
-
-    def _take(self, window: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
-        counts = self._counters.pop(window).to_table(ordered=False)
-        for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
-            if batch.num_rows:
-                yield partition, batch
+            counts = self._counters.pop(window).to_table(ordered=False)
+            for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
+                if batch.num_rows:
+                    yield WindowedValue((partition, batch), window.max_timestamp(), (window,))
 
 
 def _words_of(_: int, counts: pa.RecordBatch) -> pa.RecordBatch:
@@ -196,7 +167,8 @@ class TrainVocabulary(FallibleTransform):
         self._config = TokenizerConfig(train=train)
         counting_tokenizer(self._config)  # raises here what a worker would raise later
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
         pcoll = declared_types.declared(self, pcoll)
         for column in schemas.WORD_COUNTS.names:
@@ -209,29 +181,20 @@ class TrainVocabulary(FallibleTransform):
         assert self._config.train is not None
         return {"train": self._config.train.model_dump_json(exclude_defaults=True)}
 
-    def _expand(self, pcoll: Any) -> Any:
+    def _expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         counts = pcoll
         if pcoll.element_type is not pa.RecordBatch:
-            gathered = beam.BatchElements(
-                min_batch_size=1000, max_batch_size=100_000, element_size_fn=elements_of.n_rows
-            )
-            made = beam.FlatMap(_as_batches).with_output_types(pa.RecordBatch)
-            counts = pcoll | "Gather" >> gathered | "AsBatches" >> made
+            gather = beam.ParDo(Gather("word", _counts_of_rows, elements_of.itself))
+            counts = pcoll | "Gather" >> gather.with_output_types(pa.RecordBatch)
         add_up = beam.CombineGlobally(AddWordCounts())  # type: ignore[no-untyped-call]
         if not pcoll.windowing.is_default():
             add_up = add_up.without_defaults()  # otherwise training runs, and fails, where there is nothing to train on
         return counts | "AddUp" >> add_up | "Train" >> beam.Map(_train, self._config).with_output_types(str)
 
 
-def _as_batches(elements: list[Any]) -> Iterator[pa.RecordBatch]:
-    rows = []
-    for element in elements:
-        batches = elements_of.batches_of(element)
-        if batches is None:
-            rows.append(element)
-        yield from batches or ()
+def _counts_of_rows(rows: Sequence[Any]) -> pa.RecordBatch:
     columns = [column_of("TrainVocabulary", rows, field.name, field.type) for field in schemas.WORD_COUNTS]
-    yield pa.record_batch(columns, schema=schemas.WORD_COUNTS)
+    return pa.record_batch(columns, schema=schemas.WORD_COUNTS)
 
 
 def _train(counts: pa.RecordBatch, options: TokenizerConfig) -> str:
@@ -260,7 +223,8 @@ class VocabularyStatistics(FallibleTransform):
         self._given = GivenTokenizer(tokenizer, TokenizerConfig())
         self._column = column
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results:
         """Adds the step to a pipeline."""
         pcoll = declared_types.declared(self, pcoll)
         reads = IDS if self._errors is None else None
@@ -273,54 +237,21 @@ class VocabularyStatistics(FallibleTransform):
         """Returns the field that is read, and the digest of the tokenizer."""
         return {"column": self._column, **self._given.display_data()}
 
-    def _expand(self, pcoll: Any) -> Any:
+    def _expand(self, pcoll: PCollection[Any]) -> PCollection[Any]:
         given = self._given
-        gather = beam.ParDo(_IdsFn(self._column, given), given.side_input)
-        ids = pcoll | "Ids" >> gather.with_output_types(typehints.Any)
+        ids = (
+            pcoll
+            | "Ids" >> gather_field("VocabularyStatistics", self._column, IDS)
+            | "Check" >> beam.Map(_checked, given, given.side_input).with_output_types(typehints.Any)
+        )
         add_up = beam.CombineGlobally(CountIds()).with_fanout(FANOUT)  # type: ignore[no-untyped-call]
         counts = ids | "Count" >> add_up
         return counts | "Describe" >> beam.Map(_describe, given, given.side_input).with_output_types(dict)
 
 
-class _IdsFn(beam.DoFn):
-    """Gathers ids of elements into columns, and checks them."""
-
-    def __init__(self, column: str, given: GivenTokenizer) -> None:
-        self._column = column
-        self._given = given
-
-    def start_bundle(self) -> None:
-        self._given_value: str | None = None
-        self._elements: list[Any] = []
-        self._n_ids = 0
-
-    def process(self, element: Any, given: str | None) -> Iterator[pa.Array]:
-        self._given_value = given
-        batches = elements_of.batches_of(element)
-        for batch in batches or ():
-            elements_of.check_batch(batch)
-            yield self._checked(elements_of.batch_column(batch, self._column, IDS))
-        if batches is not None:
-            return
-        self._elements.append(element)
-        self._n_ids += size_of(element, self._column)
-        if self._n_ids >= BATCH_CHARACTERS or len(self._elements) >= BATCH_ELEMENTS:
-            yield self._take()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._elements:
-            window = beam.transforms.window.GlobalWindow()
-            yield WindowedValue(self._take(), window.max_timestamp(), (window,))
-
-    def _take(self) -> pa.Array:
-        elements, self._elements, self._n_ids = self._elements, [], 0
-        return self._checked(column_of("VocabularyStatistics", elements, self._column, IDS))
-
-    def _checked(self, column: pa.Array) -> pa.Array:
-        if column.null_count:
-            raise ValueError(f"VocabularyStatistics: the field {self._column!r} is null")
-        self._given.check_ids(self._given_value, column)
-        return column
+def _checked(ids: pa.RecordBatch, source: GivenTokenizer, given: str | None) -> pa.Array:
+    source.check_ids(given, ids.column(0))
+    return ids.column(0)
 
 
 def _describe(counted: tuple[int, np.ndarray], source: GivenTokenizer, given: str | None) -> dict[str, Any]:

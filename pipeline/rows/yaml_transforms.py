@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import Row
+from apache_beam.pvalue import PCollection, Row
+from apache_beam.typehints import no_annotations
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline.rows.chat import RenderChat
 from tokenmill.pipeline.rows.corpus import ReadCorpus
+from tokenmill.pipeline.rows.errors import Results
 from tokenmill.pipeline.rows.shards import WriteShards
 from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
 from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
@@ -53,7 +55,8 @@ class _Finished(beam.PTransform):
         self._step = step
         self._finish = finish
 
-    def expand(self, pcoll: Any) -> Any:
+    @no_annotations  # which do not know of a second output
+    def expand(self, pcoll: PCollection[Any]) -> Results | dict[str, PCollection[Any]]:
         return self._finish(pcoll | self._step)
 
 
@@ -61,7 +64,7 @@ def _named(outputs: Any, bad: str, finish: Callable[[Any], Any] | None) -> dict[
     return {"good": outputs.good if finish is None else finish(outputs.good), bad: outputs[bad]}
 
 
-def _vocabulary_rows(texts: Any) -> Any:
+def _vocabulary_rows(texts: PCollection[str]) -> PCollection[Row]:
     made = RowTypeConstraint.from_fields([("tokenizer_json", str)])
     return texts | "AsRow" >> beam.Map(_vocabulary_row).with_output_types(made)
 
@@ -70,7 +73,7 @@ def _vocabulary_row(text: str) -> Row:
     return Row(tokenizer_json=text)
 
 
-def _statistics_rows(statistics: Any) -> Any:
+def _statistics_rows(statistics: PCollection[dict[str, Any]]) -> PCollection[Row]:
     made = RowTypeConstraint.from_fields([("statistics_json", str)])
     return statistics | "AsRow" >> beam.Map(_statistics_row).with_output_types(made)
 

@@ -505,10 +505,11 @@ def test_steps_that_count_show_the_element_that_they_cannot_use(step, tokenizer,
 def test_counters_of_many_windows_are_bounded_together(tokenizer, monkeypatch):
     """A counter takes 2 MB however few words it has, and sessions are as many windows as there are times at first."""
     monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 20 << 20)
-    fn, found, most = vocabulary._CountWordsFn(CountWords(tokenizer)._given, "text", 4), [], 0
+    fn, found, most = vocabulary._CountTextsFn(CountWords(tokenizer)._given, 4), [], 0
+    texts = pa.record_batch({"text": ["a mill"]})
     fn.start_bundle()
     for i in range(60):
-        found += fn.process("a mill", None, IntervalWindow(i, i + 5))
+        found += fn.process(texts, None, IntervalWindow(i, i + 5))
         most = max(most, len(fn._counters))
     found += fn.finish_bundle()
     assert 8 <= most <= 20
