@@ -23,7 +23,6 @@ BEAM_MODULES = {
     "tokenmill.pipeline.transforms.compiled",
     "tokenmill.pipeline.transforms.counting",
     "tokenmill.pipeline.transforms.elements",
-    "tokenmill.pipeline.transforms.graph",
     "tokenmill.pipeline.transforms.publishing",
     "tokenmill.pipeline.transforms.shuffling",
     "tokenmill.pipeline.transforms.stages",

@@ -27,12 +27,12 @@ if typing.TYPE_CHECKING:
     from tokenmill.pipeline.config.input import InputConfig as InputConfig
     from tokenmill.pipeline.input.splitting import plan_splits as plan_splits
     from tokenmill.pipeline.reporting.page import read_report as read_report
-    from tokenmill.pipeline.rows.chat import RenderChat as RenderChat
     from tokenmill.pipeline.rows.corpus import ReadCorpus as ReadCorpus
     from tokenmill.pipeline.rows.ml_transform import ComputeAndApplyTokenizer as ComputeAndApplyTokenizer
     from tokenmill.pipeline.rows.shards import WriteShards as WriteShards
     from tokenmill.pipeline.rows.texts import IdentifyLanguage as IdentifyLanguage
     from tokenmill.pipeline.rows.texts import Normalize as Normalize
+    from tokenmill.pipeline.rows.texts import RenderChat as RenderChat
     from tokenmill.pipeline.rows.tokenize import Detokenize as Detokenize
     from tokenmill.pipeline.rows.tokenize import Tokenize as Tokenize
     from tokenmill.pipeline.rows.vocabulary import CountWords as CountWords
@@ -58,7 +58,7 @@ _PIPELINE = {
     "IdentifyLanguage": "tokenmill.pipeline.rows.texts",
     "Normalize": "tokenmill.pipeline.rows.texts",
     "ReadCorpus": "tokenmill.pipeline.rows.corpus",
-    "RenderChat": "tokenmill.pipeline.rows.chat",
+    "RenderChat": "tokenmill.pipeline.rows.texts",
     "Tokenize": "tokenmill.pipeline.rows.tokenize",
     "TrainVocabulary": "tokenmill.pipeline.rows.vocabulary",
     "VocabularyStatistics": "tokenmill.pipeline.rows.vocabulary",

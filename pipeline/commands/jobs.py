@@ -280,11 +280,11 @@ def plan_only(options: argparse.Namespace) -> int:
 
 def _print_graph(job: "JobName", config: "Config") -> int:
     from tokenmill.pipeline.jobs.planning import plan_job
-    from tokenmill.pipeline.transforms import graph
+    from tokenmill.pipeline.transforms import jobs
 
     with mistakes():
         plan = plan_job(job, config)
-    print("\n".join(graph.outline(plan)))
+    print("\n".join(jobs.outline(plan)))
     return DONE
 
 

@@ -19,8 +19,8 @@ from tokenmill.pipeline.output.marks import Marks
 from tokenmill.pipeline.output.placement import RowForm, as_lists, gather_ids, measure, place, placed_columns
 from tokenmill.pipeline.output.writers.base import ragged
 from tokenmill.pipeline.rows.batching import Computed, RowTransform
-from tokenmill.pipeline.rows.chat import FIELD, records_of, section_of
 from tokenmill.pipeline.rows.errors import RowsError
+from tokenmill.pipeline.rows.texts import FIELD, records_of, section_of
 from tokenmill.pipeline.rows.tokenizers import GivenTokenizer, TokenizerSource
 from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer import Layout, Tokenizer

@@ -14,11 +14,10 @@ from apache_beam.pvalue import PCollection, Row
 from apache_beam.typehints import no_annotations
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tokenmill.pipeline.rows.chat import RenderChat
 from tokenmill.pipeline.rows.corpus import ReadCorpus
 from tokenmill.pipeline.rows.errors import Results
 from tokenmill.pipeline.rows.shards import WriteShards
-from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize
+from tokenmill.pipeline.rows.texts import IdentifyLanguage, Normalize, RenderChat
 from tokenmill.pipeline.rows.tokenize import Detokenize, Tokenize
 from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary, VocabularyStatistics
 

@@ -8,7 +8,7 @@ import pytest
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import plan_job
-from tokenmill.pipeline.transforms import graph
+from tokenmill.pipeline.transforms import jobs
 
 RUN = ["CountCorpus -> list[PartitionCounts]", "TrainVocabulary -> list[Vocabulary]", "Tokenizer -> str"]
 STEPS = ["ReadSplits -> Page, Done", "Normalize -> Page", "Encode -> Page", "Count -> Page", "WriteShards -> Done"]
@@ -21,7 +21,7 @@ def made(tiny_corpus, **output):
 
 
 def test_a_job_is_four_composites_and_its_steps_are_one_after_another(tiny_corpus):
-    lines = graph.outline(plan_job("run", made(tiny_corpus)))
+    lines = jobs.outline(plan_job("run", made(tiny_corpus)))
     assert [line for line in lines if line[0] != " "] == [*RUN, "TokenizeCorpus -> Done", "Publish -> str"]
     inside = lines[lines.index("TokenizeCorpus -> Done") : lines.index("Publish -> str")]
     assert [line[2:] for line in inside if line[2] != " "][1:] == [*STEPS, "AllSplits -> Done"]
@@ -29,7 +29,7 @@ def test_a_job_is_four_composites_and_its_steps_are_one_after_another(tiny_corpu
 
 
 def test_a_shuffle_is_seen(tiny_corpus):
-    lines = graph.outline(plan_job("run", made(tiny_corpus, shuffle={})))
+    lines = jobs.outline(plan_job("run", made(tiny_corpus, shuffle={})))
     steps = [line[2:] for line in lines if line[:2] == "  "]
     places = [steps.index(each.replace("Page, Done", "Page, SplitRuns")) for each in SHUFFLED]
     assert places == sorted(places)
@@ -42,4 +42,4 @@ def test_plan_prints_it_and_tries_nothing(job, tiny_corpus, tmp_path, capsys):
     assert cli.main(["plan", str(config), "--job", job, "--graph"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "CountCorpus -> list[PartitionCounts]"
-    assert printed == graph.outline(plan_job(job, made(tiny_corpus)))
+    assert printed == jobs.outline(plan_job(job, made(tiny_corpus)))
