@@ -65,6 +65,10 @@ def add_parsers(commands: Any) -> None:
     form.add_argument("--html", type=file_path, metavar="FILE", help="write a page that opens offline instead")
     set_command(viz, _viz, "the tokens", form)
 
+    _add_diff_and_trace(commands)
+
+
+def _add_diff_and_trace(commands: Any) -> None:
     diff = commands.add_parser(
         "diff",
         help="show what changed between two outputs: config, vocabulary, documents, tokens",

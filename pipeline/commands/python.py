@@ -70,25 +70,24 @@ def run(
     if resume and overwrite:
         raise ValueError("run: resume goes on with a job, overwrite removes it; give one")
     began = time.monotonic()
-    said: list[str] = []
     with _plainly():
         from tokenmill.pipeline import storage
-        from tokenmill.pipeline.commands.jobs import execute, prepared, record
+        from tokenmill.pipeline.commands.execution import Request
+        from tokenmill.pipeline.commands.jobs import record
         from tokenmill.pipeline.reporting.summary import warnings
         from tokenmill.pipeline.running.messages import explain
 
         storage.configure(beam_args)
-        loaded, choose = prepared(config, (), job, beam_args, mode, workers)
+        request = Request.of(job, config, beam_args=beam_args, mode=mode, workers=workers, quiet=not progress)
+        output = request.config.output.path
         try:
-            kind: Any = "resume" if resume else "overwrite" if overwrite else "new"
-            execute(job, loaded, choose, kind, quiet=not progress, debug=False, said=said)
+            told, _ = request.run("resume" if resume else "overwrite" if overwrite else "new")
         except Mistake:
             raise
         except Exception as error:  # a runner, its workers and any file system may raise anything
-            raise JobError(explain(error, loaded.output.path)) from error
+            raise JobError(explain(error, output)) from error
     seconds = time.monotonic() - began
-    output = loaded.output.path
-    return JobResult(output, seconds, (*said, *warnings(output, loaded)), record(output, seconds))
+    return JobResult(output, seconds, (*told, *warnings(output, request.config)), record(output, seconds))
 
 
 def plan(
@@ -108,12 +107,11 @@ def plan(
     """
     with _plainly():
         from tokenmill.pipeline import storage
-        from tokenmill.pipeline.commands.jobs import estimate, prepared
+        from tokenmill.pipeline.commands.execution import Request
         from tokenmill.pipeline.estimating.report import to_record
 
         storage.configure(())
-        loaded, choose = prepared(config, (), job, (), mode, workers)
-        return to_record(estimate(job, loaded, choose, quiet=True))
+        return to_record(Request.of(job, config, mode=mode, workers=workers, quiet=True).estimate())
 
 
 def verify(target: ConfigSource, *, deep: bool = False, share: float | None = None) -> VerifyReport:

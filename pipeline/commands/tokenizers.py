@@ -53,6 +53,11 @@ def add_parsers(commands: Any) -> None:
     convert.add_argument("--as-class", metavar="NAME", help="the class of transformers that reads the files")
     set_command(convert, _convert, "which tokenizer was written where")
 
+    _add_compare(commands)
+    _add_chat(commands)
+
+
+def _add_compare(commands: Any) -> None:
     compare = commands.add_parser(
         "compare",
         help="compare tokenizers of any format on a corpus, or on word counts",
@@ -93,6 +98,8 @@ def add_parsers(commands: Any) -> None:
     )
     set_command(compare, _compare, "all of it")
 
+
+def _add_chat(commands: Any) -> None:
     chat = commands.add_parser("chat", help="check chat templates and loss masks")
     check = chat.add_subparsers(required=True, metavar="COMMAND").add_parser(
         "check",

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a job runs, and its progress. In: options of the command line. Out: a Beam runner, and progress.
 
-`runners` chooses between local workers and another runner; `workers` serves worker processes to both; `progress` adds
-up what workers have done, and `display` shows it; `clock` records times; `runner_jobs` are jobs that outlive their
-command; `outlets` survives readers that leave; `terminal` prints tables.
+    --mode, --workers, -- --runner -> runners -> the calling thread | threads of Beam's | any other runner of Beam's
+                                              -> workers: a service -> processes (worker_process), here or elsewhere
+    batches, files of finished splits -> progress -> display: bars or lines; clock: times of a finished job
+
+`runner_jobs` are jobs that outlive their command; `messages` tells an error once; `outlets` survives readers that
+leave; `terminal` prints tables; `in_turn` is a map over threads.
 """
