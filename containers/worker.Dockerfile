@@ -18,8 +18,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY tokenizer tokenizer
 COPY pipeline pipeline
 COPY tokenmill tokenmill
-# aws, gcp or azure: the object store that the input or output is in; empty for none.
-ARG EXTRAS=aws
+# gcp for Dataflow; stores of objects need none.
+ARG EXTRAS=gcp
 RUN pip install --no-cache-dir --no-build-isolation -c constraints.txt ".[${EXTRAS}]" && pip check
 
 # Compiled kernels are kept here. They are for the processor of the machine that builds this: on another kind a container

@@ -21,7 +21,7 @@ from tests.end_to_end import s3_server
 from tests.end_to_end.s3_server import all_keys, keys, objects, upload, visible
 from tokenmill.pipeline.output import ownership
 
-boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
+boto3 = pytest.importorskip("boto3", reason="needs boto3")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
 
 pytestmark = pytest.mark.slow

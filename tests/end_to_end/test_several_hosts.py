@@ -18,7 +18,7 @@ import pytest
 from tests.end_to_end import flink_cluster, hosts, s3_server
 from tests.end_to_end.s3_server import keys, objects, visible
 
-boto3 = pytest.importorskip("boto3", reason="needs the extra aws")
+boto3 = pytest.importorskip("boto3", reason="needs boto3")
 
 pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.xdist_group("flink")]
 

@@ -287,7 +287,7 @@ def test_choosing_does_not_import_beam():
 
 def test_logging_is_quiet_and_follows_stderr(capsys):
     code = (
-        "import logging; from tokenmill.pipeline.running.runners import configure_logging; configure_logging();"
+        "import logging; from tokenmill.pipeline.running.messages import configure_logging; configure_logging();"
         "import apache_beam, sys, io;"
         "logging.getLogger('apache_beam.runners.common').error('no');"
         "logging.getLogger('apache_beam.utils.subprocess_server').warning('no');"
