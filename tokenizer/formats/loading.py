@@ -68,7 +68,10 @@ def load(path: Path, pattern: str | None = None, as_class: str | None = None) ->
     """
     options = _Options(pattern, as_class)
     with files.without_collecting():
-        parts = _load_directory(path, options) if path.is_dir() else _load_file(path, options)
+        if path.is_dir():
+            parts = lowered.kept_folder(path, lambda: _load_directory(path, options), pattern, as_class)
+        else:
+            parts = _load_file(path, options)
         name = _named_padding(parts, path)
         return parts if name is None else dataclasses.replace(parts, pad_token=name)
 

@@ -13,6 +13,7 @@ only this user can write, see `compiling.kernel_files.cache_directory`.
 import copy
 import functools
 import hashlib
+import itertools
 import mmap
 import os
 import pickle
@@ -31,6 +32,9 @@ LEAST = 1 << 17
 MOST_BYTES = 1 << 30
 """The most bytes of the cache; the files that were written first are deleted."""
 _ALIGNMENT = 64
+_SUFFIXES = (".json", ".txt", ".model", ".spm", ".tiktoken")
+_MOST_OF_FOLDER, _MOST_NAMES = 1 << 26, 1000
+"""The most bytes of such files to read for a digest, and names to look at: a folder may hold other data."""
 _PLACE = "\0"
 """Stands in the cache for the name of the file that was read, which messages begin with."""
 
@@ -55,6 +59,23 @@ def kept(contents: Sequence[bytes], source: str, make: Callable[[], Parts], *opt
     if path is not None and made.model is not None:
         _keep(path, _renamed(made, source, _PLACE))
     return made
+
+
+def kept_folder(path: Path, make: Callable[[], Parts], *options: str | None) -> Parts:
+    """Returns the parts of the tokenizer in a folder, as `kept` does; every file that may belong to it counts.
+
+    Raises:
+      Whatever `make` raises.
+    """
+    try:
+        names = sorted(itertools.islice(path.iterdir(), _MOST_NAMES))
+        found = [each for each in names if each.suffix in _SUFFIXES and each.is_file()]
+        if len(names) == _MOST_NAMES or sum(each.stat().st_size for each in found) > _MOST_OF_FOLDER:
+            return make()
+        contents = [each.read_bytes() for each in found]
+    except OSError:  # which `make` may find, too, and name
+        return make()
+    return kept(contents, str(path), make, "folder", *(each.name for each in found), *options)
 
 
 def folder() -> Path:

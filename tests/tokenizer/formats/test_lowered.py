@@ -138,6 +138,28 @@ def test_other_options_and_other_files_are_made_anew(tmp_path: Path) -> None:
     assert len(loading.load(tmp_path / "vocab.json").model.merges) == len(whole.model.merges) - 1
 
 
+def test_a_folder_is_mapped_until_a_file_in_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    trained("byte-level").save(folder / "tokenizer.json")
+    (folder / "notes.bin").write_bytes(b"no tokenizer")
+    first = loading.load(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(lowered, "_keep", None)
+        check(first, loading.load(folder))
+        (folder / "notes.bin").write_bytes(b"still none")
+        assert loading.load(folder).added_tokens == first.added_tokens
+    (folder / "added_tokens.json").write_text(json.dumps({"<new>": 290}))
+    assert [token.content for token in loading.load(folder).added_tokens] == ["<new>"]
+    with pytest.raises(TokenizerFileError, match="has no effect"):
+        loading.load(folder, pattern="gpt2")
+    (folder / "vocab.json").write_text(json.dumps({"a": 7}))
+    assert "remove the file that is stale" in loading.load(folder).assumptions[0]
+    for limit in ("_MOST_OF_FOLDER", "_MOST_NAMES"):
+        monkeypatch.setattr(lowered, limit, 1)
+        assert "remove the file that is stale" in loading.load(folder).assumptions[0]
+
+
 def test_a_file_that_is_refused_is_refused_again(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(trained("wordpiece").to_str().replace("[UNK]", "[unk]", 1))
