@@ -281,6 +281,7 @@ class LineScanner(Scanner):
         super().__init__(max_bytes)
         self.skips_blank = skips_blank
         self._last = 0  # the byte before the chunk
+        self._is_end = np.empty(0, np.bool_)  # memory that is used again: a new array takes longer than filling it
 
     def lines(self, chunk: bytes | memoryview, position: int, start: int, is_last: bool) -> Found:
         """Returns all lines that end in a chunk, empty ones, too."""
@@ -289,7 +290,9 @@ class LineScanner(Scanner):
             nexts = np.array([position] if start < position else [], np.int64)
             ends = nexts
         else:
-            at = np.flatnonzero(values == ord("\n"))
+            if self._is_end.size < values.size:
+                self._is_end = np.empty(values.size, np.bool_)
+            at = np.flatnonzero(np.equal(values, ord("\n"), out=self._is_end[: values.size]))
             nexts, ends = at + (position + 1), at + position
         starts = np.concatenate([np.array([start], np.int64), nexts[:-1]])[: nexts.size]
         if values.size and ends.size:

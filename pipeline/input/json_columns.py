@@ -2,7 +2,7 @@
 """Texts, ids and kept fields of many lines of JSON as columns, where Arrow's parser can tell them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.kept_fields import TEXT, without_marks
 from tokenmill.pipeline.input.batches import join_texts
-from tokenmill.pipeline.input.json_blocks import Name, Path, column_at, gathered, read_objects, schema_of
+from tokenmill.pipeline.input.json_blocks import Name, Path, column_at, gathered, plain_lines, read_objects, schema_of
 from tokenmill.pipeline.input.json_values import Number, decode, is_infinite
 from tokenmill.pipeline.input.nested import is_nested
 from tokenmill.pipeline.input.rejects import Mask, Positions
@@ -19,11 +19,18 @@ from tokenmill.pipeline.isolating import isolate
 
 _FEW = 64
 """So few lines are judged one by one if one is at fault: for short ones calls of Arrow, 60 µs each, are as slow."""
+_MOST_OTHERS, _FEW_LINES, _SHORT_BYTES = 100, 8, 1 << 14
 _MINUS_ZERO = re.compile(rb":[ \t\r]*-0")
 
 
 class _NotPlainError(ValueError):
     pass
+
+
+_UNUSUAL = (pa.ArrowInvalid, _NotPlainError)
+_KINDS = {str: pa.string(), bool: pa.bool_(), Number: pa.float64(), type(None): pa.null()}
+"""What to read values as, of which only is looked at whether they are JSON."""
+Isolated = tuple[int, int, tuple[pa.RecordBatch, Mask] | Exception]
 
 
 class Columns:
@@ -39,6 +46,8 @@ class Columns:
         self._texts = config.text_fields or [config.text_field]
         self._id = config.id_field
         self._types: dict[Path, pa.DataType] = {}
+        self._others: dict[Path, pa.DataType] | None = {}
+        """The other fields that all lines have, if they have no more, as far as it is known; None if they differ."""
         # What follows are the fields whose type the lines decide: Arrow has to be told.
         self._open: list[str] = []
         names = [*fields.names, *([] if self._id is None else [self._id])]
@@ -69,32 +78,82 @@ class Columns:
 
         Args:
           data: the bytes that contain the lines.
-          starts, ends: int64[n] each, in order: `data[start:end]` is a line that is plain, as `json_blocks` says.
+          starts, ends: int64[n] each, in order: `data[start:end]` is a line that is not empty, with no white space
+            around it.
         """
-        rows = [np.zeros(0, np.int64)]
+        values = np.frombuffer(data, np.uint8)
+        rows = np.flatnonzero((values[starts] == ord("{")) & (values[ends - 1] == ord("}")))
+        taken: list[Positions] = [rows[:0]]
         batches = []
-        if self._can_read and starts.size:
-            lines, bounds = gathered(data, starts, ends)
+        if self._can_read and rows.size:
+            isolated = self._take_known(*gathered(data, starts[rows], ends[rows]))
+            if isolated is None:
+                rows = rows[plain_lines(data, starts[rows], ends[rows])]
+                lines, bounds = gathered(data, starts[rows], ends[rows])
 
-            def read(start: int, stop: int) -> tuple[pa.RecordBatch, Mask]:
-                stretch = lines[bounds[start] : bounds[stop]]
-                return self._read(stretch, bounds[start : stop + 1] - bounds[start])
+                def read(start: int, stop: int) -> tuple[pa.RecordBatch, Mask]:
+                    stretch = lines[bounds[start] : bounds[stop]]
+                    return self._read(stretch, bounds[start : stop + 1] - bounds[start])
 
-            for start, _, found in isolate(read, starts.size, (pa.ArrowInvalid, _NotPlainError), _FEW):
-                if not isinstance(found, Exception):
-                    batch, is_usual = found
+                isolated = isolate(read, rows.size, _UNUSUAL, _FEW) if rows.size else ()
+            for start, stop, result in isolated:
+                if not isinstance(result, Exception):
+                    batch, is_usual = result
                     batches.append(batch if is_usual.all() else batch.filter(pa.array(is_usual)))
-                    rows.append(start + np.flatnonzero(is_usual))
+                    taken.append(rows[start:stop][is_usual])
         batches = batches or [pa.RecordBatch.from_pylist([], schema=self.schema)]
-        return np.concatenate(rows), batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return np.concatenate(taken), batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
-    def _read(self, lines: bytes, bounds: Positions) -> tuple[pa.RecordBatch, Mask]:
+    def _take_known(self, lines: bytes, bounds: Positions) -> Iterable[Isolated] | None:
+        """Returns the columns of lines that have no field but those in a few of them; None if that is not so.
+
+        If each of these is read, nothing can be hidden in another one: no literal that is not JSON, and no depth.
+        """
+        if self._others is None:
+            return None
+        try:
+            if not self._others:
+                self._others = self._others_in(lines, bounds)
+            return [(0, bounds.size - 1, self._read(lines, bounds, self._others))]
+        except _UNUSUAL:
+            self._others = None  # other lines will not have them, either
+            return None
+
+    def _others_in(self, lines: bytes, bounds: Positions) -> dict[Path, pa.DataType]:
+        """Returns the fields of a few short lines that are not used; those with lists and objects are left out."""
+        sizes = np.diff(bounds)
+        short = np.flatnonzero(sizes <= max(_SHORT_BYTES, int(sizes.min())))
+        used = {path[0] for path in self._types}
+        found: dict[Path, pa.DataType] = {}
+        for row in short[:: -(-short.size // _FEW_LINES)].tolist():
+            try:
+                record = decode(lines[bounds[row] : bounds[row + 1]])
+                "".join(record).encode()  # a name may have half of a surrogate pair
+            except (ValueError, RecursionError) as error:
+                raise _NotPlainError(str(error)) from error
+            for name, value in record.items():
+                if name not in used and type(value) in _KINDS and found.get((name,), pa.null()) == pa.null():
+                    found[name,] = _KINDS[type(value)]
+        if len(found) > _MOST_OTHERS:
+            raise _NotPlainError("there are too many fields")
+        return found
+
+    def _read(
+        self, lines: bytes, bounds: Positions, others: Mapping[Path, pa.DataType] | None = None
+    ) -> tuple[pa.RecordBatch, Mask]:
         """Returns the columns of lines, and bool[n]: which of them are what the definition says.
+
+        Args:
+          lines: the lines, one behind another.
+          bounds: int64[n + 1]: where each begins.
+          others: all fields that they have besides those that are read; None: any.
 
         Raises:
           pa.ArrowInvalid, _NotPlainError: when that is not so for all of them.
         """
-        table = self._parse(lines, bounds)
+        table = self._parse(lines, bounds, others)
+        if any(is_infinite(column_at(table, path)).any() for path in others or ()):
+            raise _NotPlainError("a number may be no JSON")
         n = bounds.size - 1
         if table.num_rows != n:
             raise _NotPlainError(f"{n} lines have {table.num_rows} values")
@@ -126,13 +185,12 @@ class Columns:
         fields = [pa.StructArray.from_arrays(kept, fields=without_marks(self._fields))] if kept else []
         return pa.RecordBatch.from_arrays([text, ids, *fields], schema=self.schema), is_usual
 
-    def _parse(self, lines: bytes, bounds: Positions) -> pa.Table:
+    def _parse(self, lines: bytes, bounds: Positions, others: Mapping[Path, pa.DataType] | None) -> pa.Table:
         """Returns the fields of lines; where an open field seems to hold integers, other numbers are tried, too."""
         if self._open:
-            shortest = int(np.argmin(np.diff(bounds)))
-            self._look(lines[bounds[shortest] : bounds[shortest + 1]])
+            self._look(_shortest(lines, bounds))
         try:
-            return read_objects(lines, schema_of(self._types))
+            return read_objects(lines, schema_of({**self._types, **(others or {})}), only_these=others is not None)
         except pa.ArrowInvalid:
             open_paths = {path for name in self._open for path in _paths(name)}
             integers = [path for path in open_paths if self._types[path] == pa.int64()]
@@ -141,7 +199,7 @@ class Columns:
             before = self._types
             self._types = before | dict.fromkeys(integers, pa.float64())
             try:
-                return read_objects(lines, schema_of(self._types))
+                return read_objects(lines, schema_of({**self._types, **(others or {})}), only_these=others is not None)
             except pa.ArrowInvalid:
                 self._types = before
                 raise
@@ -150,7 +208,7 @@ class Columns:
         """Sets the types of open fields to those in a line; an absent field leaves its type as it is."""
         try:
             record = decode(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # Arrow will say so
         for name in self._open:
             for path in _paths(name):
@@ -186,10 +244,16 @@ class Columns:
                 raise _NotPlainError(f"{name!r} may be spelled with escapes")
             is_there = column.is_valid()
             texts = pc.if_else(is_there, self._names[name].numbers(lines, bounds), pa.scalar(None, pa.string()))
-            return texts, pc.equal(texts.is_valid(), is_there).to_numpy(zero_copy_only=False)
+            is_sure = pc.equal(texts.is_valid(), is_there).to_numpy(zero_copy_only=False)
+            return texts, is_sure & ~is_infinite(column)
         if pa.types.is_integer(column.type) and _MINUS_ZERO.search(lines):
             is_sure = ~pc.fill_null(pc.equal(column, 0), False).to_numpy(zero_copy_only=False)
         return column if pa.types.is_string(column.type) else column.cast(pa.string()), is_sure
+
+
+def _shortest(lines: bytes, bounds: Positions) -> bytes:
+    row = int(np.argmin(np.diff(bounds)))
+    return lines[bounds[row] : bounds[row + 1]]
 
 
 def _paths(name: str) -> Sequence[Path]:

@@ -161,10 +161,10 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def is_infinite(column: pa.Array) -> Mask:
-    """Returns bool[n]: the values that are an infinite number or hold one."""
+    """Returns bool[n]: the values that are no finite number or hold one; JSON has no others."""
     types = pa.types
     if types.is_floating(column.type):
-        return pc.fill_null(pc.is_inf(column), False).to_numpy(zero_copy_only=False)
+        return pc.invert(pc.fill_null(pc.is_finite(column), True)).to_numpy(zero_copy_only=False)
     found = np.zeros(len(column), np.bool_)
     if types.is_struct(column.type):
         for each in column.flatten():

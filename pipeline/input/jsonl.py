@@ -21,7 +21,7 @@ import pyarrow as pa
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.batches import Part, Source, make_documents
 from tokenmill.pipeline.input.cutting import KernelScanner, LineScanner, Records, Scanner, StreamReader, skip_marks
-from tokenmill.pipeline.input.json_blocks import MAX_DEPTH, is_too_deep, plain_lines, trim
+from tokenmill.pipeline.input.json_blocks import MAX_DEPTH, is_too_deep, trim
 from tokenmill.pipeline.input.json_columns import Columns
 from tokenmill.pipeline.input.json_values import KINDS, KeptFields, Number
 from tokenmill.pipeline.input.nested import inside, values_at
@@ -122,7 +122,6 @@ class JsonParser:
         if invalid is not None:
             is_usual &= invalid < 0
         usual = np.flatnonzero(is_usual)
-        usual = usual[plain_lines(json_of.data, firsts[usual], lasts[usual])]
         taken, documents = self._columns.take(json_of.data, firsts[usual], lasts[usual])
         rows = usual[taken]
         is_other = ~is_blank
@@ -218,6 +217,7 @@ def _refuse_constant(literal: str) -> NoReturn:
 
 _TOO_DEEP = f"arrays and objects nest more than {MAX_DEPTH} deep"
 _DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse_constant)
+_SCAN: Any = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 def _parse_line(
@@ -274,7 +274,9 @@ def _decode(line: bytes) -> Any:
         raise _UnusableError("too_deep", _TOO_DEEP)
     start = len(decoded) - len(decoded.lstrip(" \t\r"))
     try:
-        record, end = _DECODER.raw_decode(decoded, start)
+        record, end = _SCAN(decoded, start)
+    except StopIteration as error:  # which `raw_decode` makes a JSONDecodeError of, for a microsecond
+        raise _UnusableError("not_json", f"not JSON at character {error.value} of the line") from None
     except json.JSONDecodeError as error:
         raise _UnusableError("not_json", f"not JSON at character {error.pos} of the line") from None
     except ValueError as error:

@@ -42,7 +42,7 @@ def read(data, keep_fields, **options):
     return part.documents.to_pylist(), [] if part.rejects is None else part.rejects.to_pylist()
 
 
-def refuse(*_):
+def refuse(*_, **__):
     raise pa.ArrowInvalid("not asked")
 
 
