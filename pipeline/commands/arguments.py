@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from tokenmill.pipeline.config.paths import expand
+from tokenmill.pipeline.config.sections import expand
 from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES, check_mode
 
 

@@ -2,11 +2,12 @@
 """The section `chat` of a config: how conversations become text, and what of them is trained."""
 
 import datetime
+import os
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Tag
 
-from tokenmill.pipeline.config.sections import ONE, ONE_OR_SEVERAL, SEVERAL, NonEmpty, Section, mistake
+from tokenmill.pipeline.config.sections import ONE, ONE_OR_SEVERAL, SEVERAL, ConfigError, NonEmpty, Section, mistake
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function", "ipython", "observation"]
 RESERVED = frozenset({"messages", "add_generation_prompt", "continue_final_message"})
@@ -71,3 +72,45 @@ class ChatConfig(Section):
     must_show: list[NonEmpty] = []
     """Fields, such as `tools`, `tool_calls` or `reasoning_content`: a record of which the template does not show one of
     these is rejected. Fields that it does not show are counted in any case."""
+
+
+def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
+    """Returns a section with the chat template itself, which workers and later readers of the job need.
+
+    Args:
+      chat: the section; without a template, it is that of the tokenizer.
+      tokenizer: the file or folder of the tokenizer.
+
+    Raises:
+      ConfigError: if there is none, or it is not one.
+    """
+    from tokenmill.tokenizer.chat.templates import ChatTemplate, find_templates, load_template, read_end_tokens
+
+    source, of_tools, key = chat.template or tokenizer, chat.tool_template, "template"
+    try:
+        if source is None:
+            raise ValueError("name a template, or a tokenizer.file whose folder has one")
+        if "{" in source:
+            template = ChatTemplate(source)
+        else:
+            if len(source) > 4096:
+                raise ValueError(f"{source[:80]!r}... has no '{{', so it is no template, and is too long for a path")
+            if os.path.isfile(source) and chat.template is not None and chat.template_name is not None:
+                raise ValueError("template_name is for a folder with several templates; remove it")
+            is_file = chat.template is None and not os.path.isdir(source)
+            folder = os.path.dirname(source) or "." if is_file else source
+            template = load_template(folder, chat.template_name)
+            if of_tools is None and chat.template_name is None and os.path.isdir(folder):
+                of_tools = find_templates(folder)[0].get("tool_use")  # as transformers does
+        beside = tokenizer or ("" if "{" in source else source)
+        ends = read_end_tokens(beside) if chat.end_tokens is None and beside else chat.end_tokens
+        key = "tool_template"
+        if of_tools is not None:
+            of_tools = (ChatTemplate(of_tools) if "{" in of_tools else load_template(of_tools)).source
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"chat.{key}: {error}"]) from None
+    if "strftime_now" in template.source + (of_tools or "") and chat.date is None:
+        raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
+    tokens = {**template.tokens, **chat.special_tokens}
+    found = {"template": template.source, "template_name": None, "special_tokens": tokens, "end_tokens": ends}
+    return chat.model_copy(update={**found, "tool_template": of_tools})

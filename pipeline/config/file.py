@@ -20,11 +20,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tokenmill.pipeline.config.chat import ChatConfig
-from tokenmill.pipeline.config.job import Config, JobName
-from tokenmill.pipeline.config.output import PackingConfig
-from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, Section, did_you_mean
-from tokenmill.pipeline.config.tokenizer import TruncationConfig
+from tokenmill.pipeline.config.chat import ChatConfig, with_template
+from tokenmill.pipeline.config.job import Config, JobName, problems_given
+from tokenmill.pipeline.config.sections import EXPAND, ONE, SEVERAL, ConfigError, Section, did_you_mean
 
 MAX_CONFIG_BYTES = 1 << 20
 """A larger file is refused unread: it is probably data that was given by mistake."""
@@ -34,14 +32,6 @@ MAX_CONFIG_NODES = 200_000
 mean more than memory holds."""
 _MAX_DIGITS = 400
 """The longest number; the largest of 64 bits take about 330 characters, written out."""
-
-
-class ConfigError(ValueError):
-    """A config that cannot be used; `problems` holds one line per mistake."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = list(problems)
 
 
 ConfigSource = str | os.PathLike[str] | Mapping[str, Any]
@@ -63,145 +53,19 @@ def load_config(source: ConfigSource, overrides: Sequence[str] = (), job: JobNam
     problems: list[str] = []
     for override in overrides:
         problems += _apply_override(tree, override)
-    problems += _missing_input(tree, job)
-    if job is not None:
-        problems += _missing_for_job(tree, job)
+    problems += problems_given(tree, job)
     try:
         config = Config.model_validate(tree, context=EXPAND)
     except ValidationError as error:
-        problems += [_describe(details) for details in error.errors()]
-    if job in ("count", "train") and any(each.get("messages_field") for each in _input_sections(tree)):
-        said = "is for the job tokenize; count and train read texts, from input.text_field"
-        problems.append(f"input.messages_field: {said}")
+        problems += itertools.chain.from_iterable(map(_describe, error.errors()))
     if problems:
         raise ConfigError(problems)
     if (parts := config.output.parts) is not None and parts.only is not None:
         config = config.for_part(parts.only, config.output.path)
     if not config.input.is_chat:
         return config
-    made = config.model_copy(update={"chat": with_template(config.chat or ChatConfig(), config.tokenizer.file)})
-    return made if made.output.packing is None else _packing_whole_conversations(made, made.output.packing)
-
-
-def _packing_whole_conversations(config: Config, packing: PackingConfig) -> Config:
-    """Returns a config whose packing splits no conversation: the rest of one would be trained without its prompt."""
-    truncation, key = config.tokenizer.truncation, "output.packing"
-    room = packing.length - (packing.separator is not None)
-    if "strategy" in packing.model_fields_set and packing.strategy == "concatenate":
-        instead = "would split conversations, and train the rest without its prompt; take best_fit or no_split"
-        raise ConfigError([f"{key}.strategy: 'concatenate': {instead}"])
-    if room < 2:
-        raise ConfigError([f"{key}.length: {packing.length}: too short for a conversation; it has two tokens or more"])
-    if truncation is None:
-        truncation = TruncationConfig(max_length=room)
-    elif truncation.max_length > room:
-        allowed = f"a packed sequence has room for {room} tokens of a conversation, which is never split; lower it"
-        raise ConfigError([f"tokenizer.truncation.max_length: {truncation.max_length}: {allowed}"])
-    if config.output.for_ not in (None, "transformers"):
-        if "incomplete" in packing.model_fields_set and packing.incomplete == "pad":
-            instead = f"`for: {config.output.for_}` would take padding for a conversation; remove it"
-            raise ConfigError([f"{key}.incomplete: 'pad': {instead}"])
-        if packing.pad_token is not None:
-            raise ConfigError([f"{key}.pad_token: {packing.pad_token!r}: nothing is padded with `for`; remove it"])
-        packing = packing.model_copy(update={"incomplete": "short"})
-    if "strategy" not in packing.model_fields_set:
-        packing = packing.model_copy(update={"strategy": "best_fit"})
-    tokenizer = config.tokenizer.model_copy(update={"truncation": truncation})
-    output = config.output.model_copy(update={"packing": packing})
-    return config.model_copy(update={"tokenizer": tokenizer, "output": output})
-
-
-def with_template(chat: ChatConfig, tokenizer: str | None) -> ChatConfig:
-    """Returns a section with the chat template itself, which workers and later readers of the job need.
-
-    Args:
-      chat: the section; without a template, it is that of the tokenizer.
-      tokenizer: the file or folder of the tokenizer.
-
-    Raises:
-      ConfigError: if there is none, or it is not one.
-    """
-    from tokenmill.tokenizer.chat.templates import ChatTemplate, find_templates, load_template, read_end_tokens
-
-    source, of_tools, key = chat.template or tokenizer, chat.tool_template, "template"
-    try:
-        if source is None:
-            raise ValueError("name a template, or a tokenizer.file whose folder has one")
-        if "{" in source:
-            template = ChatTemplate(source)
-        else:
-            if len(source) > 4096:
-                raise ValueError(f"{source[:80]!r}... has no '{{', so it is no template, and is too long for a path")
-            if os.path.isfile(source) and chat.template is not None and chat.template_name is not None:
-                raise ValueError("template_name is for a folder with several templates; remove it")
-            is_file = chat.template is None and not os.path.isdir(source)
-            folder = os.path.dirname(source) or "." if is_file else source
-            template = load_template(folder, chat.template_name)
-            if of_tools is None and chat.template_name is None and os.path.isdir(folder):
-                of_tools = find_templates(folder)[0].get("tool_use")  # as transformers does
-        beside = tokenizer or ("" if "{" in source else source)
-        ends = read_end_tokens(beside) if chat.end_tokens is None and beside else chat.end_tokens
-        key = "tool_template"
-        if of_tools is not None:
-            of_tools = (ChatTemplate(of_tools) if "{" in of_tools else load_template(of_tools)).source
-    except (OSError, ValueError) as error:
-        raise ConfigError([f"chat.{key}: {error}"]) from None
-    if "strftime_now" in template.source + (of_tools or "") and chat.date is None:
-        raise ConfigError(["chat.date: the template asks for today's date; set one, so that bytes repeat tomorrow"])
-    tokens = {**template.tokens, **chat.special_tokens}
-    found = {"template": template.source, "template_name": None, "special_tokens": tokens, "end_tokens": ends}
-    return chat.model_copy(update={**found, "tool_template": of_tools})
-
-
-def _missing_input(tree: dict[str, Any], job: JobName | None) -> list[str]:
-    """Returns what is missing in `input`; only training on existing counts needs no input."""
-    section: Any = tree.get("tokenizer")
-    train = section.get("train") if isinstance(section, dict) else None
-    if isinstance(train, dict) and train.get("counts") is not None and job in (None, "train"):
-        return []
-    if "input" not in tree:
-        return ["input: required but missing"]
-    found = tree["input"]
-    is_empty = isinstance(found, dict) and "paths" not in found and not found.get("sources")
-    return ["input.paths: required but missing"] if is_empty else []
-
-
-def _input_sections(tree: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the section `input` and those of its sources, as far as they are sections."""
-    found: Any = tree.get("input")
-    sources = found.get("sources") if isinstance(found, dict) else None
-    return [
-        each for each in (found, *(sources.values() if isinstance(sources, dict) else ())) if isinstance(each, dict)
-    ]
-
-
-def _missing_for_job(tree: dict[str, Any], job: JobName) -> list[str]:
-    """Returns what is wrong with `tokenizer.file` and `tokenizer.train` for `job`; `tree` is not checked otherwise."""
-    section = tree.get("tokenizer")
-    keys = {key for key, value in section.items() if value is not None} if isinstance(section, dict) else set()
-    output, counts = tree.get("output"), tree.get("counts")
-    parts = output.get("parts") if isinstance(output, dict) else None
-    parts = parts if isinstance(parts, dict) else {}
-    if parts.get("tokenizers"):
-        keys.add("file")
-    if keys >= {"file", "train"}:
-        return ["tokenizer: both file and train are given; remove one, exactly one of them decides the vocabulary"]
-    if job == "run" and not keys & {"file", "train"}:
-        return ["tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"]
-    if job == "train" and "train" not in keys:
-        return ["tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"]
-    train = section.get("train") if isinstance(section, dict) else None
-    if job == "run" and isinstance(train, dict):
-        if isinstance(train.get("vocab_size"), list):
-            return ["tokenizer.train.vocab_size: the job run tokenizes with one size; for several use the job train"]
-        languages = counts.get("languages") if isinstance(counts, dict) else None
-        if parts.get("train") and not (parts.get("by") == "lang" and languages):
-            instead = "name those with a vocabulary of their own, as in `counts: {by: [lang], languages: [zh]}`"
-            return [f"output.parts.train: with `by: lang`, run trains one for each of counts.languages; {instead}"]
-    if job == "tokenize" and "file" not in keys:
-        instead = "; to train and tokenize in one go use the job run" if "train" in keys else ""
-        return [f"tokenizer.file: required by the job tokenize{instead}"]
-    return []
+    chat = with_template(config.chat or ChatConfig(), config.tokenizer.file)
+    return config.model_copy(update={"chat": chat}).packing_whole_conversations()
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -322,8 +186,19 @@ def _apply_override(tree: dict[str, Any], override: str) -> list[str]:
     return []
 
 
-def _describe(details: ErrorDetails) -> str:
-    """Returns one of pydantic's errors as a line: where, what was found, what is allowed, the nearest valid name."""
+def _describe(details: ErrorDetails) -> Iterator[str]:
+    """Yields one of pydantic's errors as a line, or the mistakes between sections that are one error, each as one."""
+    if details["type"] != "cross_check":
+        yield _line(details)
+        return
+    location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL, "[key]")]
+    for context in (details["ctx"], *details["ctx"].get("others", ())):
+        path = ".".join(filter(None, [*location, context["path"]]))
+        yield f"{path}: {_short(context['value'])}: {context['allowed']}"
+
+
+def _line(details: ErrorDetails) -> str:
+    """Returns an error as a line: where, what was found, what is allowed, the nearest valid name."""
     location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL, "[key]")]
     path = ".".join(location)
     context: dict[str, Any] = details.get("ctx", {})
@@ -332,10 +207,6 @@ def _describe(details: ErrorDetails) -> str:
         return f"{path}: required but missing"
     if kind == "extra_forbidden":
         return _describe_unknown_key(location)
-    if kind == "cross_check":
-        return (
-            f"{'.'.join(filter(None, [*location, context['path']]))}: {_short(context['value'])}: {context['allowed']}"
-        )
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"{path}: {_short(value)}: allowed: {', '.join(allowed)}{did_you_mean(value, allowed)}"

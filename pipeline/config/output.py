@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, Tag, model_validator
 
-from tokenmill.pipeline.config.languages import DEFAULT, check_codes
 from tokenmill.pipeline.config.sections import (
     ONE,
     ONE_OR_SEVERAL,
@@ -19,6 +18,7 @@ from tokenmill.pipeline.config.sections import (
     Section,
     mistake,
 )
+from tokenmill.pipeline.config.text import DEFAULT, check_codes
 
 Format = Literal["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 """The formats of shards."""

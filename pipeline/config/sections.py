@@ -1,23 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all sections of a config, and functions that they share."""
+"""What all sections of a config share: their base class, paths as a user writes them, and what mistakes are."""
 
 import ast
 import difflib
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
-
-from tokenmill.pipeline.config.paths import expand
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 
 EXPAND = {"expand": True}
 """The context in which paths are validated as a user wrote them. A config that a job has stored is not expanded again:
 a name in it may hold a `$`."""
+
+
+_VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<braced>\w+)\}|(?P<plain>[A-Z_a-z]\w*)|(?P<open>\{))", re.ASCII)
+
+
+def expand(path: str) -> str:
+    """Returns a path that a user wrote, with `~`, `$NAME` and `${NAME}` replaced by what they stand for, `$$` by `$`.
+
+    Raises:
+      ValueError: without the path, when there is no such user or variable, or nothing is left.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        if found["dollar"]:
+            return "$"
+        name = found["braced"] or found["plain"]
+        if not name:
+            raise ValueError("'${' must begin ${NAME}, with a name of letters, digits and _; write $$ for a literal $")
+        if name not in os.environ:
+            raise ValueError(f"the environment has no variable {name!r}; set it, or write $$ for a literal $")
+        return os.environ[name]
+
+    home = ""
+    if path.startswith("~"):
+        user, slash, rest = path.partition("/")
+        home, path = os.path.expanduser(user), slash + rest
+        if home == user:
+            raise ValueError(f"there is no home directory for {user!r}; write './{user}' for a file of this name")
+    expanded = home + _VARIABLE.sub(value_of, path)
+    if not expanded:
+        raise ValueError("nothing is left of it; the variable is empty")
+    return expanded
 
 
 def _expand_path(value: str, info: ValidationInfo) -> str:
@@ -93,3 +125,18 @@ def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
     if isinstance(value, str):  # pydantic fails on half of a surrogate pair
         value = value.encode("utf-8", "backslashreplace").decode()
     return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})
+
+
+def mistakes(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
+    """Returns several errors that `mistake` returned as one; messages name each of them."""
+    first, *others = errors
+    context = {**(first.context or {}), "others": [each.context or {} for each in others]}
+    return PydanticCustomError("cross_check", "{allowed}", context)
+
+
+class ConfigError(ValueError):
+    """A config that cannot be used; `problems` holds one line per mistake."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections `normalize` and `spans` of a config, which change text before a tokenizer sees it.
+"""The sections `normalize`, `spans` and `languages`, which change text before a tokenizer sees it.
 
-The library that parses steps and spans is imported only for a config that has some: reading a config must stay fast.
+The libraries that parse steps and spans and know languages are imported only for a config that has some: reading a
+config must stay fast.
 """
 
-from typing import Annotated, Any
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
+
+from tokenmill.pipeline.config.sections import NonEmpty, Section, did_you_mean, mistake
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.tokenizer.text import TextTokenizer
 
 Entry = str | dict[str, Any]
 
@@ -81,3 +92,123 @@ Spans = Annotated[
     list[dict[str, Any]], AfterValidator(_check_spans), WithJsonSchema({"type": "array", "items": _SPAN_SCHEMA})
 ]
 """A list of spans, each with its token and one of `find`, `regex`, `literal`; see docs/explanation/text.md."""
+
+DEFAULT = "default"
+"""The key for all languages that are not named; equal to that of `tokenizer/languages`, which is slow to import."""
+
+LANGUAGE_COLUMNS = ("lang", "lang_confidence", "lang_mixed")
+"""Columns of rows that the section writes."""
+
+UNKNOWN = "und"
+"""The language of documents whose language cannot be told, as in `tokenmill.tokenizer.languages`."""
+
+
+BUILTIN = "builtin"
+"""The value of `rules` for the rules that come with `tokenmill.tokenizer.languages`."""
+
+
+def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) -> None:
+    """Raises a mistake at `path` if one of `codes` is not a supported language, nor `default` where that is allowed."""
+    from tokenmill.tokenizer.languages import language_codes
+
+    for code in codes:
+        if code not in language_codes() and not (or_default and code == DEFAULT):
+            near = did_you_mean(code, language_codes())
+            raise mistake(path, code, f"is not a supported language{near}; see docs/explanation/languages.md")
+
+
+def _spell_out(rules: Any) -> Any:
+    """Returns the built-in rules for `builtin`, so that the digest and the record of a job have their steps."""
+    if isinstance(rules, dict):
+        return rules
+    if rules != BUILTIN:
+        raise mistake("", rules, f"must be {BUILTIN}, or a mapping of languages to lists of steps")
+    from tokenmill.tokenizer.languages import RULES
+
+    return {code: list(steps) for code, steps in RULES.items()}
+
+
+class LanguagesConfig(Section):
+    """Identifies the language of every document; `{}` is enough. Only `rules` changes text."""
+
+    threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Documents whose language is identified with less confidence become `und`, undetermined."""
+    keep: list[NonEmpty] = []
+    """Languages to keep; documents in others, `und` included unless it is listed, are left out. Empty keeps all."""
+    drop: list[NonEmpty] = []
+    """Languages to leave out."""
+    drop_mixed: bool = False
+    """Leave out documents in several languages."""
+    rules: Annotated[
+        dict[NonEmpty, Steps],
+        BeforeValidator(_spell_out, json_schema_input_type=dict[NonEmpty, Steps] | Literal["builtin"]),
+    ] = {}
+    """Steps by language, applied after `normalize`; `default` is for all others, which otherwise stay as they are.
+    `builtin`: the rules in docs/explanation/languages.md."""
+
+    @model_validator(mode="after")
+    def _check_codes(self) -> Self:
+        for name in ("keep", "drop", "rules"):
+            check_codes(name, getattr(self, name), or_default=name == "rules")
+        if both := [code for code in self.keep if code in self.drop]:
+            raise mistake("drop", both[0], "is in keep, too")
+        return self
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The sections `normalize`, `spans` and `languages`, for workers."""
+
+    normalize: tuple[Entry, ...] = ()
+    spans: tuple[Mapping[str, Any], ...] = ()
+    languages: LanguagesConfig | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.normalize or self.spans or self.languages)
+
+    @property
+    def keeps_sources(self) -> bool:
+        """Whether any span keeps its text."""
+        return any(span.get("keep_source") for span in self.spans)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that these sections add to rows; not all formats keep them. See `schemas.rows`."""
+        sources = ["span_sources"] if self.keeps_sources else []
+        return [*sources, *LANGUAGE_COLUMNS] if self.languages is not None else sources
+
+    @property
+    def tokens(self) -> list[str]:
+        """Tokens of the spans, in order."""
+        return [span["token"] for span in self.spans]
+
+    def wrap(self, tokenizer: "Tokenizer") -> "TextTokenizer":
+        """Returns `tokenizer` with these sections applied to text first.
+
+        Raises:
+          ValueError: if the token of a span already has another role in the tokenizer.
+        """
+        if self.languages is not None:
+            from tokenmill.tokenizer.languages import LanguageTextTokenizer
+
+            rules, threshold = self.languages.rules, self.languages.threshold
+            return LanguageTextTokenizer(
+                tokenizer, rules=rules, normalize=self.normalize, spans=self.spans, threshold=threshold
+            )
+        from tokenmill.tokenizer.text import TextTokenizer
+
+        return TextTokenizer(tokenizer, normalize=self.normalize, spans=self.spans)
+
+    def parts(self) -> dict[str, Any]:
+        """Returns all that decides how text is changed, as plain JSON: the sections and versions of libraries."""
+        if not self:
+            return {}
+        from tokenmill.tokenizer.text import UNICODE_VERSION
+
+        versions = {name: metadata.version(name) for name in ("ftfy", "regex")}
+        versions |= {"unicode": UNICODE_VERSION, "unicodedata": unicodedata.unidata_version}
+        parts = {"normalize": list(self.normalize), "spans": [dict(span) for span in self.spans], "versions": versions}
+        if self.languages is not None:
+            versions["py3langid"] = metadata.version("py3langid")
+            parts["languages"] = self.languages.model_dump()
+        return parts

@@ -1,12 +1,228 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `tokenizer` of a config: an existing tokenizer or one to train, and how long rows are."""
+"""The sections `counts` and `tokenizer`: which words are counted, what is trained on them, and how long rows are."""
 
-from typing import Annotated, Literal, Self
+import fnmatch
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, Tag, model_validator
 
-from tokenmill.pipeline.config.sections import Natural, NonEmpty, PathText, Positive, Section, mistake
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.sections import (
+    ONE,
+    ONE_OR_SEVERAL,
+    SEVERAL,
+    Natural,
+    NonEmpty,
+    PathText,
+    Positive,
+    Section,
+    mistake,
+)
+from tokenmill.pipeline.config.text import check_codes
+
+MAX_VOCAB_SIZE = 10_000_000
+
+Label = Literal["source", "lang"]
+Model = Literal["wordpiece", "bpe", "byte_level_bpe", "unigram", "wordlevel", "char"]
+NormalizerName = Literal["bert", "nfc", "nfkc", "nmt_nfkc", "sentencepiece", "none"]
+PreTokenizerName = Literal[
+    "bert", "whitespace", "whitespace_split", "metaspace", "whitespace_metaspace", "gpt2", "cl100k_base", "o200k_base",
+    "llama3", "qwen", "tekken", "none",
+]  # fmt: skip
+
+
+class CountsConfig(Section):
+    """Which words are counted, and how counts are grouped."""
+
+    by: Annotated[list[Label], Field(max_length=1)] = []
+    """`[source]` or `[lang]`: separate counts for every source, or every language, instead of for the whole input."""
+    sources: dict[NonEmpty, NonEmpty] = {}
+    """Maps names of sources to patterns of file names as in the manifest; the first match wins. Empty: those of
+    `input.sources`, or a source per file."""
+    languages: list[NonEmpty] = []
+    """For `[lang]`: the languages that are counted by themselves; all others together are `default`. Empty: all are."""
+    min_count: Positive = 1
+    """Words that occur less often are left out."""
+    max_words: Positive | None = None
+    """At most this many distinct words are kept; the rarest are left out, equally rare ones together; null: all."""
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if self.sources and "source" not in self.by:
+            raise mistake("sources", dict(self.sources), "needs `by: [source]`")
+        if self.languages:  # else the library that knows them is not imported
+            check_codes("languages", self.languages)
+            if "lang" not in self.by:
+                raise mistake("languages", self.languages, "needs `by: [lang]`")
+        for label in self.sources:
+            if "\0" in label or len(label) > 256:
+                raise mistake("sources", label, "labels must have no NUL and at most 256 characters")
+        for pattern in self.sources.values():
+            fnmatch.translate(pattern)
+        return self
+
+
+_Size = Annotated[int, Field(ge=1, le=MAX_VOCAB_SIZE)]
+Sizes = Annotated[
+    Annotated[_Size, Tag(ONE)] | Annotated[list[_Size], Tag(SEVERAL), Field(min_length=1)], ONE_OR_SEVERAL
+]
+
+BERT_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_SENTENCEPIECE_TOKENS = ["<unk>", "<s>", "</s>"]
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "wordpiece": {
+        "rule": "frequency", "min_frequency": 2, "limit_alphabet": 1000, "initial_alphabet": [],
+        "special_tokens": BERT_TOKENS, "unk_token": "[UNK]", "normalizer": "bert", "pre_tokenizer": "bert",
+    },
+    "bpe": {
+        "min_frequency": 2, "limit_alphabet": None, "initial_alphabet": [], "max_token_length": None,
+        "user_defined_symbols": [], "byte_fallback": False, "special_tokens": _SENTENCEPIECE_TOKENS,
+        "unk_token": "<unk>", "normalizer": "nfkc",
+        "pre_tokenizer": "whitespace_metaspace",
+    },
+    "byte_level_bpe": {
+        "min_frequency": 2, "max_token_length": None, "special_tokens": ["<|endoftext|>"], "normalizer": "none",
+        "pre_tokenizer": "cl100k_base",
+    },
+    "unigram": {
+        "character_coverage": 0.9995, "shrinking_factor": 0.75, "num_sub_iterations": 2, "max_piece_length": 16,
+        "seed_sentencepiece_size": 1_000_000, "hard_vocab_limit": True, "user_defined_symbols": [],
+        "byte_fallback": False, "special_tokens": _SENTENCEPIECE_TOKENS, "unk_token": "<unk>",
+        "normalizer": "nmt_nfkc", "pre_tokenizer": "whitespace_metaspace",
+    },
+    "wordlevel": {
+        "min_frequency": 1, "special_tokens": ["<unk>"], "unk_token": "<unk>", "normalizer": "nfkc",
+        "pre_tokenizer": "whitespace",
+    },
+    "char": {
+        "min_frequency": 1, "character_coverage": 1.0, "byte_fallback": False, "special_tokens": ["<unk>"],
+        "unk_token": "<unk>", "normalizer": "nfkc",
+        "pre_tokenizer": "whitespace_metaspace",
+    },
+}  # fmt: skip
+"""The options of each model, with their defaults."""
+
+
+class TrainConfig(Section):
+    """A vocabulary to train on word counts; the default of an option depends on the model."""
+
+    model: Model = "wordpiece"
+    """The kind of vocabulary; decides which of the options below are allowed."""
+    vocab_size: Sizes = 30_000
+    """At most this many entries, special tokens and alphabet included; or a list of sizes, all from one training."""
+    counts: PathText | None = None
+    """For the job `train`: a folder with word counts to train on, instead of the input."""
+    normalizer: NormalizerName | None = None
+    """How text is normalized; default: bert for wordpiece, nmt_nfkc for unigram, none for byte_level_bpe, else nfkc."""
+    pre_tokenizer: PreTokenizerName | None = None
+    """How text is split into words; default: bert for wordpiece, cl100k_base for byte_level_bpe, whitespace for
+    wordlevel, else whitespace_metaspace."""
+    special_tokens: list[NonEmpty] | None = None
+    """First entries of the vocabulary, in this order."""
+    unk_token: NonEmpty | None = None
+    """The special token that stands for unknown text."""
+    rule: Literal["frequency", "likelihood"] | None = None
+    """wordpiece: `frequency`: the most frequent pair merges first; `likelihood`: count(ab) / (count(a) * count(b))."""
+    min_frequency: Positive | None = None
+    """Pairs, words or characters that occur less often are not added to the vocabulary."""
+    limit_alphabet: Positive | None = None
+    """At most this many characters are kept, the most frequent first; null keeps all of them."""
+    initial_alphabet: list[NonEmpty] | None = None
+    """Characters to keep even if they do not occur."""
+    max_token_length: Positive | None = None
+    """bpe: longer tokens are not made."""
+    byte_fallback: bool | None = None
+    """bpe, unigram, char: unknown characters are encoded as bytes, `<0x00>` to `<0xFF>` in the vocabulary."""
+    character_coverage: Annotated[float, Field(gt=0, le=1)] | None = None
+    """unigram, char: share of all characters that the alphabet covers."""
+    shrinking_factor: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """unigram: share of the pieces that a round of pruning keeps."""
+    num_sub_iterations: Annotated[int, Field(ge=1, le=100)] | None = None
+    """unigram: rounds of EM between two rounds of pruning."""
+    max_piece_length: Annotated[int, Field(ge=1, le=512)] | None = None
+    """unigram: length of the longest piece, in characters."""
+    seed_sentencepiece_size: Positive | None = None
+    """unigram: how many pieces training starts from."""
+    hard_vocab_limit: bool | None = None
+    """unigram: fail if there are too few pieces for `vocab_size`; if false, the vocabulary is smaller."""
+    user_defined_symbols: list[NonEmpty] | None = None
+    """bpe, unigram: entries that are kept whole in text; they follow the special tokens."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        """Fills in the defaults of the model, so that a config has a value for every option in effect."""
+        model = data.get("model", "wordpiece") if isinstance(data, dict) else None
+        if not isinstance(model, str) or model not in OPTIONS:
+            return data
+        options = OPTIONS[model]
+        for key in cls.model_fields:
+            if key in _OF_EVERY_MODEL or key in options or data.get(key) is None:
+                continue
+            owners = ", ".join(name for name in OPTIONS if key in OPTIONS[name])
+            raise mistake(key, data[key], f"is an option of {owners}, but model is {model!r}")
+        return {**options, **data}
+
+    @model_validator(mode="after")
+    def _check_special_tokens(self) -> Self:
+        tokens = self.tokens
+        if len(set(tokens)) < len(tokens):
+            twice = sorted({token for token in tokens if tokens.count(token) > 1})
+            raise mistake("special_tokens", tokens, f"must name each token once; {', '.join(twice)} occurs again")
+        if self.unk_token is not None and self.unk_token not in tokens:
+            raise mistake("special_tokens", tokens, f"must contain {self.unk_token!r}, the unknown token")
+        self._check_words()
+        parts = [f"the {len(tokens)} special tokens"]
+        n_first = len(tokens)
+        if symbols := self.user_defined_symbols:
+            parts.append(f"the {len(symbols)} user-defined symbols")
+            n_first += len(symbols)
+        if self.byte_fallback or self.model == "byte_level_bpe":
+            parts.append("256 bytes")
+            n_first += 256
+        if min(self.sizes) < n_first:
+            raise mistake("vocab_size", self.vocab_size, f"must leave room for {' and '.join(parts)}")
+        if len(set(self.sizes)) < len(self.sizes):
+            raise mistake("vocab_size", self.vocab_size, "must name each size once")
+        return self
+
+    def _check_words(self) -> None:
+        """Raises for a normalizer or pre-tokenizer whose words the model cannot use."""
+        if self.normalizer == "sentencepiece":
+            if self.pre_tokenizer != "none":
+                raise mistake(
+                    "pre_tokenizer", self.pre_tokenizer, "must be none: normalizer sentencepiece cuts words itself"
+                )
+            if self.model not in _OF_SENTENCEPIECE:
+                allowed = f"is for {', '.join(_OF_SENTENCEPIECE)}, but model is {self.model!r}"
+                raise mistake("normalizer", self.normalizer, allowed)
+        elif self.model == "unigram" and self.pre_tokenizer not in _WITHOUT_SPACES:
+            allowed = f"must be one of {', '.join(_WITHOUT_SPACES)} for unigram, whose words have no spaces; or none "
+            raise mistake("pre_tokenizer", self.pre_tokenizer, f"{allowed}with normalizer sentencepiece")
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes asked for, in the order of the config."""
+        return self.vocab_size if isinstance(self.vocab_size, list) else [self.vocab_size]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The special tokens."""
+        return list(self.special_tokens or ())
+
+    @property
+    def trainer_options(self) -> dict[str, Any]:
+        """The options of the model's trainer, except the vocabulary size."""
+        return {key: getattr(self, key) for key in OPTIONS[self.model] if key not in ("normalizer", "pre_tokenizer")}
+
+
+_OF_SENTENCEPIECE = ("bpe", "unigram", "char")
+"""Models that can train on the output of normalizer sentencepiece, where a whole text is one word."""
+_WITHOUT_SPACES = ("whitespace_metaspace", "metaspace", "whitespace", "whitespace_split", "bert")
+"""Pre-tokenizers that leave no space in a word."""
+_OF_EVERY_MODEL = {"model", "vocab_size", "counts", "normalizer", "pre_tokenizer", "special_tokens"}
+assert set(get_args(Model)) == set(OPTIONS)
 
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """The vocabulary entries that the OOV policy `byte` emits."""

@@ -32,8 +32,8 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.input_counts import Accounts, count_reasons
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.config.input import PLACES, InputConfig
-from tokenmill.pipeline.config.languages import TextOptions
-from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.config.text import TextOptions
+from tokenmill.pipeline.config.tokenizer import CountsConfig
 from tokenmill.pipeline.counting.counts import Group
 from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
 from tokenmill.pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals

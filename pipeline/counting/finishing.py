@@ -30,7 +30,7 @@ from tokenmill.pipeline.books.lists import RecordList
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.config.tokenizer import CountsConfig
 from tokenmill.pipeline.counting import counts as artifact
 from tokenmill.pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
 from tokenmill.pipeline.counting.merging import merge_runs

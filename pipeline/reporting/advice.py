@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenmill.pipeline.books.reject_limits import DAMAGE
 from tokenmill.pipeline.books.rules import OTHER_PART
-from tokenmill.pipeline.config.languages import UNKNOWN
+from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.running.display import duration
 
 LEAST_SHARE = 0.01

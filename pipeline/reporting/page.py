@@ -13,7 +13,7 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.parts import is_in_parts
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
-from tokenmill.pipeline.config.languages import UNKNOWN
+from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.reporting import html
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
 from tokenmill.pipeline.reporting.facts import gather

@@ -18,7 +18,7 @@ from tokenmill.pipeline.books.reject_limits import LossyFiles, unknown_tokens
 from tokenmill.pipeline.config.formats import format_of, formats_with
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.config.languages import UNKNOWN
+from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE

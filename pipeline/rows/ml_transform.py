@@ -14,8 +14,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.typehints import no_annotations
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.config.tokenizer import TruncationConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TrainConfig, TruncationConfig
 from tokenmill.pipeline.rows.tokenize import Tokenize
 from tokenmill.pipeline.rows.vocabulary import CountWords, TrainVocabulary
 

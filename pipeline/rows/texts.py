@@ -11,8 +11,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.config.chat import ChatConfig
-from tokenmill.pipeline.config.file import with_template
+from tokenmill.pipeline.config.chat import ChatConfig, with_template
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.input.nested import without_padding
 from tokenmill.pipeline.rows.batching import Computed, RowTransform

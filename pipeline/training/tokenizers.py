@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.tokenizer import Tokenizer, WordPiece
 
 if TYPE_CHECKING:

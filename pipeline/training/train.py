@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.counting.counts import CountsArtifact, Group, words_digest
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, shape_rows, train_tokenizer

@@ -17,9 +17,8 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PBegin, PCollection
 
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.languages import TextOptions
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.config.text import TextOptions
+from tokenmill.pipeline.config.tokenizer import CountsConfig, TokenizerConfig
 from tokenmill.pipeline.counting import count, finishing
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import PartitionCounts

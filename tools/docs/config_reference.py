@@ -17,7 +17,7 @@ import yaml
 
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.job import json_schema
-from tokenmill.pipeline.config.training import OPTIONS
+from tokenmill.pipeline.config.tokenizer import OPTIONS
 
 PAGE = "docs/reference/config.md"
 

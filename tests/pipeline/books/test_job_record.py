@@ -8,7 +8,7 @@ import pytest
 from tests.finished_splits import JOB, config_of
 from tokenmill.pipeline import VERSION
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.config.tokenizer import CountsConfig
 
 
 def test_version_is_that_of_the_project(repository):

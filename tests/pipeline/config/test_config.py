@@ -9,12 +9,18 @@ import pytest
 from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.config.file import MAX_CONFIG_BYTES, ConfigError, load_config
+from tokenmill.pipeline.config.file import MAX_CONFIG_BYTES, load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config, json_schema
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import BYTE_TOKENS, PaddingConfig, TokenizerConfig, TruncationConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.sections import ConfigError
+from tokenmill.pipeline.config.tokenizer import (
+    BYTE_TOKENS,
+    PaddingConfig,
+    TokenizerConfig,
+    TrainConfig,
+    TruncationConfig,
+)
 from tokenmill.pipeline.output.writers import mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 
@@ -219,6 +225,19 @@ def test_every_mistake_is_reported_at_once(write):
             "x: unknown key; allowed: input, counts, tokenizer, output, normalize, spans, languages, chat",
         ]
     )
+
+
+def test_rules_between_sections_are_all_told(write):
+    text = "{input: {paths: [a], keep_fields: [tokens]}, counts: {by: [lang]}, tokenizer: {file: v}, output: {path: o}}"
+    settings = ["output.packing.length=9", "tokenizer.padding.length=9", "chat={}", "output.prepend=<x>"]
+    settings += ["spans=[{token: <x>, find: url}]"]
+    assert problems_of(write(text), settings, "run") == [
+        "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough",
+        "input.keep_fields: 'tokens': is a column of the output already",
+        "chat: 'given': is for conversations: set input.messages_field, for example to messages",
+        "tokenizer.padding: 'given': packing fills sequences up by itself; remove it",
+        "output.prepend: '<x>': is the token of a span; name another one",
+    ]
 
 
 @pytest.mark.parametrize(

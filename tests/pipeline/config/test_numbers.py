@@ -12,11 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.config.sections import MAX_INT
-from tokenmill.pipeline.config.tokenizer import PaddingConfig, TokenizerConfig
-from tokenmill.pipeline.config.training import MAX_VOCAB_SIZE, OPTIONS, TrainConfig
+from tokenmill.pipeline.config.sections import MAX_INT, ConfigError
+from tokenmill.pipeline.config.tokenizer import MAX_VOCAB_SIZE, OPTIONS, PaddingConfig, TokenizerConfig, TrainConfig
 from tokenmill.pipeline.training.tokenizers import train_tokenizer
 from tokenmill.tokenizer import trainers
 from tokenmill.tokenizer.models.ids import MAX_ID

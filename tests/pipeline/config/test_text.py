@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.job import Config, json_schema
+from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify

@@ -19,7 +19,7 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import lists
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.training import CountsConfig
+from tokenmill.pipeline.config.tokenizer import CountsConfig
 from tokenmill.pipeline.counting import count, counts, finishing, merging
 from tokenmill.pipeline.counting.count import check_sources, count_key, count_split
 from tokenmill.pipeline.counting.counts import open_counts

@@ -15,9 +15,10 @@ from rich.console import Console
 from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import identities
 from tokenmill.pipeline.books.planned import PlannedSplits
-from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.counting.count import count_key, count_split
 from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.jobs.planning import plan_job, prepare

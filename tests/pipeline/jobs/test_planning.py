@@ -10,8 +10,7 @@ from tokenmill.pipeline.books import job_record
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.filenames import PLAN
 from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
 from tokenmill.pipeline.running.progress import Stage

@@ -18,7 +18,8 @@ from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, read_report, run, verify
 from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.config import chat
-from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.output.writers import formats

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.chats import make_tokenizer
 from tokenmill import JobError, run, verify
-from tokenmill.pipeline.config.file import ConfigError, load_config
+from tokenmill.pipeline.config.file import load_config
+from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.tokenizing.fim import cut
 from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
 

@@ -14,8 +14,14 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from tokenmill.pipeline.config.tokenizer import BYTE_TOKENS, TokenizerConfig
-from tokenmill.pipeline.config.training import BERT_TOKENS, OPTIONS, NormalizerName, PreTokenizerName
+from tokenmill.pipeline.config.tokenizer import (
+    BERT_TOKENS,
+    BYTE_TOKENS,
+    OPTIONS,
+    NormalizerName,
+    PreTokenizerName,
+    TokenizerConfig,
+)
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer, train_tokenizer
 from tokenmill.tokenizer import Tokenizer
 

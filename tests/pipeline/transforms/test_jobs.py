@@ -12,8 +12,7 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.counting import count
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify

@@ -18,8 +18,7 @@ from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.config.training import TrainConfig
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.counting.finishing import PartitionCounts
 from tokenmill.pipeline.counting.split_counts import SplitCounts
 from tokenmill.pipeline.input.reading import read_split
