@@ -71,14 +71,14 @@ class Computed:
     """New columns, and a way to get their values as Python objects where elements are rows."""
 
     columns: Mapping[str, pa.Array]
-    values: Callable[[str], Any] | None = None
+    values: Callable[[str], Sequence[Any]] | None = None
     """Makes the Python values of a column; None: `to_pylist`."""
     rows: np.ndarray | None = None
     """int64[n]: the index of the element that each row comes from; None: row i comes from element i."""
     report: Callable[[], None] | None = None
     """Adds the rows to metrics; called once they have been computed as a whole."""
 
-    def values_of(self, name: str) -> Any:
+    def values_of(self, name: str) -> Sequence[Any]:
         """Returns the values of a column, a Python object for each row."""
         return self.columns[name].to_pylist() if self.values is None else self.values(name)
 

@@ -5,13 +5,15 @@ import contextlib
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import Row
 
 from tokenmill.tokenizer import check_array
+
+_Element = TypeVar("_Element")
 
 _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
@@ -83,7 +85,7 @@ def usable(
     return column, good, sorted(failed, key=operator.itemgetter(0))
 
 
-def _column_of(values: list[Any], type_: pa.DataType | None) -> Any:
+def _column_of(values: list[Any], type_: pa.DataType | None) -> pa.Array | list[Any]:
     if type_ is None:
         return values
     if pa.types.is_string(type_):
@@ -272,7 +274,7 @@ def reader_of(kind: type, field: str) -> Callable[[Any], Mapping[str, Any]]:
     return vars if issubclass(kind, Row) else operator.methodcaller("_asdict")
 
 
-def itself(element: Any) -> Any:
+def itself(element: _Element) -> _Element:
     """Returns its argument."""
     return element
 

@@ -55,7 +55,7 @@ class ErrorHandling:
 
     def deal(
         self, step: str, pcoll: Any, outputs: Any, made: Any, make: Callable[[Any], Any] | None, element_type: Any
-    ) -> "Results":
+    ) -> Results:
         """Returns what the step returns: both outputs, or the first one if a handler takes the second.
 
         Args:
@@ -101,7 +101,7 @@ class FallibleTransform(beam.PTransform):
 
     _errors: ErrorHandling | None = None
 
-    def _results(self, pcoll: PCollection[Any], outputs: PCollection[Any], made: Any, element_type: Any) -> "Results":
+    def _results(self, pcoll: PCollection[Any], outputs: PCollection[Any], made: Any, element_type: Any) -> Results:
         """Returns what the step returns, of the type that `with_output_types` has given; see `ErrorHandling.deal`."""
         made, make = declared_output(self, made)
         if self._errors is not None:

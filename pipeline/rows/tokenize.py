@@ -151,7 +151,7 @@ class _Tokenize:
         def compute(texts: pa.Array) -> Computed:
             rows, counts, sources = _encode(tokenizer, layout, texts, has_windows=self.has_windows)
 
-            def values(name: str) -> Any:
+            def values(name: str) -> Sequence[Any]:
                 if name != self.output:
                     return counts[name].tolist()
                 ids, offsets = rows.values.to_numpy(), rows.offsets.to_numpy().tolist()
@@ -204,7 +204,7 @@ class _TokenizeChat:
             columns = {name: pa.array(numbers) for name, numbers in counts.items() if name in self.fields}
             columns = {self.output: ids, "loss_mask": made.masks, **columns}
 
-            def values(name: str) -> Any:
+            def values(name: str) -> Sequence[Any]:
                 listed = columns[name]
                 if name in counts or not self.as_numpy:
                     return listed.to_pylist()

@@ -14,7 +14,7 @@ Arrow batches and open tokenizers are in pages only, so what a runner shuffles i
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from apache_beam.coders import Coder
 from apache_beam.coders.typecoders import registry
@@ -69,7 +69,7 @@ class LineCoder(Coder):
         return self._kind.from_json(encoded.decode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]
 
     @classmethod
-    def from_type_hint(cls, kind: type, _: object) -> Any:
+    def from_type_hint(cls, kind: type, _: object) -> Self:  # type: ignore[override]
         """Returns the coder of a type."""
         return cls(kind)
 

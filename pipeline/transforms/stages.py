@@ -107,5 +107,5 @@ def with_memory(step: beam.PTransform, pipeline: beam.Pipeline, min_ram: str) ->
     return step.with_resource_hints(min_ram=min_ram) if is_heeded else step
 
 
-def _call(_: bytes, function: Callable[..., Any], *args: Any) -> Any:
+def _call(_: bytes, function: Callable[..., _Result], *args: Any) -> _Result:
     return function(*args)
