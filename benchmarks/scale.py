@@ -26,8 +26,8 @@ from pyarrow import fs
 
 from benchmarks import corpora, report
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import job_record, manifest, quantities
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books import job_record, manifest
+from tokenmill.pipeline.books.input_counts import PieceCounts, sum_of
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import files_of_lists
 from tokenmill.pipeline.books.planned import PlannedSplits
@@ -274,14 +274,11 @@ def _measured(name: str, function: Any) -> Any:
 def _statistics(entry: LedgerEntry, weights: np.ndarray) -> Statistics:
     """Returns statistics that agree with an entry, and differ from split to split."""
     statistics = Statistics(weights.size, 1)
-    for quantity in quantities.TOKENIZED:
-        statistics.add({quantity.name: getattr(entry, quantity.name)})
     shifted = np.roll(weights, entry.index)
     statistics.token_counts[:] += (shifted * entry.n_tokens / weights.sum()).astype(np.int64)
     statistics.token_counts[1] = 0
     statistics.token_counts[5] += entry.n_tokens - statistics.token_counts.sum()
     statistics.length_counts[250] += entry.n_documents
-    statistics.shortest = statistics.longest = 250 if entry.n_documents else -1
     return statistics
 
 
@@ -309,25 +306,7 @@ def _entry(split: Split, tokenizer: str, n_splits: int) -> LedgerEntry:
         index=split.index,
         tokenizer=tokenizer,
         pieces=split.pieces,
-        n_records=total.n_records,
-        n_documents=total.n_documents,
-        rejected={},
-        filtered={},
-        n_bytes=total.n_bytes,
-        n_document_bytes=total.n_document_bytes,
-        n_rejected_bytes=0,
-        n_filtered_bytes=0,
-        n_skipped_bytes=total.n_skipped_bytes,
-        n_chars=total.n_chars,
-        n_words=total.n_documents * 180,
-        n_spaced_words=total.n_spaced_words,
-        n_text_tokens=total.n_text_tokens,
-        n_cut_tokens=0,
-        n_cut_documents=0,
-        n_special_tokens=0,
-        n_added_tokens=0,
-        n_tokens=total.n_tokens,
-        n_oov_tokens=0,
+        counts={"": {**sum_of(inputs), "n_words": total.n_documents * 180}},
         inputs=inputs,
         shard=FileRecord(shard_name(split.index, n_splits, ".parquet"), 1, sha256, total.n_documents, total.n_tokens),
         documents=FileRecord(documents_name(split.index, n_splits), 1, sha256, total.n_documents, total.n_tokens),

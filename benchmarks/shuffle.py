@@ -153,7 +153,7 @@ def _tokenize(folder: str, texts: Any, tokenizer: Tokenizer) -> float:
         splits = plan_splits(config.input, "")
         started = time.process_time()
         entries = [tokenize_split(split, config, tokenizer, len(splits)) for split in splits]
-        return (time.process_time() - started) * 1e9 / sum(entry.n_document_bytes for entry in entries)
+        return (time.process_time() - started) * 1e9 / sum(entry["n_document_bytes"] for entry in entries)
 
 
 def _per_gb(function: Callable[[], Any]) -> tuple[float, Any]:

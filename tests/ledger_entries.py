@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 
 from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.output.staging import Staging
@@ -38,26 +39,29 @@ def entry_of(**changes):
         index=2,
         tokenizer="t",
         pieces=SPLIT.pieces,
-        n_records=5,
-        n_documents=3,
-        rejected={"not_json": 2},
-        filtered={},
-        n_bytes=100,
-        n_document_bytes=70,
-        n_rejected_bytes=25,
-        n_filtered_bytes=0,
-        n_skipped_bytes=5,
-        n_chars=50,
-        n_words=8,
-        n_spaced_words=8,
-        n_text_tokens=9,
-        n_cut_tokens=0,
-        n_cut_documents=0,
-        n_special_tokens=0,
-        n_added_tokens=0,
-        n_tokens=9,
-        n_oov_tokens=1,
         inputs=(READ,),
+        counts={
+            "": {
+                "n_records": 5,
+                "n_documents": 3,
+                "rejected:not_json": 2,
+                "n_bytes": 100,
+                "n_document_bytes": 70,
+                "n_rejected_bytes": 25,
+                "n_filtered_bytes": 0,
+                "n_skipped_bytes": 5,
+                "n_chars": 50,
+                "n_words": 8,
+                "n_spaced_words": 8,
+                "n_text_tokens": 9,
+                "n_cut_tokens": 0,
+                "n_cut_documents": 0,
+                "n_special_tokens": 0,
+                "n_added_tokens": 0,
+                "n_tokens": 9,
+                "n_oov_tokens": 1,
+            }
+        },
         shard=FileRecord("tokens-00002-of-00004.parquet", 5, hashlib.sha256(b"shard").hexdigest(), 3, 9),
         documents=FileRecord(
             "documents/documents-00002-of-00004.parquet", 4, hashlib.sha256(b"docs").hexdigest(), 3, 9
@@ -65,7 +69,15 @@ def entry_of(**changes):
         rejects=FileRecord("rejected/rejects-00002-of-00004.parquet", 7, hashlib.sha256(b"rejects").hexdigest(), 2),
         statistics=FileRecord("_ledger/0123456789abcdef.arrow", 2, hashlib.sha256(b"st").hexdigest()),
     )
-    return dataclasses.replace(entry, **changes)
+    return changed(entry, **changes)
+
+
+def changed(entry, **changes):
+    """Returns an entry with other fields, or other numbers of what has no field; "rejected" and such by name."""
+    fields = {field.name for field in dataclasses.fields(entry)}
+    numbers = {name: changes.pop(name) for name in [*changes] if name not in fields}
+    kept = {name: n for name, n in entry.counts[""].items() if name.partition(":")[0] not in numbers}
+    return dataclasses.replace(entry, counts={**entry.counts, "": {**kept, **flatten(numbers)}}, **changes)
 
 
 def commit(output, entry=None):

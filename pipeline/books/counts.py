@@ -6,7 +6,7 @@ equal. All are exact integers, and the sum does not depend on the order, so that
 """
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,15 @@ import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 
-LANGUAGE, SOURCE = "lang:", "source:"
-"""What the names of groups begin with: those of the documents in a language, and of the files of a source."""
+Groups = Mapping[str, Mapping[str, int]]
+"""Numbers by group and name."""
+
+LANGUAGE, SOURCE, STEP = "lang:", "source:", "step:"
+"""What the names of groups begin with: those of the documents in a language, of the files of a source, and of what a
+step changed in texts."""
+
+_EXTREMES = {"min_tokens": min, "max_tokens": max}
+"""Numbers that are not added: the tokens of the shortest and of the longest row."""
 
 
 class Counts:
@@ -40,7 +47,15 @@ class Counts:
         """Adds numbers to those of a group. What is zero is kept, too: it says that it was counted."""
         sums = self.groups.setdefault(group, {})
         for name, n in numbers.items():
-            sums[name] = sums.get(name, 0) + n
+            if name in _EXTREMES:
+                sums[name] = _EXTREMES[name](sums.get(name, n), n)
+            else:
+                sums[name] = sums.get(name, 0) + n
+
+    def add_groups(self, groups: Groups) -> None:
+        """Adds the numbers of groups."""
+        for group, numbers in groups.items():
+            self.add(numbers, group)
 
     def add_by(self, kind: str, labels: pa.DictionaryArray, **numbers: Ints) -> None:
         """Adds numbers of documents to the groups of their labels.
@@ -70,8 +85,33 @@ class Counts:
         return column
 
     def __iadd__(self, other: "Counts") -> Self:
-        for group, numbers in other.groups.items():
-            self.add(numbers, group)
+        self.add_groups(other.groups)
         for name, column in other.columns.items():
             self.column(name, column.size)[: column.size] += column
         return self
+
+
+def flatten(record: Mapping[str, Any]) -> dict[str, int]:
+    """Returns numbers of which some are counted by name, as {"rejected": {"not_json": 2}}, as {"rejected:not_json": 2}.
+
+    What is counted by name may be None instead of empty.
+    """
+    flat: dict[str, int] = {}
+    for name, value in record.items():
+        if isinstance(value, int):
+            flat[name] = value
+        else:
+            flat |= {f"{name}:{each}": n for each, n in (value or {}).items()}
+    return flat
+
+
+def nest(numbers: Mapping[str, int]) -> dict[str, Any]:
+    """Returns the record that `flatten` made these numbers of, without what is empty."""
+    record: dict[str, Any] = {}
+    for name, n in numbers.items():
+        whole, colon, each = name.partition(":")
+        if colon:
+            record.setdefault(whole, {})[each] = n
+        else:
+            record[name] = n
+    return record

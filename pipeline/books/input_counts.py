@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts of what was read of each file of a split, and what became of it: the lowest level of the books."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Self
@@ -37,7 +37,14 @@ class ReadCounts:
 
     def imbalances(self) -> list[str]:
         """Returns every equation of `quantities.OF_INPUT` that does not hold, with both numbers."""
-        return quantities.imbalances(quantities.OF_INPUT, self)
+        numbers = dict(zip(_READ_NAMES, _read(self), strict=True))
+        for name in ("rejected", "filtered"):  # most files have none
+            numbers[name] = sum((numbers[name] or {}).values())
+        return quantities.imbalances(quantities.OF_INPUT, numbers)
+
+
+_READ_NAMES = quantities.counted(ReadCounts)
+_read = attrgetter(*_READ_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,32 @@ class Accounts:
         columns = {"sha256": self._checksums} | {name: n.tolist() for name, n in self._tokenized.items()}
         rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
         return tuple(replace(counts, **row) for counts, row in zip(self._counts, rows, strict=True))
+
+
+READ_OF_FILES = frozenset(quantities.counted(PieceCounts))
+"""The names of the quantities that are counted by file."""
+
+_OF_READER = ("n_records", "filtered", "n_bytes", "n_document_bytes", "n_filtered_bytes", "n_skipped_bytes")
+"""Those that a split takes from its reader; the encoder and the file of rejects count the others once more."""
+
+
+def sum_of(counts: Sequence[PieceCounts], names: Iterable[str] = READ_OF_FILES) -> dict[str, int]:
+    """Returns the sums of some quantities over files, as `counts.flatten` names them."""
+    sums: dict[str, int] = {}
+    for name in names:
+        column = [getattr(each, name) for each in counts]
+        if name not in ("rejected", "filtered"):
+            sums[name] = sum(column)
+            continue
+        for by_name in filter(None, column):
+            for each, n in by_name.items():
+                sums[f"{name}:{each}"] = sums.get(f"{name}:{each}", 0) + n
+    return sums
+
+
+def read_of(counts: Sequence[PieceCounts]) -> dict[str, int]:
+    """Returns the numbers of a split that its reader counts, from those of its files."""
+    return sum_of(counts, _OF_READER)
 
 
 _NONE = PieceCounts()

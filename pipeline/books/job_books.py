@@ -9,12 +9,20 @@ from dataclasses import asdict
 from typing import Any
 
 from tokenmill.pipeline.books import quantities
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books.counts import SOURCE, Counts, flatten, nest
+from tokenmill.pipeline.books.input_counts import READ_OF_FILES, PieceCounts, sum_of
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs, runs_of
 from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece
+
+_TOTALS = (
+    *(each.name for each in (*quantities.READ, *quantities.TOKENIZED)),
+    *("n_splits", "shard_rows", "shard_tokens", "shard_bytes", "reject_rows", "reject_bytes"),
+)
+_IN_TOTALS = frozenset(_TOTALS) | {"packing", "windows", "has_field", "chat"}
+"""The numbers in the totals of a manifest; `_TOTALS` are there if they are zero, too."""
 
 _MOST_PROBLEMS = 1000
 """A message lists at most this many problems of input files."""
@@ -45,10 +53,8 @@ class JobBooks:
         self._take = take
         self._is_whole = is_whole
         self.is_shuffled = is_shuffled
-        self._names = quantities.counted(LedgerEntry)
-        self.totals: dict[str, Any] = {**dict.fromkeys(self._names, 0), "rejected": {}, "filtered": {}, "n_splits": 0}
-        self.totals |= {"shard_rows": 0, "shard_tokens": 0, "shard_bytes": 0, "reject_rows": 0, "reject_bytes": 0}
-        """The sums of all counts so far."""
+        self.counts = Counts()
+        """The sums of all numbers so far."""
         self.problems: list[str] = []
         """Problems of input files so far, a line each."""
         self.sorted_splits: list[str] = []
@@ -57,22 +63,25 @@ class JobBooks:
         """If the job shuffles: the digest of the runs from which shards must have been merged."""
         self.sorted, self.merged = Sums(), Sums()
         """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
-        self.by_source: dict[str, dict[str, Any]] = {}
-        """What was read of each source of `input.sources`, as in the manifest."""
         self._is_part = is_part
         self._first: tuple[Piece, int, PieceCounts] | None = None
         self._file: tuple[Piece, int, PieceCounts] | None = None
 
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The totals of the manifest."""
+        numbers = {name: n for name, n in self.counts.groups[""].items() if name.partition(":")[0] in _IN_TOTALS}
+        return {**dict.fromkeys(_TOTALS, 0), "rejected": {}, "filtered": {}, **nest(numbers)}
+
+    @property
+    def by_source(self) -> dict[str, dict[str, Any]]:
+        """What was read of each source of `input.sources`, as in the manifest."""
+        return {name: nest(numbers) for name, numbers in self.counts.labels(SOURCE).items()}
+
     def add(self, entry: LedgerEntry) -> None:
         """Adds the entry of the next split, in the order of the plan: the pieces of a file are neighbours in it."""
-        totals = self.totals
-        totals["n_splits"] += 1
-        for name in self._names:
-            totals[name] = quantities.plus(totals[name], getattr(entry, name))
-        if entry.has_field:
-            _add_to(totals.setdefault("has_field", {}), entry.has_field)
-        if entry.chat is not None:
-            _add_to(totals.setdefault("chat", {}), entry.chat)
+        self.counts.add_groups(entry.counts)
+        self.counts.add({"n_splits": 1})
         if self.is_shuffled:
             self.sorted_splits.append(entry.split_id)
             digest = digest_of_runs(entry.index, entry.split_id, entry.shard.sha256)
@@ -81,32 +90,25 @@ class JobBooks:
         else:
             self._add_written(entry, {"split": entry.split_id})
         if entry.rejects is not None:
-            totals["reject_rows"] += entry.rejects.rows
-            totals["reject_bytes"] += entry.rejects.n_bytes
+            self.counts.add({"reject_rows": entry.rejects.rows or 0, "reject_bytes": entry.rejects.n_bytes})
             self._take("rejects", {**entry.rejects.to_record(), "split": entry.split_id})
         for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` checks that they are as many
             self._read(piece, piece.stop - piece.start, counts)
 
     def to_record(self) -> dict[str, Any]:
         """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
-        names = "totals", "problems", "sorted_splits", "runs_digest", "by_source"
+        names = "problems", "sorted_splits", "runs_digest"
         files = [[asdict(file[0]), file[1], asdict(file[2])] for file in (self._first, self._file) if file is not None]
         sums = {"sorted": self.sorted.to_record(), "merged": self.merged.to_record()}
-        return {name: getattr(self, name) for name in names} | sums | {"files": files}
+        return {name: getattr(self, name) for name in names} | sums | {"files": files, "groups": self.counts.groups}
 
     def join(self, part: Mapping[str, Any]) -> None:
         """Adds the books of the next stretch of the splits, from `to_record`; what it passed on comes after that."""
-        for name, n in part["totals"].items():
-            if isinstance(n, Mapping) and name not in self._names:
-                _add_to(self.totals.setdefault(name, {}), n)
-            else:
-                self.totals[name] = quantities.plus(self.totals[name], n)
+        self.counts.add_groups(part["groups"])
         self.sorted_splits += part["sorted_splits"]
         self.runs_digest = add_digests((self.runs_digest, part["runs_digest"]))
         self.sorted += Sums.from_record(part["sorted"])
         self.merged += Sums.from_record(part["merged"])
-        for source, counts in part["by_source"].items():
-            self._add_source(source, counts)
         for piece, n_planned, counts in part["files"][:1]:
             self._read(Piece(**piece), n_planned, PieceCounts(**counts))
         for piece, n_planned, counts in part["files"][1:]:
@@ -125,6 +127,7 @@ class JobBooks:
     def add_shard(self, shard: ShardEntry) -> None:
         """Adds the entry of the next shard of a job that shuffles."""
         self.merged += shard.sums
+        self.counts.add_groups(shard.counts)
         self._add_written(shard, {"entry": shard.shard_id})
 
     def close(self) -> None:
@@ -132,13 +135,9 @@ class JobBooks:
         self._end_file()
 
     def _add_written(self, entry: Written, of: Mapping[str, str]) -> None:
-        totals = self.totals
-        totals["shard_rows"] += entry.shard.rows
-        totals["shard_tokens"] += entry.shard.tokens
-        totals["shard_bytes"] += entry.shard.n_bytes + sum(file.n_bytes for file in entry.companions)
-        for kind, counts in (("packing", entry.packing), ("windows", entry.windows)):
-            if counts is not None:
-                _add_to(totals.setdefault(kind, {}), counts)
+        n_bytes = sum(file.n_bytes for file in (entry.shard, *entry.companions))
+        rows, tokens = entry.shard.rows or 0, entry.shard.tokens or 0
+        self.counts.add({"shard_rows": rows, "shard_tokens": tokens, "shard_bytes": n_bytes})
         files: list[tuple[str, FileRecord]] = [("shards", entry.shard)]
         files += [("companions", file) for file in entry.companions]
         if entry.documents is not None:
@@ -160,12 +159,7 @@ class JobBooks:
         record = _input(piece, counts)
         self._take("inputs", record)
         if piece.source:
-            self._add_source(piece.source, {"n_files": 1, **record["read"]})
-
-    def _add_source(self, source: str, counts: Mapping[str, Any]) -> None:
-        sums = self.by_source.setdefault(source, {"n_files": 0})
-        for name, n in counts.items():
-            sums[name] = quantities.plus(sums.get(name, type(n)()), n)
+            self.counts.add(flatten({"n_files": 1, **record["read"]}), f"{SOURCE}{piece.source}")
 
 
 def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:
@@ -179,20 +173,14 @@ def _input(piece: Piece, counts: PieceCounts) -> dict[str, Any]:
     return {**record, "read": read}
 
 
-def _add_to(sums: dict[str, int], counts: Mapping[str, int]) -> None:
-    for name, n in counts.items():
-        sums[name] = sums.get(name, 0) + n
-
-
 def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the equations of totals, each as {"left", "right"}: terms with their numbers.
 
     Raises:
       BooksError: naming every equation that does not hold.
     """
-    parts = totals.get("packing"), totals.get("windows")
-    equations = (*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(*parts), *quantities.OF_REJECTS)
-    counts = {**totals, **quantities.in_rows(*parts)}
+    counts = flatten(totals)
+    equations = *quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.of_rows(counts), *quantities.OF_REJECTS
     if wrong := quantities.imbalances(equations, counts):
         raise BooksError("\n".join(f"the job: {line}" for line in wrong))
     return [equation.terms(counts) for equation in equations]
@@ -200,19 +188,19 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def imbalances(entry: Written) -> list[str]:
     """Returns a line for every equation that does not hold, with the split or shard and both numbers."""
+    counts = {**entry.counts[""], "n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
     if isinstance(entry, ShardEntry):
-        keys = {"n_keys": entry.keys.rows or 0, "n_documents": entry.n_documents}
-        lines = [*_imbalances_of_rows(entry), *quantities.imbalances(quantities.OF_KEYS, keys)]
+        counts["n_keys"] = entry.keys.rows or 0
+        lines = [*_imbalances_of_rows(entry, counts), *quantities.imbalances(quantities.OF_KEYS, counts)]
         return [f"shard {entry.shard_id}: {line}" for line in lines]
     where = f"split {entry.split_id}: "
-    counts = {name: getattr(entry, name) for name in quantities.counted(LedgerEntry)}
-    counts["reject_rows"] = entry.rejects.rows if entry.rejects else 0
+    counts["reject_rows"] = (entry.rejects.rows or 0) if entry.rejects else 0
     checks = [*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.OF_REJECTS]
     if entry.runs is not None:
         sums = entry.runs["sums"]
         counts |= {f"sorted_{name}": sums[f"n_{name}"] for name in ("documents", "tokens", "oov_tokens")}
         checks += quantities.OF_RUNS
-    lines = [*quantities.imbalances(checks, counts), *_imbalances_of_rows(entry)]
+    lines = [*quantities.imbalances(checks, counts), *_imbalances_of_rows(entry, counts)]
     return [*(where + line for line in lines), *_imbalances_of_inputs(entry)]
 
 
@@ -226,32 +214,28 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
         for piece, counts in zip(entry.pieces, entry.inputs, strict=True)
         for problem in counts.imbalances()
     ]
-    for name, total in quantities.total(entry.inputs, quantities.counted(PieceCounts)).items():
-        ours = getattr(entry, name)
-        theirs = total or type(ours)()
-        if ours != theirs:
-            lines.append(f"{where}: {name} {ours} != sum over its files {theirs}")
-    return lines
-
-
-def _imbalances_of_rows(entry: Written) -> list[str]:
-    """Returns every equation that does not hold between the documents of a shard and its files."""
-    counts = {"n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
-    counts |= quantities.in_rows(entry.packing, entry.windows)
-    checks = [
-        *(quantities.IN_SEQUENCES if entry.packing is not None else ()),
-        *(quantities.IN_WINDOWS if entry.windows is not None else ()),
+    sums = sum_of(entry.inputs)
+    names = sums.keys() | {name for name in entry.counts[""] if name.partition(":")[0] in READ_OF_FILES}
+    return lines + [
+        f"{where}: {name} {entry[name]} != sum over its files {sums.get(name, 0)}"
+        for name in sorted(names)
+        if entry[name] != sums.get(name, 0)
     ]
+
+
+def _imbalances_of_rows(entry: Written, counts: Mapping[str, int]) -> list[str]:
+    """Returns every equation that does not hold between the documents of a shard and its files."""
+    checks = quantities.in_rows(counts)
     if entry.documents is not None:
-        counts |= {"listed_documents": entry.documents.rows or 0, "listed_tokens": entry.documents.tokens or 0}
+        counts = {**counts, "listed_documents": entry.documents.rows or 0, "listed_tokens": entry.documents.tokens or 0}
         checks += quantities.OF_LIST
     lines = quantities.imbalances(checks, counts)
-    rows, tokens, *_ = quantities.of_rows(entry.packing, entry.windows)
+    of_files = quantities.of_rows(counts)[:2]
     for file in (entry.shard, *entry.companions):
         if file.rows is not None or file is entry.shard:
             where = "" if file is entry.shard else f"{file.file}: "
             written = {"shard_rows": file.rows or 0, "shard_tokens": file.tokens or 0}
-            lines += [where + line for line in quantities.imbalances((rows, tokens), counts | written)]
+            lines += [where + line for line in quantities.imbalances(of_files, {**counts, **written})]
     return lines
 
 

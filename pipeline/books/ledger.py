@@ -10,20 +10,21 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeVar, cast
 
 from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import json_files
-from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
+from tokenmill.pipeline.books import json_files, quantities
+from tokenmill.pipeline.books.counts import flatten, nest
+from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.json_files import Count, FileName
 from tokenmill.pipeline.books.shapes import RunsRecord
 from tokenmill.pipeline.filenames import EMPTY, documents_name, entry_name, rejects_name, shard_name
 from tokenmill.pipeline.splits import Piece, Split
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The version of the format of ledger entries."""
 
 _TOKENS = 1 << 15
@@ -67,10 +68,18 @@ class Entry:
     """The other files of the shard: its index, and the same rows in other formats."""
     documents: FileRecord | None = None
     """The table of the shard's documents; None for a split of a job that shuffles, as the merged shards have it."""
-    packing: Mapping[str, int] | None = None
-    """`sequences.COUNTS` where rows are packed sequences; None where they are not."""
-    windows: Mapping[str, int] | None = None
-    """`windows.COUNTS` where rows are windows of documents; None where they are not."""
+    counts: dict[str, dict[str, Count]]
+    """The numbers of `counts.Counts` by group and name: those of reader, encoder and writer; `quantities` describes
+    them. Of a merged shard only those of the writer, as its splits have the others."""
+
+    def __getitem__(self, name: str) -> int:
+        """Returns a number of everything; 0 if it was not counted."""
+        return self.counts[""].get(name, 0)
+
+    def of(self, name: str) -> dict[str, int] | None:
+        """Returns a number that is counted by name, such as "rejected", by these names; None if it was not counted."""
+        numbers: dict[str, int] | None = nest(self.counts[""]).get(name)
+        return numbers
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -114,33 +123,32 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerEntry(ReadCounts, Entry):
-    """What one split read, what became of it, and what it wrote. All counts are exact; `quantities` describes them."""
+class LedgerEntry(Entry):
+    """What one split read, what became of it, and what it wrote. All counts are exact."""
 
     split_id: str
     pieces: tuple[Piece, ...]
-    rejected: Mapping[str, int]
-    filtered: Mapping[str, int]
-    n_chars: int
-    n_words: int
-    n_spaced_words: int
-    n_text_tokens: int
-    n_cut_tokens: int
-    n_cut_documents: int
-    n_special_tokens: int
-    n_added_tokens: int
-    n_tokens: int
-    n_oov_tokens: int
     inputs: tuple[PieceCounts, ...]
     """What was read of each piece, in the order of `pieces`; their sum is what the split read."""
     rejects: FileRecord | None
     statistics: FileRecord
-    chat: Mapping[str, int] | None = None
-    """`chat.COUNTS` where documents are conversations, and fields that are lost; None where they are texts."""
-    has_field: Mapping[str, int] = field(default_factory=dict)
-    """How many documents have each kept field, by its name; nulls do not count."""
     runs: Mapping[str, Any] | None = None
     """If the job shuffles, the sorted runs, as `books.sums.describe_runs` returns them; `shard` is then their file."""
+
+    @property
+    def n_documents(self) -> int:
+        """The number of documents."""
+        return self["n_documents"]
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the documents, padding not included."""
+        return self["n_tokens"]
+
+    @property
+    def n_oov_tokens(self) -> int:
+        """The number of unknown tokens of the documents."""
+        return self["n_oov_tokens"]
 
     def files(self) -> Iterator[FileRecord]:
         """Yields the files this entry names."""
@@ -171,15 +179,25 @@ Kind = TypeVar("Kind")
 
 
 def load_entry(data: bytes | str, what: str, format_version: int = FORMAT_VERSION) -> dict[str, Any]:
-    """Returns the fields of an entry of a format; raises ValueError if `data` is not `what`."""
+    """Returns the fields of an entry of a format, or of 4, the one before; ValueError if `data` is not `what`."""
     try:
         fields: dict[str, Any] = json_files.load(data)
         version = fields.pop("format_version")
+        if version == 4 != format_version:
+            numbers = flatten({name: fields.pop(name) for name in _COUNTED_BY_4 if name in fields})
+            return {**fields, "counts": {"": numbers}}
     except (RecursionError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not {what}: {error!r}") from error
     if version != format_version:
         raise ValueError(f"{what} of format {version!r}, but this TokenMill reads {format_version}")
     return fields
+
+
+_COUNTED_BY_4 = (
+    *(each.name for each in (*quantities.READ, *quantities.TOKENIZED)),
+    *("packing", "windows", "chat", "has_field"),
+)
+"""The keys of entries of format 4 that are numbers, or mappings of names to numbers."""
 
 
 def read_as(kind: Callable[..., Kind], fields: dict[str, Any], what: str) -> Kind:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files, quantities, shapes
+from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
@@ -63,7 +64,7 @@ def build(
       BooksError: if the folders did not read the same, or together do not have every record exactly once.
     """
     totals = add_up({name: manifest["totals"] for name, (_, manifest) in sorted(folders.items())})
-    if wrong := quantities.imbalances(quantities.OF_INPUT, totals):
+    if wrong := quantities.imbalances(quantities.OF_INPUT, flatten(totals)):
         raise BooksError("\n".join(f"all parts: {line}" for line in wrong))
     section = job.parts["config"]["output"]["parts"]
     sources = [manifest.get("by_source", {}) for _, manifest in folders.values()]
@@ -90,7 +91,7 @@ def build(
             if sources[0]
             else {}
         ),
-        "balance": [equation.terms(totals) for equation in quantities.OF_INPUT],
+        "balance": [equation.terms(flatten(totals)) for equation in quantities.OF_INPUT],
     }
 
 

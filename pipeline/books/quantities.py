@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that is counted, defined once: each quantity with its unit and its name in words, and all equations.
 
-A file, a split, a shard and a job each count some of these, under these names: attributes of a dataclass or keys of a
-mapping. These definitions decide how they are added up, which checks they must pass, and what the manifest says of
-them. A new quantity is a line below, a field where it is counted and, if it can be checked, a term of an equation.
+A file, a split, a shard and a job each count some of these, under these names. These definitions decide which checks
+they must pass, and what the manifest says of them. A new quantity is a line below, a number where it is counted and, if
+it can be checked, a term of an equation.
 """
 
 import dataclasses
@@ -67,17 +67,17 @@ WRITTEN = (
     Quantity("shard_rows", "rows", "rows of the shard"),
     Quantity("shard_tokens", "tokens", "tokens of the shard"),
     Quantity("reject_rows", "rows", "rows of rejects"),
-    Quantity("n_sequences", "rows", "sequences"),
-    Quantity("n_separators", "tokens", "separators"),
-    Quantity("n_padding", "tokens", "padding"),
-    Quantity("n_positions", "tokens", "positions"),
-    Quantity("packed_documents", "documents", "documents packed"),
-    Quantity("packed_tokens", "tokens", "tokens packed"),
-    Quantity("n_windows", "rows", "windows"),
-    Quantity("n_repeated", "tokens", "repeated"),
-    Quantity("n_special", "tokens", "special"),
-    Quantity("documents_in_windows", "documents", "documents in windows"),
-    Quantity("tokens_in_windows", "tokens", "tokens in windows"),
+    Quantity("packing:n_sequences", "rows", "sequences"),
+    Quantity("packing:n_separators", "tokens", "separators"),
+    Quantity("packing:n_padding", "tokens", "padding"),
+    Quantity("packing:n_positions", "tokens", "positions"),
+    Quantity("packing:n_documents", "documents", "documents packed"),
+    Quantity("packing:n_tokens", "tokens", "tokens packed"),
+    Quantity("windows:n_windows", "rows", "windows"),
+    Quantity("windows:n_repeated", "tokens", "repeated"),
+    Quantity("windows:n_special", "tokens", "special"),
+    Quantity("windows:n_documents", "documents", "documents in windows"),
+    Quantity("windows:n_tokens", "tokens", "tokens in windows"),
     Quantity("listed_documents", "documents", "documents listed"),
     Quantity("listed_tokens", "tokens", "tokens of documents listed"),
     Quantity("sorted_documents", "documents", "documents sorted"),
@@ -100,18 +100,18 @@ class Equation:
     left: tuple[str, ...]
     right: tuple[str, ...]
 
-    def terms(self, counts: Any) -> dict[str, dict[str, int]]:
+    def terms(self, counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Returns {"left", "right"}: each term with its number, as in the manifest.
 
         Args:
-          counts: an object or a mapping that has all terms.
+          counts: numbers by name, as `counts.flatten` gives them; what is missing is zero.
         """
         return {
             side: {name: _number(counts, name) for name in names}
             for side, names in (("left", self.left), ("right", self.right))
         }
 
-    def imbalance(self, counts: Any) -> str | None:
+    def imbalance(self, counts: Mapping[str, int]) -> str | None:
         """Returns None if it holds, else a line such as "records read 6 != documents + rejected 5"."""
         left, right = (sum([_number(counts, name) for name in names]) for names in (self.left, self.right))
         if left == right:
@@ -148,55 +148,44 @@ OF_DOCUMENTS = (Equation(("shard_rows",), ("n_documents",)), Equation(("shard_to
 """For the files of a shard whose rows are documents."""
 
 OF_WINDOWS = (
-    Equation(("shard_rows",), ("n_windows",)),
-    Equation(("shard_tokens",), ("n_tokens", "n_repeated", "n_special")),
-    Equation(("documents_in_windows",), ("n_documents",)),
+    Equation(("shard_rows",), ("windows:n_windows",)),
+    Equation(("shard_tokens",), ("n_tokens", "windows:n_repeated", "windows:n_special")),
+    Equation(("windows:n_documents",), ("n_documents",)),
 )
 """For the files of a shard whose rows are windows of documents."""
 
-IN_WINDOWS = (OF_WINDOWS[-1], Equation(("tokens_in_windows",), ("n_tokens",)))
+IN_WINDOWS = (OF_WINDOWS[-1], Equation(("windows:n_tokens",), ("n_tokens",)))
 """For the counts of windows, without the files."""
 
 OF_SEQUENCES = (
-    Equation(("shard_rows",), ("n_sequences",)),
-    Equation(("shard_tokens",), ("n_tokens", "n_separators")),
-    Equation(("packed_documents",), ("n_documents",)),
+    Equation(("shard_rows",), ("packing:n_sequences",)),
+    Equation(("shard_tokens",), ("n_tokens", "packing:n_separators")),
+    Equation(("packing:n_documents",), ("n_documents",)),
 )
 """For the files of a shard whose rows are packed sequences."""
 
-OF_POSITIONS = (Equation(("n_positions",), ("n_tokens", "n_separators", "n_padding")),)
+OF_POSITIONS = (Equation(("packing:n_positions",), ("n_tokens", "packing:n_separators", "packing:n_padding")),)
 """For all positions of packed sequences, each as long as the config says."""
 
-IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packed_tokens",), ("n_tokens",)))
+IN_SEQUENCES = (OF_SEQUENCES[-1], Equation(("packing:n_tokens",), ("n_tokens",)))
 """For the counts of packing, without the files."""
 
 
-def of_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> tuple[Equation, ...]:
-    """Returns the equations between documents and their rows; `in_rows` returns the terms.
-
-    Args:
-      packing: `sequences.COUNTS` where rows are packed sequences; None where they are not.
-      windows: `windows.COUNTS` where rows are windows of documents; None where they are not.
-    """
-    if windows is not None:
+def of_rows(counts: Mapping[str, int]) -> tuple[Equation, ...]:
+    """Returns the equations between documents and their rows, which `counts` says are packed, windows or neither."""
+    if "windows:n_windows" in counts:
         return OF_WINDOWS
-    return OF_DOCUMENTS if packing is None else OF_SEQUENCES
+    return OF_SEQUENCES if "packing:n_sequences" in counts else OF_DOCUMENTS
 
 
-def in_rows(packing: Mapping[str, int] | None, windows: Mapping[str, int] | None) -> dict[str, int]:
-    """Returns the counts of packed sequences or windows under the names of quantities; arguments as for `of_rows`."""
-    counts: dict[str, int] = {}
-    for parts, documents, tokens in (
-        (packing, "packed_documents", "packed_tokens"),
-        (windows, "documents_in_windows", "tokens_in_windows"),
-    ):
-        if parts is not None:
-            renamed = {"n_documents": documents, "n_tokens": tokens}
-            counts |= {renamed.get(name, name): n for name, n in parts.items()}
-    return counts
+def in_rows(counts: Mapping[str, int]) -> tuple[Equation, ...]:
+    """Returns the equations between documents and what packing, or cutting into windows, has counted."""
+    if "windows:n_windows" in counts:
+        return IN_WINDOWS
+    return IN_SEQUENCES if "packing:n_sequences" in counts else ()
 
 
-def imbalances(equations: Iterable[Equation], counts: Any) -> list[str]:
+def imbalances(equations: Iterable[Equation], counts: Mapping[str, int]) -> list[str]:
     """Returns a line for each equation that does not hold."""
     return [line for equation in equations if (line := equation.imbalance(counts))]
 
@@ -207,14 +196,6 @@ def add(left: Counts, right: Counts, **changed: Any) -> Counts:
     fields = {name: getattr(left, name) for name in _uncounted(kind)} | changed
     sums = {name: plus(getattr(left, name), getattr(right, name)) for name in counted(kind)}
     return cast("Counts", kind(**fields, **sums))
-
-
-def total(counts: Iterable[Any], names: Iterable[str]) -> dict[str, Any]:
-    """Returns the sums of the quantities `names` over objects that have them; None for each if there are no objects."""
-    counts = list(counts)
-    columns = {name: [getattr(each, name) for each in counts] for name in names}
-    are_numbers = {name: {*map(type, column)} == {int} for name, column in columns.items()}
-    return {n: sum(c) if are_numbers[n] else functools.reduce(plus, c or [None]) for n, c in columns.items()}
 
 
 @functools.cache
@@ -240,23 +221,26 @@ def plus(left: Any, right: Any) -> Any:
     return dict(sorted((Counter(left) + Counter(right)).items()))
 
 
-def in_words(names: Iterable[str], counts: Mapping[str, Any]) -> dict[str, int]:
+def in_words(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
     """Returns the number of each quantity by its name in words; a quantity counted by reason gives one per reason."""
-    found: dict[str, int] = {}
-    for name in names:
-        value = counts[name]
-        if isinstance(value, Mapping):
-            found |= {f"{_WORDS[name]}: {reason}": n for reason, n in sorted(value.items())}
-        else:
-            found[_WORDS[name]] = value
-    return found
+    return {
+        f"{_WORDS[name]}: {reason}" if reason else _WORDS[name]: n
+        for name in names
+        for reason, n in sorted(_numbers(counts, name).items())
+    }
 
 
-def _number(counts: Any, name: str) -> int:
-    found = counts[name] if isinstance(counts, dict) else getattr(counts, name)
-    if type(found) is int:
-        return found
-    return sum(found.values()) if isinstance(found, Mapping) else found or 0
+def _numbers(counts: Mapping[str, int], name: str) -> dict[str, int]:
+    """Returns a number, by ""; if it is counted by name, each of these."""
+    if name in counts:
+        return {"": counts[name]}
+    start = f"{name}:"
+    return {each.removeprefix(start): n for each, n in counts.items() if each.startswith(start)}
+
+
+def _number(counts: Mapping[str, int], name: str) -> int:
+    n = counts.get(name)
+    return sum(_numbers(counts, name).values()) if n is None else n
 
 
 def _in_words(names: Iterable[str]) -> str:

@@ -249,7 +249,7 @@ def _padding(config: Config, tried: Trial) -> float | None:
         return None
     packed: Counter[str] = Counter()
     for entry in tried.shards:
-        packed.update(entry.packing or {})
+        packed.update(entry.of("packing") or {})
     return float(packing_summary(packed)["share_of_padding"] or 0.0)
 
 
@@ -259,7 +259,7 @@ def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> t
         total = Statistics(tokenizer.n_ids, tokenizer.unk_token_id)
         for entry in tried.entries[folder]:
             with storage.open_read(storage.join(config.output.path, entry.statistics.file)) as handle:
-                total.merge(Statistics.from_bytes(handle.read()))
+                total.merge(Statistics.from_bytes(handle.read(), tokenizer.unk_token_id))
         code_points, counts = total.oov_chars()
         found.update(dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)))
     return tuple(sorted(found.items(), key=lambda each: (-each[1], each[0])))

@@ -124,7 +124,7 @@ def _units(split: TrialSplit, entries: Mapping[str, LedgerEntry]) -> list[Unit]:
         units.append(Unit(n_planned, excerpt.n_bytes if excerpt.is_cut_by_bytes else n_planned, {**counts}))
         first = stop
     total = {
-        name: sum(getattr(entry, name) for entry in entries.values())
+        name: sum(entry[name] for entry in entries.values())
         for name in ("n_words", "n_special_tokens", "n_added_tokens", "n_cut_tokens", "n_documents")
     }
     n_around = (total["n_special_tokens"] + total["n_added_tokens"]) // max(1, total["n_documents"])
@@ -162,7 +162,7 @@ def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 def _spread_files(units: list[Unit], entries: Sequence[Written], output: OutputConfig) -> None:
     """Gives units their shares of the rows and bytes of shards."""
-    is_document = output.packing is None and all(entry.windows is None for entry in entries)
+    is_document = output.packing is None and not any(entry.of("windows") for entry in entries)
     tokens = [unit.counts.get("n_tokens", 0) for unit in units]
     documents = [unit.counts.get("n_documents", 0) for unit in units]
     spread(units, "shard_rows", sum(entry.shard.rows or 0 for entry in entries), documents if is_document else tokens)

@@ -14,7 +14,7 @@ from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import ledger, lists, manifest, parts
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.planned import PlannedSplits, read_committed
 from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
@@ -54,7 +54,7 @@ class Folder:
 def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, Any]:
     """Turns committed splits into a finished output folder: vocabulary, statistics, and the manifest last.
 
-    Reads the ledger entry by entry, or parts of it that are added up. It holds the statistics of one vocabulary, 16
+    Reads the ledger entry by entry, or parts of it that are added up. It holds the statistics of one vocabulary, 8
     bytes for each split of the plan, 8 for the name of each written file, and the index of MDS shards.
 
     Args:
@@ -77,7 +77,7 @@ def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, An
     written = [
         *write_vocabulary(output, tokenizer, formats_of(config)),
         write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
-        write_file(output, filenames.STATS, ledger.to_json(added.stats(table))),
+        write_file(output, filenames.STATS, ledger.to_json(added.summarize(table))),
         *_write_mds_index(config, tokenizer_info(tokenizer), added.mds_shards, folder.splits.fields),
         *_write_hub_config(output, config.output.formats),
         *folder.files,
@@ -105,7 +105,7 @@ def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
     added, n_added_up = totals_of(config, folder.job, folder.tokenizer, listed), folder.n_added_up
     shards = plan_shards(config.output, len(planned), planned.n_bytes, folder.job.digest)
     if n_added_up is None:
-        added.read_splits(range(len(planned)), lambda index: planned.entry(index, output, digest))
+        added.read_splits(planned.ids(), digest)
         added.books.close()
         added.read_shards(shard.id for shard in shards)
     else:
@@ -137,7 +137,8 @@ def _check_losses(folder: Folder, added: Totals) -> None:
     limited = list(by_limits(config.input, books.totals, books.by_source))
     if "replay_of" not in folder.job.parts:  # it may end with all records rejected again, and reports them itself
         for section, read in limited:
-            entries = folder.splits.entries(output, folder.tokenizer.digest)
+            digest = folder.tokenizer.digest
+            entries = (read_committed(split_id, output, digest) for split_id in folder.splits.ids())
             where = storage.join(output, filenames.REJECTED)
             check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=_rejects(output))
         if added.lossy is not None:

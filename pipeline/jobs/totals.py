@@ -6,8 +6,8 @@ last step reads these one after another, in order, so the result is the same as 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,9 +30,6 @@ from tokenmill.tokenizer import Tokenizer
 
 PART_ENTRIES = 256
 """Entries added up in a part; the last step holds nothing of them, but takes a few milliseconds for each part."""
-
-
-_Split = TypeVar("_Split")
 
 
 class Totals:
@@ -67,6 +64,7 @@ class Totals:
         self.lossy = LossyFiles(input) if input is not None else None
         self.books = JobBooks(self._take, is_shuffled=is_shuffled, is_whole=is_whole, is_part=is_part)
         self.statistics = tokens
+        self._unk_id = tokens.unk_id if tokens.unk_id >= 0 else None
         self.mds_shards: list[mds.Shard] = []
 
     def add(self, entry: LedgerEntry) -> None:
@@ -83,20 +81,24 @@ class Totals:
         self.books.add_shard(entry)
         self.mds_shards += _mds_shards(entry)
 
-    def read_splits(self, splits: Iterable[_Split], read: Callable[[_Split], LedgerEntry]) -> None:
-        """Adds committed splits and their statistics, in the order of the plan; `read` returns the entry of each.
+    def read_splits(self, ids: Iterable[str], tokenizer: str) -> None:
+        """Adds committed splits and their statistics, in the order of the plan.
+
+        Args:
+          ids: those of the splits.
+          tokenizer: the digest of the tokenizer that must have made them.
 
         Raises:
-          BooksError: if one does not balance, or from `read`.
+          BooksError: if one is not committed, or does not balance.
         """
 
-        def committed(split: _Split) -> tuple[LedgerEntry, Statistics]:
-            entry = read(split)
+        def committed(split_id: str) -> tuple[LedgerEntry, Statistics]:
+            entry = read_committed(split_id, self._output, tokenizer)
             check_balance(entry)
             with storage.open_read(storage.join(self._output, entry.statistics.file)) as handle:
-                return entry, Statistics.from_bytes(handle.read())
+                return entry, Statistics.from_bytes(handle.read(), self._unk_id)
 
-        for entry, statistics in in_turn(committed, splits, waits=storage.is_remote(self._output)):
+        for entry, statistics in in_turn(committed, ids, waits=storage.is_remote(self._output)):
             self.statistics.merge(statistics)
             self.add(entry)
 
@@ -122,12 +124,13 @@ class Totals:
                 f"shards have been merged from runs {min(wrong)}, but the ledger records {self.books.runs_digest}"
             )
 
-    def stats(self, table: pa.Table) -> dict[str, Any]:
-        """Returns the contents of stats.json.
+    def summarize(self, table: pa.Table) -> dict[str, Any]:
+        """Returns the contents of stats.json, after all was added.
 
         Args:
           table: the count and kind of each entry of the vocabulary, `token_table.TOKEN_COUNTS`.
         """
+        self.statistics.add_groups(self.books.counts.groups)
         packing, windows, chat = (self.books.totals.get(name) for name in ("packing", "windows", "chat"))
         return summarize(self.statistics, table, packing, windows, chat, self.books.by_source)
 
@@ -136,6 +139,7 @@ class Totals:
         assert isinstance(self._listed, lists.Lists)
         self._listed.save(path)
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
+        self.books.counts.add_groups(self.statistics.groups)  # the words that were dropped
         more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids, "planned": self._planned}
         more |= {"merged_from": sorted(self._merged_from)}
         storage.write_atomic(f"{path}.json", json.dumps(self.books.to_record() | more).encode())
@@ -145,7 +149,7 @@ class Totals:
 
         def read(path: str) -> tuple[dict[str, Any], Statistics]:
             with storage.open_read(f"{path}.json") as books, storage.open_read(f"{path}.statistics") as statistics:
-                return json.load(books), Statistics.from_bytes(statistics.read())
+                return json.load(books), Statistics.from_bytes(statistics.read(), self._unk_id)
 
         assert isinstance(self._listed, lists.Lists)
         saved = in_turn(read, paths, waits=storage.is_remote(self._output))
@@ -194,10 +198,10 @@ def totals_of(config: Config, job: Job, tokenizer: Tokenizer, listed: lists.List
 
 def add_up_part(config: Config, job: Job, tokenizer: Tokenizer, kind: str, number: int, ids: Iterable[str]) -> None:
     """Adds up some splits or shards, as `kind` says, and saves them as a part; raises BooksError as `Totals`."""
-    output, digest = config.output.path, tokenizer.digest
+    output = config.output.path
     totals = totals_of(config, job, tokenizer, lists.Lists(output, is_part=True), is_part=True)
     if kind == "splits":
-        totals.read_splits(ids, lambda split_id: read_committed(split_id, output, digest))
+        totals.read_splits(ids, tokenizer.digest)
     else:
         totals.read_shards(ids)
     totals.save(part_path(output, kind, number))

@@ -108,7 +108,7 @@ class ListedDocuments:
         if record is None or not check_file(output, record, report):
             return None
         try:
-            has_segments = entry.packing is not None or entry.windows is not None
+            has_segments = bool(entry.of("packing") or entry.of("windows"))
             formats = found["config"]["output"]["format"]
             formats = [formats] if isinstance(formats, str) else formats
             fields = listed_fields(formats, decode_fields(entry.fields), are_documents=not has_segments)
@@ -122,7 +122,7 @@ class ListedDocuments:
             placement = Placement.listed(table, form)
             if has_segments:
                 totals = form.totals(table.column("n_tokens").to_numpy().astype(np.int64))
-                n_rows = (entry.packing or {}).get("n_sequences", (entry.windows or {}).get("n_windows", 0))
+                n_rows = entry["packing:n_sequences"] + entry["windows:n_windows"]
                 placement.check(totals, n_rows, form)
         except (OSError, ValueError) as error:
             report.problems.append(f"{record.file}: {error}")
@@ -184,7 +184,7 @@ def _check_sums(table: pa.Table, entry: LedgerEntry | ShardEntry) -> None:
     sums = [("documents", table.num_rows, entry.n_documents), ("tokens", n_tokens, entry.n_tokens)]
     if isinstance(entry, LedgerEntry):
         n_bytes = int(table.column("input_bytes").to_numpy().sum())
-        sums.append(("bytes of documents", n_bytes, entry.n_document_bytes))
+        sums.append(("bytes of documents", n_bytes, entry["n_document_bytes"]))
     for what, ours, theirs in sums:
         if ours != theirs:
             raise ValueError(f"{ours} {what}, but the ledger says {theirs}")

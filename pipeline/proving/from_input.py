@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest, quantities
+from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.config.job import Config, with_paths
@@ -242,7 +242,7 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
             report.problems.append(f"split {split_id}: {error}")
             continue
         report.n_files += 1
-        report.n_bytes += entry.n_bytes
+        report.n_bytes += entry["n_bytes"]
         report.n_rows += entry.n_documents
         report.n_tokens += entry.n_tokens
     report.compared, report.n_wrong = dict(comparison.equal), comparison.n_wrong
@@ -315,9 +315,10 @@ def _do_again(
         elsewhere = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
         again = tokenize_split(split, elsewhere, tokenizer, n_splits, on_tokens=comparison.add)
         lines = [
-            f"{where}: {name} is {getattr(again, name)} when it is done again, recorded {getattr(entry, name)}"
-            for name in (*quantities.counted(LedgerEntry), "packing", "windows", "has_field", "chat")
-            if getattr(again, name) != getattr(entry, name)
+            f"{where}: {f'{group} {name}'.strip()} is {now} when it is done again, recorded {n}"
+            for group, numbers in entry.counts.items()
+            for name, n in numbers.items()
+            if (now := again.counts.get(group, {}).get(name)) != n
         ]
         for piece, ours, theirs in zip(entry.pieces, again.inputs, entry.inputs, strict=True):
             if ours.sha256 != theirs.sha256:

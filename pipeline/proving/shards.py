@@ -53,10 +53,11 @@ def check_rejects(output: str, entry: LedgerEntry, record: FileRecord, report: V
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    if reasons != dict(entry.rejected):
-        report.problems.append(f"{record.file}: holds {dict(reasons)}, the ledger records {dict(entry.rejected)}")
-    if n_bytes != entry.n_rejected_bytes:
-        difference = f"records of {n_bytes} bytes, but the ledger says {entry.n_rejected_bytes}"
+    recorded, n_recorded = entry.of("rejected") or {}, entry["n_rejected_bytes"]
+    if reasons != recorded:
+        report.problems.append(f"{record.file}: holds {dict(reasons)}, the ledger records {recorded}")
+    if n_bytes != n_recorded:
+        difference = f"records of {n_bytes} bytes, but the ledger says {n_recorded}"
         report.problems.append(f"{record.file}: {difference}")
 
 

@@ -225,7 +225,7 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
     if check_file(output, entry.statistics, report):
         try:
             with storage.open_read(storage.join(output, entry.statistics.file)) as handle:
-                recorded = Statistics.from_bytes(handle.read())
+                recorded = Statistics.from_bytes(handle.read(), tokenizer["unk_id"])
         except ValueError as error:
             report.problems.append(f"{entry.statistics.file}: {error}")
     if recorded is not None and recorded.token_counts.size != tokenizer["vocab_size"]:
@@ -239,8 +239,8 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
         report.problems.append(f"{name}: {difference}")
     marks, has_windows = Marks.from_record(found["marks"]), "windows" in found["totals"]
     for what, n, n_each in (
-        ("special", entry.n_special_tokens, 0 if has_windows else marks.n_special),
-        ("added", entry.n_added_tokens, marks.n_added),
+        ("special", entry["n_special_tokens"], 0 if has_windows else marks.n_special),
+        ("added", entry["n_added_tokens"], marks.n_added),
     ):
         if n != n_each * entry.n_documents:
             name = filenames.entry_name(entry.split_id)
@@ -308,7 +308,7 @@ def _check_statistics(output: str, totals: Totals, tokenizer: Tokenizer | None, 
     except (OSError, ValueError) as error:
         report.problems.append(str(error))
         return
-    summary = totals.stats(table)
+    summary = totals.summarize(table)
     n_trained = summary["chat"]["trained_tokens"] if "chat" in summary else 0
     if report.n_trained != n_trained:
         report.problems.append(f"rows train {report.n_trained} tokens, the ledger says {n_trained}")

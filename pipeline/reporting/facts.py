@@ -12,6 +12,7 @@ from typing import Any
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import manifest, quantities
+from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.input.rejects import REASONS
 from tokenmill.pipeline.output import rejects_file
 from tokenmill.pipeline.output.writers import formats
@@ -104,7 +105,7 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     totals = found["totals"]
     packing, windows = totals.get("packing"), totals.get("windows")
-    counts = {**totals, **quantities.in_rows(packing, windows)}
+    counts = flatten(totals)
     (of_records, of_bytes), (of_tokens,) = quantities.OF_INPUT, quantities.OF_TOKENS
     stages = [
         ("bytes read", of_bytes.left, of_bytes.right),
@@ -114,7 +115,7 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     if windows is not None:
         stages.append(("tokens of windows", quantities.OF_WINDOWS[1].left, quantities.OF_WINDOWS[1].right))
     if packing is not None:
-        counts["n_positions"] = packing["n_sequences"] * found["config"]["output"]["packing"]["length"]
+        counts["packing:n_positions"] = packing["n_sequences"] * found["config"]["output"]["packing"]["length"]
         (of_positions,) = quantities.OF_POSITIONS
         stages.append(("positions in packed sequences", of_positions.left, of_positions.right))
     return [

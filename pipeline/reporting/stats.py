@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline.books.counts import LANGUAGE
+from tokenmill.pipeline.books.counts import LANGUAGE, STEP
 from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.output.arranging import packing_summary, windows_summary
 from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
@@ -69,7 +69,7 @@ def summarize(
     """
     s = statistics
     code_points, n_oov_chars = s.oov_chars()
-    spans, by_language = s.groups.get(SPANS, {}), s.labels(LANGUAGE)
+    steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
     return {
         "format_version": FORMAT_VERSION,
         "documents": s["n_documents"],
@@ -118,13 +118,13 @@ def summarize(
             for token, count in sorted(s.groups.get(ADDED, {}).items(), key=lambda item: (-item[1], item[0]))[:TOP]
         ],
         "lengths": {
-            "min": s.shortest if s["n_documents"] else None,
-            "max": s.longest if s["n_documents"] else None,
+            "min": s["min_tokens"] if s["n_documents"] else None,
+            "max": s["max_tokens"] if s["n_documents"] else None,
             "mean": ratio(s["n_tokens"], s["n_documents"]),
             "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
             "histogram": _histogram(s),
         },
-        **({"text": texts.summary(s.steps, spans)} if s.steps or spans else {}),
+        **({"text": texts.summary(steps, spans)} if steps or spans else {}),
         **({"languages": languages.summary(by_language)} if by_language else {}),
         **({"packing": packing_summary(packing)} if packing is not None else {}),
         **({"windows": windows_summary(windows)} if windows is not None else {}),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, runs_digest, runs_of
@@ -138,8 +139,7 @@ def merge_shard(
             documents=shard.documents,
             fields=splits[0].fields if splits else "",
             keys=keys_file.finish(rows=sums.n_documents),
-            packing=shard.packing,
-            windows=shard.windows,
+            counts={"": flatten({"packing": shard.packing, "windows": shard.windows})},
         )
         check_balance(entry)
         staging.publish()

@@ -5,23 +5,20 @@ Its reference implementation is in `tests/pipeline/statistics/test_tally.py`.
 """
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tokenmill.pipeline import schemas
-from tokenmill.pipeline.books import json_files, quantities
 from tokenmill.pipeline.books.counts import Counts, Ints
-from tokenmill.pipeline.books.json_files import Count, VocabularySize
+from tokenmill.pipeline.books.json_files import MOST_TOKENS
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.statistics import words
-from tokenmill.pipeline.statistics.texts import StepShape, read_step
+from tokenmill.pipeline.statistics.texts import counts_of
 from tokenmill.tokenizer import Tally
 from tokenmill.tokenizer.compiling.kernel import kernel
 
@@ -52,7 +49,7 @@ where keys are numbers, the number that all are below; of ids, the size."""
 
 STATISTICS = pa.schema(
     [
-        pa.field("numbers", pa.large_string(), nullable=False),  # `_Numbers` as JSON
+        pa.field("vocab_size", pa.int64(), nullable=False),
         *(
             pa.field(name, pa.large_list(type_), nullable=False)
             for keys, counts, key_type, _ in _SPARSE
@@ -60,24 +57,10 @@ STATISTICS = pa.schema(
         ),
     ]
 )
-"""The schema of a `Statistics` as one row."""
+"""The schema of the columns and the words of a `Statistics` as one row; its numbers are in the ledger entry."""
 
 ADDED, SPANS = "added tokens", "spans"
 """Groups of numbers: how often the text of each special or other added token, and each span, occurred in documents."""
-
-
-class _Numbers(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    vocab_size: VocabularySize
-    unk_id: Annotated[int, Field(ge=-1)]
-    shortest: Annotated[int, Field(ge=-1)]
-    longest: Annotated[int, Field(ge=-1)]
-    groups: dict[str, dict[str, Count]]
-    steps: list[StepShape]
-
-
-_NUMBERS = TypeAdapter(_Numbers)
 
 
 def _fixed(array: np.ndarray) -> np.ndarray:
@@ -145,14 +128,11 @@ class Statistics(Counts):
     - n_oov_tokens: how many of them are the unknown token, not counting special and added ones;
     - n_oov_chars: characters of normalized text that were lost to unknown tokens; n_oov_words: pre-tokens with an
       unknown token, all occurrences;
+    - min_tokens, max_tokens: tokens of the shortest and the longest row, if there are rows;
     - n_sampled_documents, ...: each number of `sample.COUNTED`, of a sample of the documents.
 
-    Groups `counts.LANGUAGE`: see `languages.summary`. Groups `ADDED` and `SPANS`: by the token.
-
-    Attributes:
-      vocab_size: every id is below this; unk_id: the unknown token, -1 where there is none.
-      shortest, longest: tokens of the shortest and the longest row; -1 without rows.
-      steps: what each step changed in the text before tokenization.
+    Groups `counts.LANGUAGE`: see `languages.summary`. Groups `counts.STEP`: what each step changed in the text before
+    tokenization, see `texts.counts_of`. Groups `ADDED` and `SPANS`: by the token.
     """
 
     def __init__(self, vocab_size: int, unk_id: int | None) -> None:
@@ -169,10 +149,8 @@ class Statistics(Counts):
         self.unk_id = -1 if unk_id is None else unk_id
         if not -1 <= self.unk_id < vocab_size:
             raise ValueError(f"the unknown token {unk_id} is not in a vocabulary of {vocab_size} tokens")
-        self.shortest = self.longest = -1
         self.column("tokens", vocab_size)
         self.column("lengths", LENGTH_BUCKETS)
-        self.steps: tuple[StepReport, ...] = ()
         self._oov_words = schemas.WORD_COUNTS.empty_table()
         self._unfolded: list[pa.Table] = []
 
@@ -218,7 +196,7 @@ class Statistics(Counts):
         n_oov -= n_unknown_marks
         n_tokens = stops - starts
         if n_tokens.size:
-            self._extend_range(int(n_tokens.min()), int(n_tokens.max()))
+            self.add({"min_tokens": int(n_tokens.min()), "max_tokens": int(n_tokens.max())})
         n_chars, n_words = words.count(text) if counted is None else counted
         self.add(
             {
@@ -266,7 +244,7 @@ class Statistics(Counts):
 
     def add_text(self, steps: "Sequence[StepReport]", spans: Mapping[str, int]) -> None:
         """Adds what the steps of a text pipeline changed, and how often it found each span."""
-        self._add_steps(tuple(steps))
+        self.add_groups(counts_of(steps))
         self.add(spans, SPANS)
 
     def add_tally(self, tally: Tally) -> None:
@@ -299,9 +277,6 @@ class Statistics(Counts):
             raise ValueError(f"statistics of different vocabularies: (size, unknown token) {ours} and {theirs}")
         unknown = other.oov_words()  # may drop some, which is counted
         super().__iadd__(other)
-        if other.longest >= 0:
-            self._extend_range(other.shortest, other.longest)
-        self._add_steps(other.steps)
         self._add_words(unknown)
         return self
 
@@ -321,37 +296,29 @@ class Statistics(Counts):
         return _used(self.column("oov_chars"))
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Returns all of this as one row of `STATISTICS`."""
-        unknown = self.oov_words()  # may drop some, which is counted
-        numbers = {
-            "vocab_size": self.token_counts.size,
-            **{name: getattr(self, name) for name in ("unk_id", "shortest", "longest", "groups")},
-            "steps": [step.to_json() for step in self.steps],
-        }
+        """Returns the columns and the words as one row of `STATISTICS`."""
         columns = (_used(self.columns[name]) for name in ("tokens", "lengths"))
-        sparse = *columns, self.oov_chars(), (column.combine_chunks() for column in unknown.itercolumns())
-        values = [json.dumps(numbers, sort_keys=True), *itertools.chain.from_iterable(sparse)]
+        sparse = *columns, self.oov_chars(), (column.combine_chunks() for column in self.oov_words().itercolumns())
+        values = [self.token_counts.size, *itertools.chain.from_iterable(sparse)]
         return pa.record_batch(list(map(_one_row, values, STATISTICS)), schema=STATISTICS)
 
     @classmethod
-    def from_arrow(cls, row: pa.RecordBatch) -> Self:
-        """Returns the statistics that `to_arrow` turned into `row`.
+    def from_arrow(cls, row: pa.RecordBatch, unk_id: int | None = None) -> Self:
+        """Returns statistics with the columns and the words that `to_arrow` turned into `row`.
 
         Raises:
           ValueError: if it is not one row of `STATISTICS`.
         """
+        if "languages" in row.schema.names:
+            raise ValueError("statistics of an earlier version: only the TokenMill that wrote the folder verifies it")
         if row.num_rows != 1 or not row.schema.equals(STATISTICS):
             raise ValueError(f"not one row of statistics: {row.num_rows} rows of {row.schema.to_string()!r}")
         row.validate(full=True)
         values = {name: row.column(name)[0] for name in STATISTICS.names}
         if wrong := [name for name, value in values.items() if not value.is_valid]:
             raise ValueError(f"{wrong[0]} of statistics is null")
-        numbers = json_files.parse(values["numbers"].as_py(), _NUMBERS, "the numbers of statistics")
-        _check_sparse(values, numbers.vocab_size)
-        statistics = cls(numbers.vocab_size, numbers.unk_id if numbers.unk_id >= 0 else None)
-        statistics.shortest, statistics.longest = numbers.shortest, numbers.longest
-        statistics.groups |= numbers.groups
-        statistics.steps = tuple(map(read_step, numbers.steps))
+        _check_sparse(values)
+        statistics = cls(values["vocab_size"].as_py(), unk_id)
         (ids, n_ids), (buckets, n_lengths), (chars, n_chars), unknown = (
             (values[keys].values, values[counts].values) for keys, counts, *_ in _SPARSE
         )
@@ -363,15 +330,15 @@ class Statistics(Counts):
         return statistics
 
     def to_bytes(self) -> bytes:
-        """Returns all of this as an Arrow IPC file, compressed with zstd; the same bytes for the same counts."""
+        """Returns columns and words as an Arrow IPC file, compressed with zstd; the same bytes for the same counts."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, STATISTICS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(self.to_arrow())
         return sink.getvalue().to_pybytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Returns the statistics that `to_bytes` turned into `data`.
+    def from_bytes(cls, data: bytes, unk_id: int | None = None) -> Self:
+        """Returns statistics with the columns and the words that `to_bytes` turned into `data`.
 
         Raises:
           ValueError: if `data` is something else.
@@ -379,17 +346,9 @@ class Statistics(Counts):
         try:
             # Handing columns of some kilobytes to Arrow's threads takes longer than decompressing them.
             file = pa.ipc.open_file(pa.py_buffer(data), options=pa.ipc.IpcReadOptions(use_threads=False))
-            return cls.from_arrow(file.get_batch(0))
+            return cls.from_arrow(file.get_batch(0), unk_id)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"not an Arrow file of statistics: {error}") from error
-
-    def _extend_range(self, shortest: int, longest: int) -> None:
-        self.shortest = shortest if self.shortest < 0 else min(self.shortest, shortest)
-        self.longest = max(self.longest, longest)
-
-    def _add_steps(self, steps: "tuple[StepReport, ...]") -> None:
-        both = self.steps and steps
-        self.steps = tuple(a + b for a, b in zip(self.steps, steps, strict=True)) if both else self.steps or steps
 
     def _add_words(self, words: pa.Table) -> None:
         if words.num_rows:
@@ -420,8 +379,10 @@ def _used(column: Ints) -> tuple[np.ndarray, np.ndarray]:
     return places.astype(np.int32), column[places]
 
 
-def _check_sparse(values: Mapping[str, Any], vocab_size: int) -> None:
+def _check_sparse(values: Mapping[str, Any]) -> None:
     """Raises ValueError if the columns of a row of `STATISTICS` are not such as kernels and summaries may rely on."""
+    if not 0 <= (vocab_size := values["vocab_size"].as_py()) <= MOST_TOKENS:
+        raise ValueError(f"statistics of {vocab_size} tokens")
     for names, counts, _, limit in _SPARSE:
         keys, numbers = values[names].values, values[counts].values
         if keys.null_count or numbers.null_count or len(keys) != len(numbers):
@@ -443,25 +404,25 @@ def _one_row(value: Any, field: pa.Field) -> pa.Array:
 
 
 def disagreements(entry: LedgerEntry, statistics: Statistics) -> list[str]:
-    """Returns a line for every number in which a split's statistics differ from its entry, or do not add up to it."""
-    listed = (pc.sum(statistics.oov_words().column("count")).as_py() or 0) + statistics.n_oov_words_dropped
+    """Returns a line for every column of a split's statistics that does not add up to the numbers of its entry."""
+    n_listed = pc.sum(statistics.oov_words().column("count")).as_py() or 0
     pairs = [
-        *(
-            (
-                f"{quantity.words} counted",
-                statistics[quantity.name],
-                quantity.words,
-                getattr(entry, quantity.name),
-            )
-            for quantity in quantities.TOKENIZED
-        ),
         ("sum of the tokens' counts", int(statistics.token_counts.sum()), "tokens", entry.n_tokens),
         ("sum of the lengths' counts", int(statistics.length_counts.sum()), "documents", entry.n_documents),
-        ("sum of the unknown words' counts", listed, "unknown words", statistics["n_oov_words"]),
+        (
+            "sum of the unknown characters' counts",
+            int(statistics.column("oov_chars").sum()),
+            "lost",
+            entry["n_oov_chars"],
+        ),
+        (
+            *("sum of the unknown words' counts", n_listed + entry["n_oov_words_dropped"]),
+            *("unknown words", entry["n_oov_words"]),
+        ),
     ]
     if statistics.unk_id >= 0:
         unknown = int(statistics.token_counts[statistics.unk_id])
-        n_unknown = entry.n_oov_tokens + statistics["n_unknown_marks"]
+        n_unknown = entry.n_oov_tokens + entry["n_unknown_marks"]
         pairs.append(("count of the unknown token", unknown, "unknown tokens", n_unknown))
     return [
         f"split {entry.split_id}: {left} {ours} != {right} {theirs}"

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books import ledger, quantities
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.counts import flatten
+from tokenmill.pipeline.books.input_counts import read_of
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
@@ -125,28 +126,22 @@ def entry_of(
       rejects: the rejects, which this finishes.
       statistics: the file of the statistics.
     """
-    split, inputs = work.split, books.accounts.finish()
-    read = PieceCounts(**quantities.total([PieceCounts(), *inputs], quantities.counted(PieceCounts)))
-    names = "n_records", "n_bytes", "n_document_bytes", "n_filtered_bytes", "n_skipped_bytes"
+    split, inputs, counts = work.split, books.accounts.finish(), books.statistics
+    counts.add(read_of(inputs))
+    rejected = {"rejected": rejects.reasons, "n_rejected_bytes": rejects.n_bytes}
+    of_documents = {"chat": books.chat, "has_field": books.has_field}
+    counts.add(flatten({**rejected, **of_documents, "packing": written.packing, "windows": written.windows}))
     return LedgerEntry(
         split_id=split.id,
         index=split.index,
         tokenizer=work.info.digest,
         pieces=split.pieces,
-        **{name: getattr(read, name) for name in names},
-        **{each.name: books.statistics[each.name] for each in quantities.TOKENIZED},
-        rejected=dict(sorted(rejects.reasons.items())),
-        filtered=dict(read.filtered or {}),
-        n_rejected_bytes=rejects.n_bytes,
+        counts=counts.groups,
         inputs=inputs,
         shard=files[0],
         companions=tuple(files[1:]),
         documents=written.documents,
-        chat=dict(books.chat) if books.chat is not None else None,
         fields=split.fields,
-        has_field=dict(books.has_field),
-        packing=written.packing,
-        windows=written.windows,
         runs=written.runs,
         rejects=rejects.finish(),
         statistics=statistics,

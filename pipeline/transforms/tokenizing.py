@@ -312,7 +312,7 @@ class WriteFn(_OfSplits[SplitWriter]):
             write.close()
             self._documents.inc(entry.n_documents)
             self._tokens.inc(entry.n_tokens)
-            self._rejected.inc(sum(entry.rejected.values()))
+            self._rejected.inc(sum((entry.of("rejected") or {}).values()))
             self._splits.inc()
             yield _done(entry)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.ledger_entries import PIECE, SPLIT, commit, committed, entry_of
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.counts import nest
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.splits import Split
 
@@ -37,8 +38,16 @@ def test_other_json_is_not_an_entry(data):
 
 def test_an_entry_of_another_format_is_refused():
     fields = json.loads(entry_of().to_json())
-    with pytest.raises(ValueError, match="ledger entry of format 99, but this TokenMill reads 4"):
+    with pytest.raises(ValueError, match="ledger entry of format 99, but this TokenMill reads 5"):
         LedgerEntry.from_json(json.dumps(fields | {"format_version": 99}).encode())
+
+
+def test_an_entry_of_the_format_before_is_read():
+    entry = entry_of(**{"packing": {"n_sequences": 2}, "chat": {"lost:tool_calls": 1}})
+    fields = json.loads(entry.to_json())
+    numbers = {"windows": None, "has_field": {}, "filtered": {}, **nest(fields.pop("counts")[""])}
+    before = json.dumps({**fields, **numbers, "format_version": 4}).encode()
+    assert LedgerEntry.from_json(before) == entry
 
 
 def test_json_is_sorted_and_survives_file_names_that_are_not_utf8():

@@ -7,7 +7,6 @@ import pytest
 
 from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.input_counts import PieceCounts, ReadCounts
-from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.quantities import Equation
 from tokenmill.pipeline.counting.split_counts import GroupTotals, Totals
 
@@ -21,10 +20,9 @@ def names(*tables):
 
 def test_whoever_counts_has_the_names_of_the_table():
     assert set(quantities.counted(ReadCounts)) == names(quantities.READ)
-    assert set(quantities.counted(LedgerEntry)) == names(quantities.READ, quantities.TOKENIZED)
     assert set(quantities.counted(Totals)) == names(quantities.READ, quantities.TEXTS)
     assert set(quantities.counted(GroupTotals)) == names(quantities.TEXTS) | {"n_documents"}
-    for kind in (ReadCounts, PieceCounts, LedgerEntry, Totals):
+    for kind in (ReadCounts, PieceCounts, Totals):
         counted = {each.name for each in dataclasses.fields(kind) if each.name.startswith("n_")}
         assert counted <= set(quantities.counted(kind)), "a quantity that no sum and no check knows"
 

@@ -256,10 +256,8 @@ def row_of(output):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"numbers": {"vocab_size": 1 << 40}}, "the numbers of statistics: vocab_size"),
-        ({"numbers": {"vocab_size": -1}}, "the numbers of statistics: vocab_size"),
-        ({"numbers": {"unk_id": 1 << 30}}, "the unknown token .* is not in a vocabulary"),
-        ({"numbers": {"unk_id": -2}}, "the numbers of statistics: unk_id"),
+        ({"vocab_size": 1 << 40}, "statistics of"),
+        ({"vocab_size": -1}, "statistics of"),
         ({"token_ids": [1 << 30], "token_counts": [1]}, "token_ids of statistics do not ascend"),
         ({"token_ids": [-1], "token_counts": [1]}, "token_ids of statistics do not ascend"),
         ({"token_ids": [2, 1], "token_counts": [1, 1]}, "token_ids of statistics do not ascend"),
@@ -268,15 +266,10 @@ def row_of(output):
         ({"token_ids": [None], "token_counts": [1]}, "some are null"),
         ({"length_buckets": [1 << 20], "length_counts": [1]}, "length_buckets of statistics do not ascend"),
         ({"oov_chars": [0x110000], "oov_char_counts": [1]}, "oov_chars of statistics do not ascend"),
-        ({"numbers": {"groups": {"": {"n_tokens": -1}}}}, "the numbers of statistics: groups..n_tokens"),
-        ({"numbers": {"groups": {"lang:zh": 1}}}, "the numbers of statistics: groups.lang:zh"),
-        ({"numbers": {"steps": [{}]}}, "the numbers of statistics: steps.0.step"),
     ],
 )
 def test_statistics_are_checked_before_a_kernel_sees_them(output, changed, said):
     _, row = row_of(output)
-    if "numbers" in changed:
-        changed = {"numbers": json.dumps(json.loads(row["numbers"]) | changed["numbers"])}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, STATISTICS) as writer:
         writer.write_batch(pa.RecordBatch.from_pylist([row | changed], schema=STATISTICS))

@@ -276,12 +276,12 @@ def test_steps_and_spans_add_up_and_come_back_from_a_file() -> None:
 
     assert one().merge(Statistics(5, None)).to_bytes() == Statistics(5, None).merge(one()).to_bytes()
     twice = one().merge(one())
-    assert (twice.steps[0].n_chars, twice.groups["spans"]) == (20, {"[A]": 4})
+    (step,) = twice.labels("step:").values()
+    assert (step["n_chars"], twice.groups["spans"]) == (20, {"[A]": 4})
     both = counted(StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)}))
     both.merge(counted(StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)})))
-    assert both.steps[0].by_language == {"de": (9, 8), "en": (6, 7), "zh": (0, 1)}
-    assert Statistics.from_bytes(both.to_bytes()).steps == both.steps
-    assert [(each["language"], each["share"]) for each in summary(both.steps, {})["steps"][0]["resized"]] == [
+    resized = summary(both.labels("step:"), {})["steps"][0]["resized"]
+    assert [(each["language"], each["share"]) for each in resized] == [
         ("de", -1 / 9), ("en", 1 / 6), ("zh", None),
     ]  # fmt: skip
 

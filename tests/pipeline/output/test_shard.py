@@ -126,7 +126,7 @@ def test_packed_output_is_proven_in_every_format(work, packing):
     plain.run()
     separator = job.tokenizer.token_to_id("[SEP]") if "separator" in packing else None
     expected = [row["input_ids"] + ([separator] if separator else []) for row in plain.rows(".parquet")]
-    assert sum(entry.packing["n_documents"] for entry in entries) == len(expected)
+    assert sum(entry["packing:n_documents"] for entry in entries) == len(expected)
     n_tokens = sum(map(len, expected))
     assert sum(row["n_tokens"] for row in job.rows(".parquet")) == n_tokens
     if packing.get("strategy") != "best_fit":

@@ -90,7 +90,7 @@ def test_wrong_ids_with_balanced_books_are_found(folder, tmp_path, tiny_vocab_fi
     make(config)
     monkeypatch.undo()
     assert verify.verify(str(out)).is_proven
-    (problem,) = verify_deep(str(out)).problems
+    *_, problem = verify_deep(str(out)).problems  # the first ones are of the sample whose round trips are counted
     assert problem.startswith(
         "tokens-00000-of-00001.parquet: input_ids of row 0, document '3.jsonl:0', is not what its"
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.ledger_entries import changed
 from tokenmill.pipeline import cli, filenames, schemas
 from tokenmill.pipeline.books import ledger, lists, manifest
 from tokenmill.pipeline.books.job_books import JobBooks
@@ -78,7 +79,7 @@ class Folder:
 
     def set_entry(self, **changes):
         """Changes the first split's ledger entry."""
-        entry = dataclasses.replace(self.entry, **changes)
+        entry = changed(self.entry, **changes)
         (self.path / filenames.entry_name(entry.split_id)).write_bytes(entry.to_json())
         self.entries[0] = entry
 
@@ -371,7 +372,7 @@ def test_forged_rejects_are_found(folder):
     table = pq.read_table(folder.path / name)
     for change, words in [
         ({"reason": ["too_large"]}, "holds {'too_large': 1}, the ledger records {'not_json': 1}"),
-        ({"n_bytes": [99]}, f"records of 99 bytes, but the ledger says {folder.entry.n_rejected_bytes}"),
+        ({"n_bytes": [99]}, f"records of 99 bytes, but the ledger says {folder.entry['n_rejected_bytes']}"),
     ]:
         sink = io.BytesIO()
         rows = [row | {key: values[0] for key, values in change.items()} for row in table.to_pylist()]
@@ -383,11 +384,11 @@ def test_forged_rejects_are_found(folder):
 def test_forged_statistics_are_found(folder):
     name = folder.entry.statistics.file
     statistics = Statistics.from_bytes((folder.path / name).read_bytes())
-    statistics.add({"n_chars": 1})
+    statistics.token_counts[7] += 1
     folder.forge(name, statistics.to_bytes())
-    expect(
-        folder, f"characters counted {folder.entry.n_chars + 1} != characters {folder.entry.n_chars}", "stats.json: not"
-    )
+    expect(folder, "sum of the tokens' counts", "vocab/token_counts.parquet: ")
+    folder.set_entry(n_words=99)
+    expect(folder, "manifest.json: totals.n_words: 34 there, 116 now")
     folder.forge(name, b"nothing")
     expect(folder, f"{name}: not an Arrow file of statistics")
 
@@ -506,7 +507,7 @@ def test_a_forged_balance_is_found(folder):
 def test_bytes_of_the_input_that_are_missing_are_found(folder):
     piece = dataclasses.replace(folder.entry.pieces[0], n_bytes=10_000)
     folder.set_entry(pieces=(piece,))
-    expect(folder, f"a.jsonl': {folder.entry.n_bytes} bytes read of 10000")
+    expect(folder, f"a.jsonl': {folder.entry['n_bytes']} bytes read of 10000")
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_tokenize_corpus(mode, beam_args, corpus, tiny_vocab_file, tmp_path):
     assert {entry.tokenizer for entry in entries} == {tokenizer_info(plan.tokenizer).digest}
     counters = pipeline.counters
     if not beam_args:
-        assert counters["ReadSplits", "bytes-in"] == sum(entry.n_bytes for entry in entries)
+        assert counters["ReadSplits", "bytes-in"] == sum(entry["n_bytes"] for entry in entries)
         assert counters["ReadSplits", "records-in"] == 9
         assert counters["Encode", "documents-out"] == counters["WriteShards", "documents-out"] == 7
         assert counters["WriteShards", "documents-rejected"] == 2
