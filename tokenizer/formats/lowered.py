@@ -6,13 +6,16 @@ arrays, which become views of the mapped file. Its name is a digest over the fil
 of this package, since other code makes other tables. What is read from the cache equals what was made, array by array,
 whether kernels may write to one included, as they are compiled for that: `tests/tokenizer/formats/test_lowered.py`.
 
-A pickle can run a program. So can compiled kernels, beside which the files are, and by whose rules: in a folder that
-only this user can write, see `compiling.kernel_files.cache_directory`.
+The files are beside compiled kernels, and by their rules: in a folder that only this user can write, see
+`compiling.kernel_files.cache_directory`. Reading one runs no program all the same: its pickle can name the classes of
+this package and what makes arrays, and nothing else.
 """
 
 import copy
 import functools
 import hashlib
+import importlib
+import io
 import itertools
 import mmap
 import os
@@ -35,6 +38,9 @@ _ALIGNMENT = 64
 _SUFFIXES = (".json", ".txt", ".model", ".spm", ".tiktoken")
 _MOST_OF_FOLDER, _MOST_NAMES = 1 << 26, 1000
 """The most bytes of such files to read for a digest, and names to look at: a folder may hold other data."""
+_ARRAYS = {("numpy", "dtype"), ("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
+_ARRAYS |= {("array", "array"), ("array", "_array_reconstructor")}
+"""What makes arrays; numpy 1 has another name for its module."""
 _PLACE = "\0"
 """Stands in the cache for the name of the file that was read, which messages begin with."""
 
@@ -124,15 +130,24 @@ def _load(path: Path) -> Parts | None:
         n = int.from_bytes(view[:8], sys.byteorder)
         spans = np.frombuffer(view, np.int64, 2 * n, 8).reshape(n, 2).tolist()
         data, *buffers = (view[start:stop] for start, stop in spans)
-        parts: Parts = pickle.loads(data, buffers=buffers)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        pickle.UnpicklingError,
-    ):  # not there, not to be mapped, or cut off by a crash
+        parts = _Unpickler(io.BytesIO(data), buffers=buffers).load()
+    except (OSError, ValueError, EOFError, pickle.UnpicklingError):  # not there, not to be mapped, or cut by a crash
         return None
-    return parts
+    return parts if isinstance(parts, Parts) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes what `_keep` writes, of classes alone: a file that names a function is none of ours."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """Returns a class of this package, or what makes arrays; raises UnpicklingError for any other name."""
+        if module.startswith("tokenmill.tokenizer."):
+            kind = getattr(importlib.import_module(module), name, None)
+            if isinstance(kind, type):
+                return kind
+        elif (module, name) in _ARRAYS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a tokenizer")
 
 
 def _keep(path: Path, parts: Parts) -> None:

@@ -2,6 +2,8 @@
 """What later processes map equals what the first one made of a file, array by array; and what is never mapped."""
 
 import json
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError
-from tokenmill.tokenizer.formats import loading, lowered
+from tokenmill.tokenizer.formats import files, loading, lowered
 from tokenmill.tokenizer.models.bpe_merges import MergesOfIds
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens, Tokens, Vocabulary
 from tokenmill.tokenizer.parts import Parts
@@ -217,3 +219,24 @@ def test_what_a_kernel_writes_stays_in_its_process(tmp_path: Path) -> None:
     assert tables.pairs.flags.writeable
     tables.pairs[:] = 0
     assert lowered_files()[0].read_bytes() == before
+
+
+class Calls:
+    """What a pickle makes of it is the result of a call."""
+
+    def __init__(self, function: Any, *arguments: object) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
+        return self.call
+
+
+@pytest.mark.parametrize("function", [os.system, eval, files.write_bytes])
+def test_a_file_of_the_cache_runs_no_program(function: Any, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    arguments = {os.system: (f"touch {target}",), eval: (f"open({str(target)!r}, 'w')",)}
+    hostile = pickle.dumps(Calls(function, *arguments.get(function, (target, b"x"))), protocol=5)
+    path = tmp_path / "hostile.parts"
+    path.write_bytes(np.array([1, 64, 64 + len(hostile)], np.int64).tobytes().ljust(64, b"\0") + hostile)
+    assert lowered._load(path) is None
+    assert not target.exists()
