@@ -29,9 +29,8 @@ from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.runs import RunFiles, SortedSplit, open_runs
+from tokenmill.pipeline.shuffling.spill import RunFiles, SortedSplit, merge_range, open_runs, shard_range
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -125,7 +124,7 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
         with RunFiles(where) as handles:
             paths = [f"{where}/{runs_name(file.split_id)}" for file in needed[2]]
             runs = open_runs(handles, paths, needed[2], _SCHEMA)
-            parts = merge_range(runs, *shard_range(2, _RANGES), piece_bytes=run_bytes // 4)
+            parts = merge_range(runs, *shard_range(2, _RANGES), step_bytes=run_bytes // 4)
             return [sum_rows(keys, rows, None).n_documents for keys, rows in parts]
 
     merged = _per_gb(merge)

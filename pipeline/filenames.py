@@ -56,7 +56,7 @@ _VOCABULARY_FILE = re.compile(
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)",
     re.ASCII,
 )
-_OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.(run|json)|{COUNTING}/[\w-]+\.(arrow|json|parquet)", re.ASCII)
+_OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.(arrow|run|json)|{COUNTING}/[\w-]+\.(arrow|json|parquet)", re.ASCII)
 _OTHERS = rf"(?!(?:{REJECTED}|{DOCUMENTS}|{VOCABULARY}|{COUNTS}|{REPLAY})(?![a-z0-9_]))"
 _PART = re.compile(rf"(?:(?:tokenizer|lang)=[A-Za-z0-9_-]{{1,80}}|{_OTHERS}[a-z][a-z0-9_]{{0,39}})")
 _OF_A_PART = re.compile(rf"{_PART.pattern}/{re.escape(MANIFEST)}")
@@ -130,7 +130,7 @@ def _numbered(index: int, n_splits: int) -> str:
 
 def runs_name(split_id: str) -> str:
     """Returns the name of the file with the runs of a split."""
-    return f"{RUNS}/{split_id}.run"
+    return f"{RUNS}/{split_id}.arrow"
 
 
 def keys_name(shard_id: str) -> str:

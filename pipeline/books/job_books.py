@@ -13,7 +13,7 @@ from tokenmill.pipeline.books.counts import SOURCE, Counts, flatten, nest
 from tokenmill.pipeline.books.input_counts import READ_OF_FILES, PieceCounts, sum_of
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs, runs_of
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs, sums_of
 from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece
 
@@ -86,7 +86,7 @@ class JobBooks:
             self.sorted_splits.append(entry.split_id)
             digest = digest_of_runs(entry.index, entry.split_id, entry.shard.sha256)
             self.runs_digest = add_digests((self.runs_digest, digest))
-            self.sorted += runs_of(entry).sums
+            self.sorted += sums_of(entry)
         else:
             self._add_written(entry, {"split": entry.split_id})
         if entry.rejects is not None:

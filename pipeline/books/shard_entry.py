@@ -84,6 +84,17 @@ _WHAT = "the entry of a shard"
 _SUMS = TypeAdapter(SumsRecord)
 
 
+def sums_of(entry: LedgerEntry) -> Sums:
+    """Returns the sums of a sorted split, from its entry, also if another version of TokenMill sorted it.
+
+    Raises:
+      ValueError: if the split was not sorted.
+    """
+    if entry.runs is None:
+        raise ValueError(f"split {entry.split_id} was not sorted")
+    return Sums.from_record(entry.runs["sums"])
+
+
 def runs_of(entry: LedgerEntry) -> SplitRuns:
     """Returns the runs of a split, from its entry.
 

@@ -54,14 +54,31 @@ class Sums:
 
 @dataclass(frozen=True)
 class Run:
-    """Where one run is in its file."""
+    """One sorted run of a file."""
 
     n_rows: int
-    positions: tuple[int, ...]
-    """Where the buffers of its columns begin: the key, the size of the row, and the columns of a row of tokens."""
+    n_bytes: int
+    """How many bytes its rows took in memory."""
+    first_piece: int
+    """The number of the record batch that is its first piece; the next ones follow."""
+    n_pieces: int
+    """Into how many even ranges of keys it is cut, from `first` to `last`."""
     first: int = 0
     last: int = _MASK
     """The first and the last key, or bounds of them."""
+
+    def bound(self, piece: int) -> int:
+        """Returns the first key that may be in a piece."""
+        return self.first + -(-(self.last - self.first + 1) * piece // self.n_pieces)
+
+    def piece_of(self, key: int) -> int:
+        """Returns the first piece that may hold a key, or keys above it."""
+        return max(0, min(key - self.first, self.last - self.first)) * self.n_pieces // (self.last - self.first + 1)
+
+    def share(self, low: int, high: int) -> int:
+        """Returns about how many bytes have keys from `low` to below `high`."""
+        n_keys = min(high, self.last + 1) - max(low, self.first)
+        return self.n_bytes * max(0, n_keys) // (self.last - self.first + 1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ class SplitRuns:
     fields: str = ""
     """`Split.fields`."""
     part: tuple[int, int] = (0, 1)
-    """The range of keys in the file, as `merging.shard_range` takes it: its number, and how many there are."""
+    """The range of keys in the file, as `spill.shard_range` takes it: its number, and how many there are."""
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON."""
@@ -93,7 +110,10 @@ class SplitRuns:
         fields = {"part": (0, 1), **record}
         bounds = fields.pop("bounds", None) or [()] * len(fields["runs"])
         pairs = zip(fields["runs"], bounds, strict=True)
-        runs = tuple(Run(n_rows, tuple(positions), *each) for (n_rows, *positions), each in pairs)
+        if any(len(numbers) != 4 or numbers[3] < 1 for numbers in fields["runs"]):
+            split_id = record["split_id"]
+            raise ValueError(f"split {split_id} was sorted by another version of TokenMill; start the job anew")
+        runs = tuple(Run(*numbers, *each) for numbers, each in pairs)
         sums = Sums.from_record(fields["sums"])
         return cls(**{**fields, "runs": runs, "sums": sums, "part": tuple(fields["part"])})
 
@@ -109,7 +129,10 @@ class SplitRuns:
 
 def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:
     """Returns the part of a split's entry about its runs, plain JSON."""
-    return {"runs": [[run.n_rows, *run.positions] for run in runs], "sums": sums.to_record()}
+    return {
+        "runs": [[run.n_rows, run.n_bytes, run.first_piece, run.n_pieces] for run in runs],
+        "sums": sums.to_record(),
+    }
 
 
 def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) -> Sums:

@@ -17,7 +17,7 @@ from tokenmill.pipeline.output.document_tables import listed_fields, read_table
 from tokenmill.pipeline.output.placement import Placement, RowForm
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
-from tokenmill.pipeline.shuffling.merging import shard_range
+from tokenmill.pipeline.shuffling.spill import shard_range
 
 
 class KeptFields:

@@ -19,8 +19,7 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.filenames import RUNS, runs_name
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
-from tokenmill.pipeline.shuffling.runs import RunFiles, RunsWriter, open_runs
+from tokenmill.pipeline.shuffling.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
 
 FAN_IN = 256
 """About how many runs a merge reads from, where `run_bytes` allow 256 KiB of each; a read takes it some 0.2 ms."""
@@ -95,7 +94,7 @@ def merge_runs(
     with Staging(output, name) as staging, RunFiles(output) as files:
         writer = RunsWriter(staging.create(runs_name(name)), run_bytes)
         runs = open_runs(files, [storage.join(output, runs_name(split.split_id)) for split in splits], splits, schema)
-        for keys, rows in merge_range(runs, *shard_range(*part), piece_bytes=run_bytes):
+        for keys, rows in merge_range(runs, *shard_range(*part), step_bytes=run_bytes):
             writer.write(keys, rows)
         file = writer.finish()
         staging.publish()

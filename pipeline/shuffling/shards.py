@@ -17,7 +17,6 @@ from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import LedgerEntry
 from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, runs_digest, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
-from tokenmill.pipeline.columns import row_bytes
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
 from tokenmill.pipeline.filenames import keys_name, runs_name
 from tokenmill.pipeline.output.placement import RowForm
@@ -27,8 +26,7 @@ from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import suffixes
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.running.progress import OnBatch
-from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
-from tokenmill.pipeline.shuffling.runs import RunFiles, open_runs
+from tokenmill.pipeline.shuffling.spill import RunFiles, merge_range, open_runs, shard_range
 from tokenmill.pipeline.splits import Split
 
 SHARD_BYTES = 32 << 20
@@ -118,13 +116,13 @@ def merge_shard(
         keys_file = staging.create(keys_name(planned.id))
         opened = open_runs(files, paths, splits, schema)
         low, high = shard_range(planned.index, planned.n_shards)
-        for keys, rows in merge_range(opened, low, high, piece_bytes=_piece_bytes(output)):
+        for keys, rows in merge_range(opened, low, high, step_bytes=_step_bytes(output)):
             found = sum_rows(keys, rows, None if form.strategy == "windows" else info.padding_side)
             sums += found
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))
             if on_rows is not None:
-                on_rows(int(row_bytes(rows).sum()), rows.num_rows, 0, found.n_tokens, 0)
+                on_rows(rows.nbytes, rows.num_rows, 0, found.n_tokens, 0)
         first, *companions = shard.finish()
         assert shard.documents is not None
         entry = ShardEntry(
@@ -161,7 +159,7 @@ def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
     return total
 
 
-def _piece_bytes(output: OutputConfig) -> int:
+def _step_bytes(output: OutputConfig) -> int:
     # With this, a merge takes as much memory as sorting did, including the rows that writers hold.
     return max(1, (output.shuffle or ShuffleConfig()).run_bytes // 4)
 

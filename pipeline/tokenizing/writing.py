@@ -20,8 +20,8 @@ from tokenmill.pipeline.output.shard import Shard
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running.progress import OnBatch
-from tokenmill.pipeline.shuffling.runs import SortedSplit
 from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
+from tokenmill.pipeline.shuffling.spill import SortedSplit
 from tokenmill.pipeline.statistics.tally import check_agreement
 from tokenmill.pipeline.tokenizing.pages import (
     Page,

@@ -84,7 +84,7 @@ class MergeShards(beam.PTransform):
     """Merges the runs of all splits of a folder into committed shards, each a range of hashes.
 
     Input: `SplitRuns`. Output: `Done` of each shard, once its files and its entry are on disk. Memory: bounded, see
-    `shuffling.merging`, and what the writers hold; disk: the documents of all splits once more for each pass.
+    `shuffling.spill`, and what the writers hold; disk: the documents of all splits once more for each pass.
     """
 
     def __init__(self, plan: JobPlan, n_merged: AsSingleton, tokenizer: TokenizerText) -> None:

@@ -13,9 +13,8 @@ from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling import passes
-from tokenmill.pipeline.shuffling.merging import merge_range, shard_range
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.runs import RunFiles, RunsWriter, open_runs
+from tokenmill.pipeline.shuffling.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
 
 
 def sort(folder, index, batches, run_bytes):
@@ -43,7 +42,7 @@ def merged(folder, files, n_shards):
     for (_, number), needed in sorted(dealt(files, Pass(1 << 62, n_shards)).items()):
         with RunFiles() as handles:
             runs = open_runs(handles, [f"{folder}/{runs_name(each.split_id)}" for each in needed], needed, WIDE)
-            found = list(merge_range(runs, *shard_range(number, n_shards), piece_bytes=200))
+            found = list(merge_range(runs, *shard_range(number, n_shards), step_bytes=200))
         keys = [key for keys, _ in found for key in keys.tolist()]
         yield number, keys, [row for _, batch in found for row in batch.to_pylist()], len(runs)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that are read in part, sorted runs, their merge by ranges, and sums that no order changes."""
+"""Sorted runs, their merge by ranges, and sums that no order changes."""
 
 import contextlib
 import io
@@ -16,12 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference import shuffling as reference
-from tokenmill.pipeline import columns, schemas, storage
+from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling import runs as runs_of
-from tokenmill.pipeline.shuffling.merging import N_KEYS, merge_range, shard_range
-from tokenmill.pipeline.shuffling.runs import RunFiles, RunReader, RunsWriter, arrange, open_runs
+from tokenmill.pipeline.shuffling import spill
+from tokenmill.pipeline.shuffling.spill import (
+    N_KEYS,
+    RunFiles,
+    RunReader,
+    RunsWriter,
+    arrange,
+    merge_range,
+    open_runs,
+    shard_range,
+)
 
 WIDE = pa.schema(
     [
@@ -68,13 +76,15 @@ def keys_of(rows):
 
 
 @contextlib.contextmanager
-def written(folder, splits, run_bytes=1 << 20, schema=WIDE, where=""):
+def written(folder, splits, run_bytes=1 << 20, schema=WIDE, where="", patch=None):
     """Yields the runs of splits, each a list of batches of rows, as of a folder `where`, and what is known of them."""
     described, paths = [], []
+    if patch is not None:
+        patch.setattr(spill, "_PIECE_BYTES", 1)  # pieces of four rows
     with Staging(str(folder), "test") as staging, RunFiles(where) as files:
         for index, batches in enumerate(splits):
             file = staging.create(f"{index}.run")
-            writer, sums = RunsWriter(file, run_bytes), Sums()
+            writer, sums = RunsWriter(file, run_bytes, of_all_keys=index % 2 == 0), Sums()
             for rows in batches:
                 writer.write(keys_of(rows), make_batch(rows, schema))
                 sums += sum_rows(keys_of(rows), make_batch(rows, schema), None)
@@ -82,26 +92,6 @@ def written(folder, splits, run_bytes=1 << 20, schema=WIDE, where=""):
             described.append(SplitRuns(str(index), index, record.sha256, tuple(writer.runs), sums))
             paths.append(file.path)
         yield open_runs(files, paths, described, schema), described
-
-
-@given(ROWS, st.data())
-def test_columns_are_read_back_from_any_row_to_any_row(tmp_path_factory, rows, data):
-    path = Path(tmp_path_factory.getbasetemp()) / "columns"
-    batch = make_batch(rows)
-    skipped = data.draw(st.integers(0, len(rows)))
-    batch = batch.slice(skipped)  # offsets of a slice do not begin at 0
-    with path.open("wb") as file:
-        file.write(b"before")
-        positions = columns.write_columns(file, batch.columns, batch.schema)
-        n_bytes = file.tell() - len(b"before")
-    start = data.draw(st.integers(0, batch.num_rows))
-    stop = data.draw(st.integers(start, batch.num_rows))
-    stored = path.read_bytes()
-    found = columns.read_columns(lambda at, n: stored[at : at + n], positions, batch.schema, start, stop)
-    found.validate(full=True)
-    assert found.to_pylist() == batch.slice(start, stop - start).to_pylist()
-    # Each of the five levels of lists and strings has one position more than rows.
-    assert columns.row_bytes(batch).sum() <= n_bytes <= columns.row_bytes(batch).sum() + 8 * 5
 
 
 @given(ROWS, st.data())
@@ -130,17 +120,13 @@ class Missing:  # as where only locks/runtime.lock is installed
 
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
-from tokenmill.pipeline.shuffling import runs as runs_of
-from tokenmill.pipeline.shuffling.runs import arrange
-from tokenmill.pipeline.columns import read_columns, write_columns
+from tokenmill.pipeline.shuffling.spill import arrange
+from tokenmill.pipeline.columns import row_bytes
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
                     pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])
 batch = pa.record_batch([pa.array([1, 2]), pa.array([[3], [4, 5]], schema.field(1).type)], schema=schema)
-file = io.BytesIO()
-positions = write_columns(file, batch.columns, schema)
-read = read_columns(lambda at, n: file.getvalue()[at : at + n], positions, schema, 0, 2)
-assert read.equals(batch), read
 assert arrange([batch["ids"]], np.array([1, 0]), schema.field(1)).to_pylist() == [[4, 5], [3]]
+assert row_bytes(batch).tolist() == [8 + 8 + 4, 8 + 8 + 8]
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=repository, stderr=subprocess.PIPE, text=True, check=False
@@ -148,72 +134,91 @@ assert arrange([batch["ids"]], np.array([1, 0]), schema.field(1)).to_pylist() ==
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_that_is_cut_off_or_holds_something_else_is_an_error(tmp_path):
-    batch = make_batch([(1, "a", [1, 2], ["x"], None), (2, "b", [3], [], "n")])
-    with (tmp_path / "f").open("wb") as file:
-        positions = columns.write_columns(file, batch.columns, batch.schema)
-    stored = (tmp_path / "f").read_bytes()
-    with pytest.raises(ValueError, match="cut off"):
-        columns.read_columns(lambda at, n: stored[: positions[-1]][at : at + n], positions, batch.schema, 0, 2)
-    twisted = stored[: positions[0]] + np.array([5, 1, 0], np.int64).tobytes() + stored[positions[0] + 24 :]
-    with pytest.raises(ValueError, match="do not begin in order"):
-        columns.read_columns(lambda at, n: twisted[at : at + n], positions, batch.schema, 0, 2)
-    with pytest.raises(ValueError, match="must not hold nulls"):
-        columns.write_columns(None, [pa.array([1, None])], pa.schema([pa.field("n", pa.int64(), nullable=False)]))
+def test_a_file_that_is_damaged_or_holds_something_else_is_an_error(tmp_path):
+    rows = [(i << 40, f"d{i}", [i], [], None) for i in range(8)]
+    with written(tmp_path, [[rows]]) as (runs, _):
+        (run,) = runs
+        path, data = Path(run._path), Path(run._path).read_bytes()
+        other = RunReader(run.files, run._path, run.run, schemas.TOKENS)
+        with pytest.raises(ValueError, match="other columns, or rows that are not sorted"):
+            list(merge_range([other], 0, N_KEYS, step_bytes=1))
+        offsets = np.arange(9, dtype=np.int64).tobytes()
+        first, second = (key.to_bytes(8, "little") for key in (3 << 40, 4 << 40))
+        assert offsets in data
+        for name, damaged in (
+            ("cut off", data[: len(data) // 2]),
+            ("offsets", data.replace(offsets, offsets[:8] + b"\xff" + offsets[9:])),
+            ("order", data.replace(first + second, second + first)),
+            ("nothing", b""),
+        ):
+            path.write_bytes(damaged)
+            with RunFiles() as files:
+                reader = RunReader(files, str(path), run.run, WIDE)
+                with pytest.raises(ValueError, match=r"damaged|not sorted"):
+                    pytest.fail(f"{name}: {list(merge_range([reader], 0, N_KEYS, step_bytes=1 << 20))}")
+
+
+def test_runs_of_another_version_are_refused():
+    record = SplitRuns("a", 0, "b", (), Sums()).to_record()
+    for numbers in ([5, 0, 40, 80, 120], [5, 100, 0, 0]):
+        with pytest.raises(ValueError, match="split a was sorted by another version of TokenMill; start the job anew"):
+            SplitRuns.from_record({**record, "runs": [numbers]})
 
 
 @given(
     st.lists(st.lists(ROWS, max_size=3), max_size=4),
     KEYS,
     KEYS,
-    st.integers(1, 5),
     st.sampled_from([1, 60, 9999]),
+    st.sampled_from([1, 300]),
     st.sampled_from(["", "store://runs"]),
 )
 def test_runs_are_merged_as_the_reference_implementation_merges_them(
-    tmp_path_factory, splits, low, high, bucket_rows, piece_bytes, where
+    tmp_path_factory, splits, low, high, step_bytes, run_bytes, where
 ):
     low, high = min(low, high), max(low, high) + 1
-    # A run as soon as there is anything to write: a run for each batch.
-    with written(tmp_path_factory.getbasetemp(), splits, run_bytes=1, where=where) as (runs, described):
+    folder = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch, written(folder, splits, run_bytes, where=where, patch=patch) as made:
+        runs, described = made
         expected = reference.merge(
-            [[(row[0], row) for row in sorted(rows, key=lambda row: row[0])] for batches in splits for rows in batches],
+            [sorted([(row[0], row) for rows in batches for row in rows], key=lambda row: row[0]) for batches in splits],
             low,
             high,
         )
-        found = list(merge_range(runs, low, high, bucket_rows=bucket_rows, piece_bytes=piece_bytes))
+        found = list(merge_range(runs, low, high, step_bytes=step_bytes))
     assert [key for keys, _ in found for key in keys.tolist()] == [key for key, _ in expected]
     rows = [row for _, batch in found for row in batch.to_pylist()]
     assert rows == make_batch([row for _, row in expected]).to_pylist()
-    for _, batch in found:
-        assert batch.num_rows == 1 or columns.row_bytes(batch).sum() <= piece_bytes
     assert sum((split.sums for split in described), Sums()).n_documents == sum(
         len(rows) for batches in splits for rows in batches
     )
 
 
 def test_reads_from_a_store_are_small_and_at_once(tmp_path, monkeypatch):
-    """Beam reads objects through a buffer of 16 MiB, of which a merge needs some kB for each column."""
-    (tmp_path / "f").write_bytes(bytes(range(250)) * 10_000)
-    read, waiting = [], threading.Barrier(4)
+    """Beam reads objects through a buffer of 16 MiB, of which a merge needs a piece of some hundred KiB."""
+    rows = [(int(key), "id", [1] * 500, [], None) for key in np.random.default_rng(0).integers(0, 1 << 63, 4000)]
+    read, waiting, original = [], threading.Barrier(4), RunReader.take
 
     class Object(io.FileIO):
         def readinto(self, buffer):
-            read.append(len(buffer))
-            return super().readinto(buffer)
+            n = super().readinto(buffer)
+            read.append(n)
+            return n
 
-    monkeypatch.setattr(runs_of, "_OPEN_OBJECTS", 2)
-    monkeypatch.setattr(storage, "open_read", lambda path: io.BufferedReader(Object(tmp_path / "f"), 1 << 24))
-
-    def first(i):
+    def take(run, high):
         waiting.wait(20)
-        return files.read(f"{i % 3}", i * 250, 2)
+        return original(run, high)
 
-    with RunFiles("store://runs") as files:
-        assert files.each(first, range(4)) == [b"\0\1"] * 4
-        assert len(files._handles) <= 2
-        handles = [*files._handles.values()]
-    assert sum(read) == 4 * runs_of._BUFFER_BYTES
+    monkeypatch.setattr(spill, "_OPEN_OBJECTS", 2)
+    with written(tmp_path, [[rows[i::4]] for i in range(4)], where="store://runs") as (runs, _):
+        monkeypatch.setattr(storage, "open_read", lambda path: io.BufferedReader(Object(path), 1 << 24))
+        monkeypatch.setattr(RunReader, "take", take)
+        files = runs[0].files
+        (batch,) = (rows for _, rows in merge_range(runs, 0, N_KEYS // 64, step_bytes=1 << 30))
+        assert 0 < batch.num_rows < 4000 / 20
+        assert len(files._open_files) <= 2
+        handles = [handle for handle, _ in files._open_files.values()]
+    assert sum(read) < 4 * 8 * spill._BUFFER_BYTES < 8_000_000
     assert all(handle.closed for handle in handles)
 
 
@@ -226,37 +231,44 @@ def test_every_key_is_in_one_shard():
 
 
 @pytest.mark.parametrize("shape", ["uniform", "all low", "all high", "one key"])
-def test_find_is_right_wherever_the_keys_are(tmp_path, shape):
-    generator = np.random.default_rng(0)
-    keys = generator.integers(0, 1 << 63, 3000, np.uint64) * np.uint64(2)
+@pytest.mark.parametrize("of_all_keys", [True, False])
+def test_pieces_are_found_wherever_the_keys_are(tmp_path, shape, of_all_keys, monkeypatch):
+    monkeypatch.setattr(spill, "_PIECE_BYTES", 100)
+    keys = np.random.default_rng(0).integers(0, 1 << 63, 3000, np.uint64) * np.uint64(2)
     keys = {
         "uniform": keys,
         "all low": keys >> np.uint64(40),
         "all high": keys | np.uint64(0xFFFFFF << 40),
         "one key": np.full(3000, 77, np.uint64),
     }[shape]
-    rows = [(int(key), "", [], [], None) for key in keys]
-    with written(tmp_path, [[rows]]) as (runs, _):
-        (run,) = runs
+    batch = make_batch([(int(key), f"{key}", [], [], None) for key in keys])
+    with Staging(str(tmp_path), "test") as staging, RunFiles() as files:
+        file = staging.create("a")
+        writer = RunsWriter(file, 1 << 30, of_all_keys=of_all_keys)
+        writer.write(keys, batch)
+        writer.finish()
+        (run,) = writer.runs
+        reader = RunReader(files, file.path, run, WIDE)
+        assert run.n_pieces == 128
         ordered = np.sort(keys)
-        wanted = [0, 1, 77, 78, *map(int, ordered[::97]), *(int(key) + 1 for key in ordered[::89]), N_KEYS - 1]
-        for key in wanted:
-            assert run.find(key) == np.searchsorted(ordered, np.uint64(key)), key
-        assert run.find(N_KEYS) == 3000
+        for key in [0, 1, 77, 78, *map(int, ordered[::297]), *(int(key) + 1 for key in ordered[::289]), N_KEYS - 1]:
+            reader.start(key)
+            found = [each for part in reader.take(N_KEYS) for each in part.column(0).to_pylist()]
+            assert found == ordered[np.searchsorted(ordered, np.uint64(key)) :].tolist()
 
 
-def test_a_merge_reads_every_row_once_and_little_of_keys(tmp_path, monkeypatch):
+def test_a_merge_reads_every_piece_once_and_holds_little(tmp_path, monkeypatch):
     generator = np.random.default_rng(0)
     rows = [(int(key), "id", [1] * 50, [], None) for key in generator.integers(0, 1 << 63, 4000, np.uint64)]
-    read = []
-    original = RunReader.rows
-    monkeypatch.setattr(
-        RunReader, "rows", lambda self, start, stop: read.append(stop - start) or original(self, start, stop)
-    )
+    read, original = [], RunFiles.read
+    monkeypatch.setattr(spill, "_PIECE_BYTES", 5000)
+    monkeypatch.setattr(RunFiles, "read", lambda *where: read.append(where[1:]) or original(*where))
     with written(tmp_path, [[rows[i : i + 500]] for i in range(0, 4000, 500)]) as (runs, _):
-        batches = list(merge_range(runs, 0, N_KEYS, bucket_rows=300, piece_bytes=20_000))
-    assert sum(read) == 4000
-    assert max(batch.nbytes for _, batch in batches) < 30_000
+        batches = list(merge_range(runs, 0, N_KEYS // 2, step_bytes=40_000))
+        n_pieces = sum(run.run.n_pieces for run in runs)
+    assert sum(batch.num_rows for _, batch in batches) == 4000
+    assert n_pieces / 2 <= len(read) == len(set(read)) <= n_pieces
+    assert max(batch.nbytes for _, batch in batches) < 100_000
 
 
 @given(ROWS)

@@ -12,7 +12,7 @@ from tokenmill.pipeline.books import manifest, shard_entry
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling import shards as shuffled
-from tokenmill.pipeline.shuffling.merging import merge_range
+from tokenmill.pipeline.shuffling.spill import merge_range
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.ragged import Ragged
 
