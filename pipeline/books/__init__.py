@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job says it did, and the proof that it adds up. In: counts. Out: ledger entries and the manifest.
 
-- `quantities`: what is counted, and which sums must be equal; `input_counts`: what was read of each file;
+    reader --\
+    encoder ---> counts.Counts --> ledger.LedgerEntry --> job_books.JobBooks --> manifest
+    writer --/   one per split     one per split          their sum               of the job
+
+- `counts`: numbers by group and name, and columns, which add up; `quantities`: their names, and which must be equal;
+- `input_counts`: what was read of each file;
 - `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
 - `planned` finds the entries of a plan, `job_books` checks each, adds them up and checks the totals;
 - `manifest`: the summary of a finished job; `lists`: its long lists in files;
