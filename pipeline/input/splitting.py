@@ -8,18 +8,15 @@ number of workers or the order in which a store lists its files.
 import codecs
 import functools
 import gc
-import glob
 import io
 import itertools
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -51,7 +48,7 @@ from tokenmill.pipeline.input.decompressing import (
     is_cut_short,
     read_exactly,
 )
-from tokenmill.pipeline.input.listing import Listing, Named, NamedFiles, are_distinct
+from tokenmill.pipeline.input.matching import Files, Named, Seen, match_sources, with_literals
 from tokenmill.pipeline.input.readers import READERS, RowReader, is_cut_by_bytes
 from tokenmill.pipeline.input.streams import Stream
 from tokenmill.pipeline.input.transcoding import check_valid, settle_encoding
@@ -63,7 +60,6 @@ MAX_PIECES = 4096
 MOST_LOOKED_AT = 20_000
 """Of more files than this, only so many are opened before the work begins, where their names say what they are."""
 _Numbered = tuple[int, Named]
-_Files = NamedFiles | list[Named]
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*' |\"[^\"]*\" ")
 """The name of a file at the beginning of a problem, as `repr` writes it."""
 _MOST_ALIKE = 5
@@ -72,7 +68,6 @@ _MOST_PROBLEMS = 20
 _REMOTE_THREADS = 256
 """They wait for a store; with 30 ms for each file more of them do not list faster, as the processor is busy then."""
 _GROUP_FILES = 1 << 12
-_LISTING_THREADS = 16
 _BLOCK_BYTES = 1 << 16
 _CutFile = tuple[list[Piece], pa.Schema | None]
 _LEAVE_OUT = (
@@ -95,14 +90,6 @@ class _FileError(ValueError):
         )  # fmt: skip
 
 
-class _Seen:
-    """How many files were listed and opened, and which entries of `exclude` left out one."""
-
-    def __init__(self) -> None:
-        self.n_listed = self.n_opened = 0
-        self.excluding: set[str] = set()
-
-
 def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None) -> Splits:
     """Returns the splits of a corpus, files ordered by name.
 
@@ -121,66 +108,81 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
         them.
       OSError: when the only problem is that files cannot be read.
     """
-    problems: list[Exception] = []
-    unusable: list[_FileError] = []
+    plan = _Plan()
     where = "input.sources" if input.sources else "input.paths"
-    said: list[str] = []
-    stored_fields: list[tuple[str, pa.Schema | None]] = []
-    formats: set[str] = set()
-    of_lines: dict[str, str] = {}
-    seen, number = _Seen(), 0
-
-    def usable() -> Iterator[list[Piece]]:
-        nonlocal number
-        for section, files in sections:
-            first, rejects = number, list[_FileError]()
-            for cut in _cut_all(files, number, section, seen):
-                if isinstance(cut, UserWarning):
-                    said.append(str(cut))
-                elif isinstance(cut, _FileError) and section.on_damage == "warn":
-                    rejects.append(cut)
-                    yield [replace(cut.piece, file=number)]
-                    number += 1
-                elif isinstance(cut, Exception):
-                    problems.append(cut)
-                else:
-                    pieces, stored = cut
-                    formats.add(pieces[0].format)
-                    if "document" in FORMATS[pieces[0].format].keys and format_of(pieces[0].name) is None:
-                        of_lines.setdefault(section.source, pieces[0].path)
-                    if stored is not None or not stored_fields or stored_fields[-1][1] is not None:  # others are alike
-                        stored_fields.append((pieces[0].path, stored))
-                    # Members of archives are files, which makes the numbers of those after them larger.
-                    yield pieces if pieces[0].file == number else [replace(piece, file=number) for piece in pieces]
-                    number += 1
-            if rejects and number - first == len(rejects):
-                problems.extend(ValueError(str(each)) for each in rejects)  # the config is wrong, or the paths are
-            unusable.extend(rejects)
-
-    given, input = input, _with_literals(input)
     with _without_collector():
-        _show("listing files", 0, lambda: seen.n_listed)
-        sections = _match_sources(input, problems, said, seen)
+        _show("listing files", 0, lambda: plan.seen.n_listed)
+        sections = match_sources(with_literals(input), plan.problems, plan.said, plan.seen)
         n_files = sum(len(files) for _, files in sections)
-        _show("opening files", n_files, lambda: min(n_files, max(seen.n_opened, number)))
-        splits = Splits(_group(usable(), input.split_bytes), salt)
-    said += [*_without_effect(input, formats), *_lines_by_default(input, of_lines)]
-    for section, read in zip(given.by_source.values(), input.by_source.values(), strict=True):
-        pairs = zip(section.exclude, read.exclude, strict=True)
-        unused = (f"{each!r} leaves out no file" for each, pattern in pairs if pattern not in seen.excluding)
-        said += [f"{section.where}.exclude: {line}" for line in _lines(unused)]
-    said += [f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(unusable)]
+        _show("opening files", n_files, lambda: min(n_files, max(plan.seen.n_opened, plan.number)))
+        splits = Splits(_group(plan.usable(sections), input.split_bytes), salt)
     if warnings is not None:
-        warnings += said
-    if problems:
+        warnings += plan.warnings(input, where)
+    if problems := plan.problems:
         advice = _LEAVE_OUT if splits and any(isinstance(each, _FileError) for each in problems) else ""
         raise _summarize(problems, where, advice)
     if input.keep_fields or input.sources:
-        settled, wrong = settle_fields(input, stored_fields)
+        settled, wrong = settle_fields(input, plan.stored_fields)
         if wrong:
             raise _summarize([ValueError(line) for line in wrong], where)
         splits.fields = encode_fields(settled)
     return splits
+
+
+class _Plan:
+    """What is learnt of files while they are cut."""
+
+    def __init__(self) -> None:
+        self.seen, self.number = Seen(), 0
+        """How many files were listed and opened; how many are in the plan."""
+        self.problems: list[Exception] = []
+        self.said: list[str] = []
+        self.stored_fields: list[tuple[str, pa.Schema | None]] = []
+        """The path of files, and the fields to keep that they say they have; of neighbours that say nothing, one."""
+        self._rejects: list[_FileError] = []
+        self._formats: set[str] = set()
+        self._of_lines: dict[str, str] = {}
+
+    def usable(self, sections: Iterable[tuple[InputConfig, Files]]) -> Iterator[list[Piece]]:
+        """Yields the pieces of each file that can be read, or that is one reject."""
+        for section, files in sections:
+            first, rejects = self.number, list[_FileError]()
+            for cut in _cut_all(files, self.number, section, self.seen):
+                if isinstance(cut, UserWarning):
+                    self.said.append(str(cut))
+                elif isinstance(cut, _FileError) and section.on_damage == "warn":
+                    rejects.append(cut)
+                    yield [replace(cut.piece, file=self.number)]
+                    self.number += 1
+                elif isinstance(cut, Exception):
+                    self.problems.append(cut)
+                else:
+                    yield self._note(*cut, section)
+                    self.number += 1
+            if rejects and self.number - first == len(rejects):
+                self.problems += (ValueError(str(each)) for each in rejects)  # the config is wrong, or the paths are
+            self._rejects += rejects
+
+    def _note(self, pieces: list[Piece], stored: pa.Schema | None, section: InputConfig) -> list[Piece]:
+        first = pieces[0]
+        self._formats.add(first.format)
+        if "document" in FORMATS[first.format].keys and format_of(first.name) is None:
+            self._of_lines.setdefault(section.source, first.path)
+        if stored is not None or not self.stored_fields or self.stored_fields[-1][1] is not None:  # others are alike
+            self.stored_fields.append((first.path, stored))
+        # Members of archives are files, which makes the numbers of those after them larger.
+        return pieces if first.file == self.number else [replace(piece, file=self.number) for piece in pieces]
+
+    def warnings(self, input: InputConfig, where: str) -> Iterator[str]:
+        """Yields lines for the user; `input` is the section as it was given."""
+        yield from self.said
+        yield from _without_effect(input, self._formats)
+        yield from _lines_by_default(input, self._of_lines)
+        for given, read in zip(input.by_source.values(), with_literals(input).by_source.values(), strict=True):
+            pairs = zip(given.exclude, read.exclude, strict=True)
+            unused = (f"{each!r} leaves out no file" for each, pattern in pairs if pattern not in self.seen.excluding)
+            yield from (f"{given.where}.exclude: {line}" for line in _lines(unused))
+        yield from (f"{where}: one reject, because on_damage is warn: {line}" for line in _lines(self._rejects))
 
 
 def _show(stage: str, n_files: int, n_done: Callable[[], int]) -> None:
@@ -188,17 +190,6 @@ def _show(stage: str, n_files: int, n_done: Callable[[], int]) -> None:
     if (watched := progress.current()) is not None:
         watched.measure(stage, "files", n_files, n_done)
         watched.enter(stage)
-
-
-def _with_literals(config: InputConfig) -> InputConfig:
-    """Returns the section with entries of `exclude` that are the path of a file as patterns of this path alone."""
-
-    def pattern(path: str) -> str:
-        return glob.escape(path) if storage.has_glob(path) and archives.is_file(path) else path
-
-    excluded = {name: [*map(pattern, each.exclude)] for name, each in config.by_source.items()}
-    sources = {name: each.model_copy(update={"exclude": excluded[name]}) for name, each in config.sources.items()}
-    return config.model_copy(update={"exclude": excluded.get("", config.exclude), "sources": sources})
 
 
 def _without_effect(input: InputConfig, formats: Collection[str]) -> Iterator[str]:
@@ -232,176 +223,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _match_sources(
-    config: InputConfig, problems: list[Exception], warnings: list[str], seen: _Seen
-) -> list[tuple[InputConfig, _Files]]:
-    """Returns the section and the files of each source, in the order of the plan."""
-    found = [(section, _match_all(section, problems, warnings, seen)) for section in config.by_source.values()]
-    of: dict[str, str] = {}
-    folders: dict[str, str] = {}
-    for section, files in found if config.sources else []:
-        for _, file in files:
-            other = of.setdefault(_identify(file.path, folders), section.source)
-            if other != section.source:
-                twice = f"{file.path!r} is in the sources {other!r} and {section.source!r}; name it in one"
-                problems.append(ValueError(twice))
-    return found
-
-
-def _match_all(config: InputConfig, problems: list[Exception], warnings: list[str], seen: _Seen) -> _Files:
-    """Returns pairs of the name that a file has in document ids and the file, in the order of the plan."""
-    listings: list[tuple[Listing, str]] = []
-    with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-        listed = zip(config.paths, pool.map(lambda given: _list_files(given, config, seen), config.paths), strict=True)
-        for given, (pattern, found, wrong, said) in listed:
-            problems += wrong
-            warnings += said
-            if not found:
-                if not wrong:
-                    or_excluded = f", or none that {config.where}.exclude does not leave out" if config.exclude else ""
-                    folders_only = not config.exclude and storage.has_glob(given) and storage.matches_folders(given)
-                    but = f", but folders; the files in them are {given.rstrip('/')}/**" if folders_only else ""
-                    problems.append(ValueError(f"{given!r} matches no file{or_excluded}{but}"))
-                continue
-            path = storage.join(given, "*") if (is_folder := pattern != given) else given
-            listings.append((found, _literal_directory(path, is_folder or next(iter(found)).path == given)))
-    folders: dict[str, str] = {}
-    names: dict[str, tuple[str, storage.FileStat]] = {}
-    files = NamedFiles([(found, partial(_relative_name, directory=directory)) for found, directory in listings])
-    is_one = len(listings) == 1 and storage.is_remote(config.paths[0])  # no store lists a file twice
-    if is_one or (
-        are_distinct(_identify(file.path, folders) for found, _ in listings for file in found)
-        and are_distinct(name for name, _ in files)
-    ):
-        return _without_named(files, config, seen)
-    again: list[str] = []
-    for found, directory in listings:
-        identified = ((_identify(file.path, folders), file) for file in found)
-        # A file that is found both directly and through a link keeps its name when the link is added later.
-        for identity, file in sorted(identified, key=lambda each: _links_to(*each)):
-            known = names.setdefault(identity, (_relative_name(file.path, directory), file))[1]
-            if known is not file:
-                again.append(f"{file.path!r} is {known.path!r}" if file.path != known.path else repr(file.path))
-    if again:
-        more = f" and {len(again) - 1:,} more" if len(again) > 1 else ""
-        warnings.append(f"{config.where}.paths: a file that is matched more than once is read once: {again[0]}{more}")
-    told = zip(_tell_apart([*names.values()]), names.values(), strict=True)
-    return _without_named(sorted(((name, file) for name, (_, file) in told), key=itemgetter(0)), config, seen)
-
-
-def _without_named(files: _Files, config: InputConfig, seen: _Seen) -> _Files:
-    """Leaves out the files that `exclude` gives by the name that messages about their records call them."""
-    given = {*config.exclude} - seen.excluding  # which no path matched
-    named = {name for name, _ in files if name in given} if given else set()
-    seen.excluding.update(named)
-    return [each for each in files if each[0] not in named] if named else files
-
-
-def _list_files(given: str, config: InputConfig, seen: _Seen) -> tuple[str, Listing, list[OSError], list[str]]:
-    """Returns a pattern without abbreviations, its files, problems and warnings."""
-    pattern, wrong, warnings = storage.pattern_of(given), list[OSError](), list[str]()
-    found: Iterable[storage.FileStat] = ()
-    excluded_by = config.excluder()
-
-    def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
-        for file in files:
-            seen.n_listed += 1
-            if by := excluded_by(file.path):
-                seen.excluding.update(by)
-            else:
-                yield file
-
-    try:
-        if storage.is_remote(pattern):
-            with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-                parts = pool.map(
-                    lambda each: Listing(without_excluded(storage.match(each))), storage.patterns_by_folder(pattern)
-                )
-                return pattern, Listing.joined(parts), wrong, warnings
-        found = without_excluded(storage.match(pattern, wrong))
-        if pattern != given and config.format == "auto":
-            found = _of_known_formats(config.where, pattern, [*found], warnings)
-        return pattern, Listing(found), wrong, warnings
-    except OSError as error:
-        return pattern, Listing(()), [OSError(f"{pattern!r}: {error}")], warnings
-
-
-def _identify(path: str, folders: dict[str, str]) -> str:
-    """Returns the path of a file without links and dots, the same however it is spelled; `folders` is a cache."""
-    if storage.is_remote(path):
-        return path
-    folder, name = os.path.split(path)
-    if folder not in folders:
-        folders[folder] = os.path.realpath(folder)
-    place = os.path.join(folders[folder], name)
-    return os.path.realpath(place) if os.path.islink(place) else place
-
-
-def _links_to(identity: str, file: storage.FileStat) -> tuple[bool, bool]:
-    """Returns whether a file is a link, and whether one of its folders is; files that are neither come first."""
-    if storage.is_remote(identity):
-        return False, False
-    return os.path.islink(file.path), identity != os.path.abspath(file.path)
-
-
-def _tell_apart(files: Sequence[tuple[str, storage.FileStat]]) -> list[str]:
-    """Returns the names of files, made unique: files of one name get as many of their folders as tell them apart.
-
-    The folders nearest to the files come first, so names do not depend on where the corpus is. No other file gets
-    another name, so a file that is added later renames only those of its own name.
-    """
-    names = [name for name, _ in files]
-    paths: dict[int, list[str]] = {}
-    depths: dict[int, int] = {}
-    while shared := {name for name, n in Counter(names).items() if n > 1}:
-        for i in (i for i, name in enumerate(names) if name in shared):
-            path = paths.setdefault(i, _components(files[i][1].path))
-            depths[i] = min(depths.get(i, names[i].count("/") + 1) + 1, len(path))
-            names[i] = "/".join(path[-depths[i] :])
-    return names
-
-
-def _components(path: str) -> list[str]:
-    if storage.is_remote(path):
-        return path.split("/")
-    # Without links, `..` cannot lead elsewhere than it says, so the paths of two files differ.
-    return (os.path.realpath if ".." in path else os.path.abspath)(path).replace(os.sep, "/").split("/")
-
-
-def _of_known_formats(
-    where: str, pattern: str, files: list[storage.FileStat], warnings: list[str]
-) -> list[storage.FileStat]:
-    """Returns the files of a folder that have the name of a known format; warns of the others."""
-    known = [file for file in files if format_of(file.path) is not None or archives.is_archive(file.path)]
-    if known and len(known) < len(files):
-        first = next(file.path for file, other in itertools.zip_longest(files, known) if file is not other)
-        n = len(files) - len(known)
-        warnings.append(
-            f"{where}.paths: files that {pattern!r} matches, and whose names say no known format, are left out: "
-            f"{n:,}, such as {first!r}; name them in {where}.paths, with {where}.format, to read them"
-        )
-        return known
-    return files
-
-
-def _literal_directory(pattern: str, is_literal: bool) -> str:
-    """Returns the part of a pattern before the first component with a glob character; if none has one, the folder."""
-    components = pattern.replace(os.sep, "/").split("/")
-    n_literal = len(components) - 1
-    if not is_literal:
-        n_literal = next((i for i, each in enumerate(components) if storage.has_glob(each)), n_literal)
-    return "/".join(components[:n_literal])
-
-
-def _relative_name(path: str, directory: str) -> str:
-    path = path.replace(os.sep, "/")
-    n = len(directory)
-    if n and path.startswith(directory) and path[n : n + 1] == "/":
-        return path[n + 1 :].lstrip("/")
-    return path.lstrip("/")
-
-
-def _cut_all(files: _Files, first: int, config: InputConfig, seen: _Seen) -> Iterator[_CutFile | Exception]:
+def _cut_all(files: Files, first: int, config: InputConfig, seen: Seen) -> Iterator[_CutFile | Exception]:
     """Yields what `_look_at` returns for each file, in order; `first` is the number of the first one."""
     prefix = f"{config.source}/" if config.source else ""
     step = -(-len(files) // MOST_LOOKED_AT)
@@ -423,7 +245,7 @@ def _cut_all(files: _Files, first: int, config: InputConfig, seen: _Seen) -> Ite
 
 
 def _cut_files(
-    group: Sequence[_Numbered], config: InputConfig, seen: _Seen, *, trusts_names: bool
+    group: Sequence[_Numbered], config: InputConfig, seen: Seen, *, trusts_names: bool
 ) -> Iterator[_CutFile | Exception]:
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
@@ -437,7 +259,7 @@ def _cut_files(
 
 
 def _look_at(
-    numbered: _Numbered, config: InputConfig, excluded_by: Callable[[str], list[str]], seen: _Seen
+    numbered: _Numbered, config: InputConfig, excluded_by: Callable[[str], list[str]], seen: Seen
 ) -> list[_CutFile | Exception]:
     """Returns what `_cut_file` does, for an archive that of each member; `UserWarning` is what the user should know."""
 
@@ -511,70 +333,79 @@ def _cut_file(
 
     said: takes a `UserWarning` of a local file that is cut short; None of a member of an archive.
     """
-    number, (name, file) = numbered
+    _, (name, file) = numbered
     try:
         name.encode("utf-8")
         with closing(archives.open_file(file.path, file.version)) as handle:
-            is_stream = getattr(handle, "is_stream", False)
-            head = _head_of(handle) if is_stream else read_exactly(handle, SAMPLE_BYTES)
-            check_pointer(head)
-            if head and not file.n_bytes:
-                raise ValueError("has text, but no size, as files of /proc have; copy it to a disk first")
-            named = _choose_format(name, head, config)
-            compression = _choose_compression(head, named, config, is_member=bool(archives.split_path(file.path)[1]))
-            if is_stream and compression == "none":
-                compression = "archive"
-            make = partial(
-                Piece, file.path, name, file.n_bytes, file.version,
-                compression=compression, file=number, source=config.source,
-            )  # fmt: skip
-            reader = READERS[named.name]
-            if isinstance(reader, RowReader):
-                if is_stream:
-                    raise ValueError(f"is {named.name} in an archive that must be read from its beginning; unpack it")
-                sizes, stored = reader.measure(handle, config)
-                stored = pa.schema([*stored, *folder_fields(file.path, config, stored)])
-                runs = _runs(sizes, config.split_bytes)
-                return [
-                    make(format=named.name, start=start, stop=stop, n_text_bytes=sum(sizes[start:stop]))
-                    for start, stop in runs
-                ], stored
-            is_known = len(formats_named(name)) < 2
-            sample = (
-                head if compression in ("none", "archive") else _decompress_head(head, handle, compression, is_known)
-            )
-            is_shown = named.begins is not None and named.begins.match(sample)
-            if not is_shown and (other := other_format("", sample)):
-                raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
-            encoding = settle_encoding(sample, config.encoding)
-            check_valid(sample, encoding)
-            ending = os.path.splitext(name.lower())[1]
-            is_plain = config.compression == "auto" and compression == "none" and ending in COMPRESSION_SUFFIXES
-            if is_plain and not _is_text(sample, encoding):
-                raise ValueError(f"is no text, and not compressed, as {ending!r} says{beginning(handle)}; get it again")
-            found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
-            codec = encoding if compression == "none" else config.encoding
-            if config.messages_field is not None and "messages_field" not in found.keys:
-                raise ValueError(f"is of format {found.name}, which has no messages for input.messages_field")
-            is_local = compression != "none" and not storage.is_remote(file.path)
-            if said is not None and is_local and is_cut_short(handle, compression):
-                then = "it fails at its end" if config.on_damage == "fail" else "what comes before its end is read"
-                cut = f"{file.path!r} is cut short; get it again before the job begins, or {then}"
-                said.append(UserWarning(f"{config.where}.paths: {cut}"))
-            handle.seek(0)
-            whole = make(format=found.name, start=0, stop=file.n_bytes, encoding=codec)
-            reader, stored = READERS[found.name], None
-            if isinstance(reader, StreamReader) and reader.has_header:
-                stored = reader.check(Stream(handle, whole), config)
-            in_folders = folder_fields(file.path, config, stored)
-            stored = stored if stored is None else pa.schema([*stored, *in_folders])
+            return _look_into(handle, numbered, config, said)
     except UnicodeEncodeError:
         return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
     except ValueError as error:
         return _FileError(numbered, config, error)
     except OSError as error:
         return OSError(f"{file.path!r} cannot be read: {error}")
-    return _cut_bytes(whole, config), stored
+
+
+def _look_into(
+    handle: BinaryIO, numbered: _Numbered, config: InputConfig, said: list[_CutFile | Exception] | None
+) -> _CutFile:
+    number, (name, file) = numbered
+    is_stream = getattr(handle, "is_stream", False)
+    head = _head_of(handle) if is_stream else read_exactly(handle, SAMPLE_BYTES)
+    check_pointer(head)
+    if head and not file.n_bytes:
+        raise ValueError("has text, but no size, as files of /proc have; copy it to a disk first")
+    named = _choose_format(name, head, config)
+    compression = _choose_compression(head, named, config, is_member=bool(archives.split_path(file.path)[1]))
+    if is_stream and compression == "none":
+        compression = "archive"
+    whole = Piece(
+        file.path, name, file.n_bytes, file.version, named.name, compression, 0, file.n_bytes,
+        file=number, source=config.source,
+    )  # fmt: skip
+    reader = READERS[named.name]
+    if isinstance(reader, RowReader):
+        if is_stream:
+            raise ValueError(f"is {named.name} in an archive that must be read from its beginning; unpack it")
+        sizes, stored = reader.measure(handle, config)
+        stored = pa.schema([*stored, *folder_fields(file.path, config, stored)])
+        runs = _runs(sizes, config.split_bytes)
+        return [
+            replace(whole, start=start, stop=stop, n_text_bytes=sum(sizes[start:stop])) for start, stop in runs
+        ], stored
+    sampled = _look_at_text(handle, head, whole, named, config)
+    is_local = compression != "none" and not storage.is_remote(file.path)
+    if said is not None and is_local and is_cut_short(handle, compression):
+        then = "it fails at its end" if config.on_damage == "fail" else "what comes before its end is read"
+        cut = f"{file.path!r} is cut short; get it again before the job begins, or {then}"
+        said.append(UserWarning(f"{config.where}.paths: {cut}"))
+    handle.seek(0)
+    text_reader, found = READERS[sampled.format], None
+    if isinstance(text_reader, StreamReader) and text_reader.has_header:
+        found = text_reader.check(Stream(handle, sampled), config)
+    in_folders = folder_fields(file.path, config, found)
+    return _cut_bytes(sampled, config), found if found is None else pa.schema([*found, *in_folders])
+
+
+def _look_at_text(handle: BinaryIO, head: bytes, whole: Piece, named: InputFormat, config: InputConfig) -> Piece:
+    """Returns a file that is a stream of bytes with its format and encoding, as its first bytes show them."""
+    name, compression = whole.name, whole.compression
+    is_known = len(formats_named(name)) < 2
+    sample = head if compression in ("none", "archive") else _decompress_head(head, handle, compression, is_known)
+    is_shown = named.begins is not None and named.begins.match(sample)
+    if not is_shown and (other := other_format("", sample)):
+        raise ValueError(f"is {other.what}, not {named.name}: {other.advice}")
+    encoding = settle_encoding(sample, config.encoding)
+    check_valid(sample, encoding)
+    ending = os.path.splitext(name.lower())[1]
+    is_plain = config.compression == "auto" and compression == "none" and ending in COMPRESSION_SUFFIXES
+    if is_plain and not _is_text(sample, encoding):
+        raise ValueError(f"is no text, and not compressed, as {ending!r} says{beginning(handle)}; get it again")
+    found = _check_format(named, name, sample.decode(encoding, "ignore").lstrip("\ufeff").encode(), config)
+    codec = encoding if compression == "none" else config.encoding
+    if config.messages_field is not None and "messages_field" not in found.keys:
+        raise ValueError(f"is of format {found.name}, which has no messages for input.messages_field")
+    return replace(whole, format=found.name, encoding=codec)
 
 
 def _cut_bytes(whole: Piece, config: InputConfig) -> list[Piece]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.input import listing, splitting
-from tokenmill.pipeline.input.listing import Listing, NamedFiles, are_distinct
+from tokenmill.pipeline.input import matching, splitting
+from tokenmill.pipeline.input.matching import Listing, NamedFiles, are_distinct
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.running.progress import Progress, reporting_to
@@ -24,7 +24,7 @@ NAMES = st.text(st.characters(exclude_categories=[], exclude_characters="\0"), m
 def test_files_come_in_the_order_of_their_names_from_any_listings(names, n_listings, chunk):
     files = [storage.FileStat(f"x/{name}", i, f"{i}-v") for i, name in enumerate(names)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "_CHUNK_FILES", chunk)
+        patch.setattr(matching, "_CHUNK_FILES", chunk)
         parts = [Listing(files[i::n_listings]) for i in range(n_listings)]
         named = NamedFiles([(part, lambda path: path[2:]) for part in parts])
     assert len(named) == len(files)
