@@ -86,7 +86,7 @@ class Request:
         Raises:
           Mistake: if the job could not begin. OSError, ValueError: if it would fail.
         """
-        from tokenmill.pipeline.estimating import advice, forecast, report
+        from tokenmill.pipeline.estimating import forecast, report
 
         plan, settings = self.plan()
         start = self._measure_start(settings)
@@ -95,7 +95,7 @@ class Request:
         seconds = {}
         if start is not None:
             seconds = {workers: found.work.seconds(start, workers) for workers in _workers(settings.workers)}
-        return report.Told(found, seconds, advice.advise(found, max(1, settings.workers)), actual)
+        return report.Told(found, seconds, report.advise(found, max(1, settings.workers)), actual)
 
     def _measure_start(self, settings: "RunnerSettings") -> float | None:
         """Returns the seconds that the job takes to start and end, besides its work; None if it does not run here."""

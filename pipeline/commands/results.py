@@ -181,13 +181,13 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.books.parts import folders_of
-    from tokenmill.pipeline.reporting import facts, page
+    from tokenmill.pipeline.reporting import page
 
     with mistakes():
         output, _ = find_output(options.target, options.overrides)
         say_owner(output)
         if options.json:
-            of_folders = {folder: facts.gather(folder) for folder in folders_of(output)}
+            of_folders = {folder: page.gather(folder) for folder in folders_of(output)}
             print_json(of_folders.get(output, of_folders))
         else:
             for folder in folders_of(output):

@@ -141,15 +141,14 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _compare_code_points(options: argparse.Namespace) -> int:
-    from tokenmill.pipeline.comparing import loading
-    from tokenmill.pipeline.comparing.comparison import code_point_lines, compare_code_points
+    from tokenmill.pipeline.comparing.comparison import code_point_lines, compare_code_points, load
 
     with mistakes():
         needing = ("text_field", "lang_field", "parallel", "sizes", "speed", "html")
         for name in needing:
             if getattr(options, name) not in (None, [], False, "text"):
                 raise ValueError(f"--{name.replace('_', '-')}: needs --on, a corpus or word counts")
-        report = compare_code_points(loading.load(options.tokenizers))
+        report = compare_code_points(load(options.tokenizers))
     if options.json:
         print_json(report)
     else:

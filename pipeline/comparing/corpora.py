@@ -22,8 +22,7 @@ from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.input_counts import PieceCounts, count_reasons
 from tokenmill.pipeline.books.reject_limits import LossyFiles
 from tokenmill.pipeline.comparing import measure
-from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Sums, constant
+from tokenmill.pipeline.comparing.sums import ALL, KINDS, N_BLOCKS, SUMMED, WORDS, Candidate, Sums, constant
 from tokenmill.pipeline.config.input import MIB, InputConfig
 from tokenmill.pipeline.counting.counts import CountsArtifact
 from tokenmill.pipeline.counting.words import describe_words

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.pipeline.comparing.loading import Candidate
-from tokenmill.pipeline.comparing.sums import ALL, N_BLOCKS, OTHER, SUMMED, Ints, Sums
+from tokenmill.pipeline.comparing.sums import ALL, N_BLOCKS, OTHER, SUMMED, Candidate, Ints, Sums
 from tokenmill.pipeline.statistics.token_table import describe, token_counts
 from tokenmill.pipeline.statistics.vocabulary import gini, ratio
 from tokenmill.pipeline.statistics.words import Encoded

@@ -6,6 +6,7 @@ documents: however large the corpus, a group takes `N_BLOCKS` sums of each colum
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,17 @@ MAX_WORD_BYTES = 256 << 20
 """Above this, or above `MAX_WORDS`, the rarest words are left out, down to half of the limit."""
 
 _PENDING_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tokenizer that is compared."""
+
+    label: str
+    path: str
+    tokenizer: Tokenizer
+    load_seconds: float
+    """How long reading its file took."""
 
 
 class Words:

@@ -18,7 +18,7 @@ from tokenmill.pipeline.estimating.estimates import Estimate, Scale
 from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
 from tokenmill.pipeline.estimating.trial import Trial
 from tokenmill.pipeline.jobs.planning import JobPlan
-from tokenmill.pipeline.output.arranging import packing_summary
+from tokenmill.pipeline.reporting.stats import packed
 from tokenmill.pipeline.running.display import megabytes
 from tokenmill.pipeline.shuffling.passes import plan_passes
 from tokenmill.pipeline.shuffling.shards import PlannedShard, plan_shards
@@ -247,10 +247,10 @@ def _padding(config: Config, tried: Trial) -> float | None:
         return 1 - n_tokens / max(1, n_rows * padding.length)
     if config.output.packing is None:
         return None
-    packed: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for entry in tried.shards:
-        packed.update(entry.of("packing") or {})
-    return float(packing_summary(packed)["share_of_padding"] or 0.0)
+        counts.update(entry.of("packing") or {})
+    return packed(counts).share_of_padding or 0.0
 
 
 def _unknown(tried: Trial, folders: Mapping[str, tuple[Config, Tokenizer]]) -> tuple[tuple[str, int], ...]:

@@ -7,8 +7,7 @@ but another `input.split_bytes` gives other sequences. Documents are cut when sh
 whole documents are shuffled, and the windows of a document stay together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -51,28 +50,6 @@ PACKING_COUNTS = (
 )
 """Counts of packing; those of several shards can be added up. If rows are conversations, there is `n_first_tokens`,
 too: tokens to train on that are the first behind a cut."""
-
-
-def packing_summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns the part of stats.json about packing, with ratios of waste, which are null without sequences."""
-    n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
-    n_documents = counts["n_documents"]
-    return {
-        **{name.removeprefix("n_"): counts[name] for name in PACKING_COUNTS},
-        "share_of_padding": counts["n_padding"] / n_ids if n_ids else None,
-        "share_of_documents_split": counts["n_split_documents"] / n_documents if n_documents else None,
-        "segments_per_sequence": counts["n_segments"] / counts["n_sequences"] if counts["n_sequences"] else None,
-    }
-
-
-def windows_summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns the part of stats.json about windows, with ratios of cost, which are null without windows."""
-    n_tokens = counts["n_tokens"]
-    return {
-        **{name.removeprefix("n_"): counts[name] for name in WINDOW_COUNTS},
-        "share_of_tokens_repeated": counts["n_repeated"] / n_tokens if n_tokens else None,
-        "windows_per_document": counts["n_windows"] / counts["n_documents"] if counts["n_documents"] else None,
-    }
 
 
 class Arranger:

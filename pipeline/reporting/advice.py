@@ -27,7 +27,7 @@ def advise(facts: Mapping[str, Any]) -> list[str]:
     """Returns the sentences, the most serious first; none if nothing is unusual.
 
     Args:
-      facts: as `facts.gather` returns them.
+      facts: as `page.gather` returns them.
     """
     told = [line.replace("{}", _percent(share)) for share, least, line in _shares(facts) if share >= least]
     found = (rule(facts) for rule in (_rejected, _unknown, _way_back, _premium, _resized, _slow))

@@ -8,15 +8,28 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel
 
 from tokenmill.pipeline.books.counts import LANGUAGE, STEP
 from tokenmill.pipeline.books.ledger import LOST
-from tokenmill.pipeline.output.arranging import packing_summary, windows_summary
-from tokenmill.pipeline.reporting.stats_file import FORMAT_VERSION, Chat
-from tokenmill.pipeline.statistics import languages, sample, texts, token_table, vocabulary
+from tokenmill.pipeline.reporting.stats_file import (
+    FORMAT_VERSION,
+    Chat,
+    Language,
+    Languages,
+    Lengths,
+    Packing,
+    Sample,
+    Source,
+    StatsFile,
+    TokensMade,
+    Unknown,
+    Windows,
+)
+from tokenmill.pipeline.statistics import sample, texts, token_table
 from tokenmill.pipeline.statistics.tally import ADDED, EXACT_LENGTHS, LENGTH_BUCKETS, SPANS, Statistics
 from tokenmill.pipeline.statistics.token_table import TOP
-from tokenmill.pipeline.statistics.vocabulary import ratio
+from tokenmill.pipeline.statistics.vocabulary import entries_for, gini, ratio
 
 PERCENTILES = (1, 5, 25, 50, 75, 90, 95, 99)
 
@@ -35,21 +48,6 @@ def length_percentile(statistics: Statistics, percent: int) -> int | None:
     return _bucket_start(int(np.searchsorted(np.cumsum(statistics.length_counts), rank)))
 
 
-def _chat_summary(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | None) -> dict[str, Any]:
-    n_first = (packing or {}).get("n_first_tokens", 0)
-    chat = {**chat, "trained_tokens": chat["trained_tokens"] - n_first, "first_tokens": chat["first_tokens"] + n_first}
-    names = [name for name in Chat.model_fields if name in chat]
-    lost = {name.removeprefix(LOST): n for name, n in sorted(chat.items()) if name.startswith(LOST)}
-    others = {*names, *(LOST + name for name in lost)}
-    tokens = {name.removesuffix("_tokens"): n for name, n in chat.items() if name not in others and n}
-    return {
-        **{name: chat[name] for name in names},
-        "fields_not_shown": dict(sorted(lost.items(), key=lambda item: -item[1])[:TOP]),
-        "share_of_tokens_trained": ratio(chat["trained_tokens"], n_tokens),
-        "tokens_by_role": tokens,
-    }
-
-
 def summarize(
     statistics: Statistics,
     table: pa.Table,
@@ -61,6 +59,7 @@ def summarize(
     """Returns the contents of stats.json: a `StatsFile`, as plain JSON.
 
     Args:
+      statistics: of all splits.
       table: `TOKEN_COUNTS` of the same splits.
       packing: the sums of `arranging.PACKING_COUNTS` where rows are packed; None where they are not.
       windows: the sums of `arranging.WINDOW_COUNTS` where rows are windows; None where they are not.
@@ -68,90 +67,170 @@ def summarize(
       by_source: what was read of each source of `input.sources`, as in the manifest.
     """
     s = statistics
-    code_points, n_oov_chars = s.oov_chars()
-    steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
-    return {
-        "format_version": FORMAT_VERSION,
-        "documents": s["n_documents"],
-        "bytes": s["n_text_bytes"],
-        "characters": s["n_chars"],
-        "words": s["n_words"],
-        "spaced_words": s["n_spaced_words"],
-        "tokens": s["n_tokens"],
-        "tokens_made": {
-            "text": s["n_text_tokens"],
-            "cut": s["n_cut_tokens"],
-            "kept": s["n_text_tokens"] - s["n_cut_tokens"],
-            "special": s["n_special_tokens"],
-            "added": s["n_added_tokens"],
-            "share_cut": ratio(s["n_cut_tokens"], s["n_text_tokens"]),
-            "documents_cut": s["n_cut_documents"],
-            "share_of_documents_cut": ratio(s["n_cut_documents"], s["n_documents"]),
-        },
+    n_text_tokens = s["n_text_tokens"]
+    made = StatsFile.of(
+        _some_of(s, packing, windows, chat, by_source),
+        format_version=FORMAT_VERSION,
+        documents=s["n_documents"],
+        bytes=s["n_text_bytes"],
+        characters=s["n_chars"],
+        words=s["n_words"],
+        spaced_words=s["n_spaced_words"],
+        tokens=s["n_tokens"],
+        tokens_made=TokensMade.of(
+            text=n_text_tokens,
+            cut=s["n_cut_tokens"],
+            kept=n_text_tokens - s["n_cut_tokens"],
+            special=s["n_special_tokens"],
+            added=s["n_added_tokens"],
+            documents_cut=s["n_cut_documents"],
+            share_of_documents_cut=ratio(s["n_cut_documents"], s["n_documents"]),
+        ),
         # All tokens of the text, cut ones included, because truncation says nothing about a vocabulary.
-        "tokens_per_word": ratio(s["n_text_tokens"], s["n_words"]),
-        "share_of_continuations": ratio(s["n_text_tokens"] - s["n_words"], s["n_text_tokens"]),
-        "tokens_per_spaced_word": ratio(s["n_text_tokens"], s["n_spaced_words"]),
-        "bytes_per_token": ratio(s["n_text_bytes"], s["n_text_tokens"]),
-        "characters_per_token": ratio(s["n_chars"], s["n_text_tokens"]),
-        "sample": sample.summary({name: s[f"n_{name}"] for name in sample.COUNTED}),
-        "vocabulary": token_table.describe(table),
-        "oov": {
-            "tokens": s["n_oov_tokens"],
-            "share_of_tokens": ratio(s["n_oov_tokens"], s["n_tokens"]),
-            "characters": s["n_oov_chars"],
-            "share_of_characters": ratio(s["n_oov_chars"], s["n_chars"]),
-            "words": s["n_oov_words"],
-            "share_of_words": ratio(s["n_oov_words"], s["n_words"]),
-            "words_not_listed": s.n_oov_words_dropped,
-            "distinct_characters": n_oov_chars.size,
-            # How many characters must be added to the vocabulary so that this share of unknown ones becomes known.
-            "characters_to_add": {f"{share:.0%}": vocabulary.entries_for(n_oov_chars, share) for share in SHARES},
-            "distinct_words": s.oov_words().num_rows,
-            "scripts": _scripts(code_points, n_oov_chars),
-            "top_characters": _top_characters(code_points, n_oov_chars),
-            "top_words": _top_words(s),
-        },
+        tokens_per_word=ratio(n_text_tokens, s["n_words"]),
+        share_of_continuations=ratio(n_text_tokens - s["n_words"], n_text_tokens),
+        tokens_per_spaced_word=ratio(n_text_tokens, s["n_spaced_words"]),
+        bytes_per_token=ratio(s["n_text_bytes"], n_text_tokens),
+        characters_per_token=ratio(s["n_chars"], n_text_tokens),
+        sample=sampled({name: s[f"n_{name}"] for name in sample.COUNTED}),
+        vocabulary=token_table.describe(table),
+        oov=_unknown(s),
         # Special tokens spelled out in text stay text, unless the config asks for them.
-        "added_tokens_in_text": [
-            {"token": token, "count": count}
-            for token, count in sorted(s.groups.get(ADDED, {}).items(), key=lambda item: (-item[1], item[0]))[:TOP]
-        ],
-        "lengths": {
-            "min": s["min_tokens"] if s["n_documents"] else None,
-            "max": s["max_tokens"] if s["n_documents"] else None,
-            "mean": ratio(s["n_tokens"], s["n_documents"]),
-            "percentiles": {f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
-            "histogram": _histogram(s),
-        },
-        **({"text": texts.summary(steps, spans)} if steps or spans else {}),
-        **({"languages": languages.summary(by_language)} if by_language else {}),
-        **({"packing": packing_summary(packing)} if packing is not None else {}),
-        **({"windows": windows_summary(windows)} if windows is not None else {}),
-        **({"chat": _chat_summary(chat, s["n_tokens"], packing)} if chat is not None else {}),
-        **({"sources": {name: source_summary(read) for name, read in by_source.items()}} if by_source else {}),
+        added_tokens_in_text=_most("token", s.groups.get(ADDED, {}))[:TOP],
+        lengths=Lengths.of(
+            min=s["min_tokens"] if s["n_documents"] else None,
+            max=s["max_tokens"] if s["n_documents"] else None,
+            mean=ratio(s["n_tokens"], s["n_documents"]),
+            percentiles={f"p{percent}": length_percentile(s, percent) for percent in PERCENTILES},
+            histogram=_histogram(s),
+        ),
+    )
+    return made.to_record()
+
+
+def _some_of(
+    s: Statistics,
+    packing: Mapping[str, int] | None,
+    windows: Mapping[str, int] | None,
+    chat: Mapping[str, int] | None,
+    by_source: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Returns the parts of stats.json that not every job has; the arguments are those of `summarize`."""
+    steps, spans, by_language = s.labels(STEP), s.groups.get(SPANS, {}), s.labels(LANGUAGE)
+    parts = {
+        "text": texts.summary(steps, spans) if steps or spans else None,
+        "languages": _languages(by_language) if by_language else None,
+        "packing": None if packing is None else packed(packing),
+        "windows": None if windows is None else Windows.of(_named(windows, Windows)),
+        "chat": None if chat is None else _chat(chat, s["n_tokens"], packing),
+        "sources": {name: source(read) for name, read in by_source.items()} if by_source else None,
     }
+    return {name: part for name, part in parts.items() if part is not None}
 
 
-def source_summary(read: Mapping[str, Any]) -> dict[str, Any]:
+def _named(counts: Mapping[str, int], part: type[BaseModel]) -> dict[str, int]:
+    """Returns the counts that a part of stats.json has, by the names that they have there."""
+    named = {name.removeprefix("n_"): n for name, n in counts.items()}
+    return {name: n for name, n in named.items() if name in part.model_fields}
+
+
+def packed(counts: Mapping[str, int]) -> Packing:
+    """Returns the part about packing, from `arranging.PACKING_COUNTS`."""
+    n_ids = counts["n_tokens"] + counts["n_separators"] + counts["n_padding"]
+    return Packing.of(_named(counts, Packing), share_of_padding=ratio(counts["n_padding"], n_ids))
+
+
+def sampled(counts: Mapping[str, int]) -> Sample:
+    """Returns the part about a sample with these `sample.COUNTED`."""
+    names = (name for name, each in Sample.model_fields.items() if each.annotation is int)
+    return Sample.of({name: counts[counted] for name, counted in zip(names, sample.COUNTED, strict=True)})
+
+
+def source(read: Mapping[str, Any]) -> Source:
     """Returns what stats.json says of a source, or a report of a file.
 
     Args:
       read: the counts of `PieceCounts` that are not zero.
     """
-    n_chars, n_words, n_text_tokens, n_tokens = (
-        read.get(name, 0) for name in ("n_chars", "n_spaced_words", "n_text_tokens", "n_tokens")
+    n = Counter({name: count for name, count in read.items() if isinstance(count, int)})
+    return Source.of(
+        documents=n["n_documents"],
+        rejected=sum(read.get("rejected", {}).values()),
+        filtered=sum(read.get("filtered", {}).values()),
+        characters=n["n_chars"],
+        tokens=n["n_tokens"],
+        characters_per_token=ratio(n["n_chars"], n["n_text_tokens"]),
+        tokens_per_spaced_word=ratio(n["n_text_tokens"], n["n_spaced_words"]),
+        share_of_oov_tokens=ratio(n["n_oov_tokens"], n["n_tokens"]),
     )
-    return {
-        "documents": read.get("n_documents", 0),
-        "rejected": sum(read.get("rejected", {}).values()),
-        "filtered": sum(read.get("filtered", {}).values()),
-        "characters": n_chars,
-        "tokens": n_tokens,
-        "characters_per_token": ratio(n_chars, n_text_tokens),
-        "tokens_per_spaced_word": ratio(n_text_tokens, n_words),
-        "share_of_oov_tokens": ratio(read.get("n_oov_tokens", 0), n_tokens),
-    }
+
+
+def _chat(chat: Mapping[str, int], n_tokens: int, packing: Mapping[str, int] | None) -> Chat:
+    n_first = (packing or {}).get("n_first_tokens", 0)
+    chat = {**chat, "trained_tokens": chat["trained_tokens"] - n_first, "first_tokens": chat["first_tokens"] + n_first}
+    lost = {name.removeprefix(LOST): n for name, n in sorted(chat.items()) if name.startswith(LOST)}
+    others = {name: n for name, n in chat.items() if name not in Chat.model_fields and not name.startswith(LOST)}
+    return Chat.of(
+        _named(chat, Chat),
+        fields_not_shown=dict(sorted(lost.items(), key=lambda item: -item[1])[:TOP]),
+        share_of_tokens_trained=ratio(chat["trained_tokens"], n_tokens),
+        tokens_by_role={name.removesuffix("_tokens"): n for name, n in others.items() if n},
+    )
+
+
+def _languages(by_language: Mapping[str, Mapping[str, int]]) -> Languages:
+    """Returns the part about languages.
+
+    Args:
+      by_language: by code, counts by the names of `Language`, and `sample.COUNTED`; what is missing is zero.
+    """
+    counts = {code: Counter(each) for code, each in by_language.items()}
+    prices = {code: ratio(n["text_tokens"], n["characters"]) for code, n in counts.items()}
+    paying = {code: price for code, price in prices.items() if price}
+    reference = max(sorted(paying), key=lambda code: counts[code]["characters"], default=None)
+    numbers = [name for name, each in Language.model_fields.items() if each.annotation is int]
+    return Languages.of(
+        reference=reference,
+        gini_of_tokens_per_character=gini(list(paying.values())),
+        by_code={
+            code: Language.of(
+                {name: n[name] for name in numbers},
+                premium=paying[code] / paying[reference] if reference and code in paying else None,
+                sample=sampled(n),
+            )
+            for code, n in counts.items()
+        },
+    )
+
+
+def _unknown(s: Statistics) -> Unknown:
+    code_points, counts = s.oov_chars()
+    words = s.oov_words().sort_by([("count", "descending"), ("word", "ascending")])
+    return Unknown.of(
+        tokens=s["n_oov_tokens"],
+        share_of_tokens=ratio(s["n_oov_tokens"], s["n_tokens"]),
+        characters=s["n_oov_chars"],
+        share_of_characters=ratio(s["n_oov_chars"], s["n_chars"]),
+        words=s["n_oov_words"],
+        share_of_words=ratio(s["n_oov_words"], s["n_words"]),
+        words_not_listed=s.n_oov_words_dropped,
+        distinct_characters=counts.size,
+        # How many characters must be added to the vocabulary so that this share of unknown ones becomes known.
+        characters_to_add={f"{share:.0%}": entries_for(counts, share) for share in SHARES},
+        distinct_words=words.num_rows,
+        scripts=_scripts(code_points, counts),
+        top_characters=_top_characters(code_points, counts),
+        top_words=[
+            {"word": row["word"].decode("utf-8", "backslashreplace"), "count": row["count"]}
+            for row in words.slice(0, TOP).to_pylist()
+        ],
+    )
+
+
+def _most(key: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Returns names and their counts as rows, the largest first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [{key: name, "count": n} for name, n in ordered]
 
 
 def _bucket_start(bucket: int) -> int:
@@ -166,7 +245,7 @@ def _scripts(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]
     sums: Counter[str] = Counter()
     for code_point, n in zip(code_points.tolist(), counts.tolist(), strict=True):
         sums[script_name(code_point)] += n
-    return [{"script": name, "count": n} for name, n in sorted(sums.items(), key=lambda item: (-item[1], item[0]))]
+    return _most("script", sums)
 
 
 def _top_characters(code_points: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
@@ -174,13 +253,6 @@ def _top_characters(code_points: np.ndarray, counts: np.ndarray) -> list[dict[st
     return [
         {"code_point": f"U+{code_points[i]:04X}", "character": chr(code_points[i]), "count": int(counts[i])}
         for i in order
-    ]
-
-
-def _top_words(statistics: Statistics) -> list[dict[str, Any]]:
-    words = statistics.oov_words().sort_by([("count", "descending"), ("word", "ascending")]).slice(0, TOP)
-    return [
-        {"word": row["word"].decode("utf-8", "backslashreplace"), "count": row["count"]} for row in words.to_pylist()
     ]
 
 

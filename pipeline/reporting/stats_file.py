@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of stats.json, as types for its JSON Schema, which `tokenmill schema stats` prints.
+"""All numbers of stats.json, described once: types that are made of counts, check a file, and give its JSON Schema.
 
-`stats` makes the file. A ratio is null where it would divide by zero. A change that a reader could notice raises
-`FORMAT_VERSION`.
+`stats` counts, `summary` shows them on the screen, and a page of the report by its template. A ratio is a field with
+`Per`, and null where it would divide by zero. A change that a reader could notice raises `FORMAT_VERSION`.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -14,19 +15,42 @@ from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import json_files
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.config import sections
+from tokenmill.pipeline.statistics.vocabulary import ratio
 
 FORMAT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Per:
+    """Says that a field is the ratio of two others, by their names."""
+
+    numerator: str
+    denominator: str
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
+    @classmethod
+    def of(cls, counts: Mapping[str, Any] = {}, /, **more: Any) -> Self:
+        """Returns these counts with the ratios of them that are not given."""
+        values = {**counts, **more}
+        for name, each in cls.model_fields.items():
+            for per in each.metadata:
+                if isinstance(per, Per) and name not in values:
+                    values[name] = ratio(values[per.numerator], values[per.denominator])
+        return cls.model_validate(values)
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns plain JSON, without what does not apply to the job."""
+        return self.model_dump(exclude_unset=True)
+
 
 def _has_keys(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def check(found: dict[str, Any]) -> dict[str, Any]:
-        if {*found} != {*keys}:
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if {*value} != {*keys}:
             raise ValueError(f"keys must be {', '.join(keys)}")
-        return found
+        return value
 
     return check
 
@@ -49,7 +73,7 @@ class TokensMade(_Part):
     """Tokens that the tokenizer's template puts around texts."""
     added: Count
     """Tokens of `output.prepend` and `output.append`."""
-    share_cut: Share
+    share_cut: Annotated[Share, Per("cut", "text")]
     """cut / text."""
     documents_cut: Count
     """Documents from which truncation cut something."""
@@ -249,12 +273,12 @@ class Sample(_Part):
     """Documents whose tokens decode to their text, both normalized."""
     documents_round_trip_but_for_spaces: Count
     """The same, with white space ignored."""
-    share_round_trip: Share
+    share_round_trip: Annotated[Share, Per("documents_round_trip", "documents")]
     """documents_round_trip / documents."""
     spaced_words: Count
     whole_words: Count
     """Words that the tokenizer keeps as one token, alone or after a space. An unknown token does not count."""
-    strr: Share
+    strr: Annotated[Share, Per("whole_words", "spaced_words")]
     """whole_words / spaced_words: single token retention rate."""
 
 
@@ -276,13 +300,13 @@ class Language(_Part):
     """Unknown tokens of rows."""
     filtered: Count
     """Documents that a filter left out; no other number includes them."""
-    tokens_per_spaced_word: Ratio
+    tokens_per_spaced_word: Annotated[Ratio, Per("text_tokens", "spaced_words")]
     """Fertility, f. If no word is without a token, 1 - 1 / f is the share of tokens that continue a word."""
-    bytes_per_token: Ratio
-    tokens_per_character: Ratio
+    bytes_per_token: Annotated[Ratio, Per("bytes", "text_tokens")]
+    tokens_per_character: Annotated[Ratio, Per("text_tokens", "characters")]
     premium: Ratio
     """Tokens per character, as a multiple of those in the reference language."""
-    share_of_oov_tokens: Share
+    share_of_oov_tokens: Annotated[Share, Per("oov_tokens", "tokens")]
     """Unknown tokens as a share of the tokens of rows."""
     sample: Sample
 
@@ -311,8 +335,8 @@ class Packing(_Part):
     separators: Count
     padding: Count
     share_of_padding: Share
-    share_of_documents_split: Share
-    segments_per_sequence: Ratio
+    share_of_documents_split: Annotated[Share, Per("split_documents", "documents")]
+    segments_per_sequence: Annotated[Ratio, Per("segments", "sequences")]
 
 
 class Windows(_Part):
@@ -326,8 +350,8 @@ class Windows(_Part):
     repeated: Count
     """Tokens that windows have in common with the previous window."""
     special: Count
-    share_of_tokens_repeated: Share
-    windows_per_document: Ratio
+    share_of_tokens_repeated: Annotated[Share, Per("repeated", "tokens")]
+    windows_per_document: Annotated[Ratio, Per("windows", "documents")]
 
 
 class Chat(_Part):
@@ -417,14 +441,13 @@ def json_schema() -> dict[str, Any]:
     return sections.json_schema(StatsFile)
 
 
-def read(output: str) -> dict[str, Any]:
+def read(output: str) -> StatsFile:
     """Returns the contents of stats.json of a folder.
 
     Raises:
       ValueError: if they are of another format, or not as `stats` makes them; OSError: if they cannot be read.
     """
-    found: dict[str, Any] = json_files.read(output, filenames.STATS, _SHAPE, versions=[FORMAT_VERSION])
-    return found
+    return StatsFile.model_validate(json_files.read(output, filenames.STATS, _SHAPE, versions=[FORMAT_VERSION]))
 
 
 _SHAPE = TypeAdapter(StatsFile)

@@ -22,6 +22,7 @@ from tokenmill.pipeline.config.text import UNKNOWN
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.reporting import stats_file
 from tokenmill.pipeline.reporting.advice import LEAST_SHARE
+from tokenmill.pipeline.reporting.stats_file import Resized, StatsFile, TokensMade
 from tokenmill.pipeline.running.display import duration, megabytes
 from tokenmill.tokenizer import Tokenizer
 
@@ -92,24 +93,24 @@ _LINES_PER_FILE = 1000
 
 def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
     totals, stats = found["totals"], stats_file.read(output)
-    added = stats["added_tokens_in_text"]
-    in_text = ", ".join(f"{token['token']} {token['count']:,}" for token in added[:3])
+    added = stats.added_tokens_in_text
+    in_text = ", ".join(f"{token.token} {token.count:,}" for token in added[:3])
     rows = [
         *_input(totals),
         *_sources(stats),
-        ("words", f"{stats['spaced_words']:,}", f"{totals['n_chars']:,} characters"),
+        ("words", f"{stats.spaced_words:,}", f"{totals['n_chars']:,} characters"),
         *_resized(stats),
         ("tokens", f"{totals['n_tokens']:,}", _vocabulary(stats)),
-        *_cut(stats["tokens_made"]),
-        *_added(stats["tokens_made"]),
-        ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats["oov"]["share_of_tokens"], "of tokens")),
-        ("tokens per word", _ratio(stats["tokens_per_spaced_word"]), ""),
-        ("bytes per token", _ratio(stats["bytes_per_token"]), ""),
+        *_cut(stats.tokens_made),
+        *_added(stats.tokens_made),
+        ("unknown tokens", f"{totals['n_oov_tokens']:,}", _share(stats.oov.share_of_tokens, "of tokens")),
+        ("tokens per word", _ratio(stats.tokens_per_spaced_word), ""),
+        ("bytes per token", _ratio(stats.bytes_per_token), ""),
         *_packing(stats),
         *_chat(stats),
     ]
     if added:
-        rows.append(("added tokens in text", f"{sum(token['count'] for token in added):,}", in_text))
+        rows.append(("added tokens in text", f"{sum(token.count for token in added):,}", in_text))
     return rows
 
 
@@ -146,10 +147,10 @@ def _counted(report: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _sources(stats: Mapping[str, Any]) -> Iterator[Row]:
-    for name, each in itertools.islice(stats.get("sources", {}).items(), _MOST_SOURCES):
-        rejected = f"{each['rejected']:,} rejected, " if each["rejected"] else ""
-        yield f"  {name}", f"{each['documents']:,}", f"documents, {rejected}{each['tokens']:,} tokens"
+def _sources(stats: StatsFile) -> Iterator[Row]:
+    for name, each in itertools.islice((stats.sources or {}).items(), _MOST_SOURCES):
+        rejected = f"{each.rejected:,} rejected, " if each.rejected else ""
+        yield f"  {name}", f"{each.documents:,}", f"documents, {rejected}{each.tokens:,} tokens"
 
 
 def _speed(rows: Iterable[Row], seconds: float) -> Row:
@@ -175,9 +176,9 @@ def _files(output: str, found: Mapping[str, Any]) -> list[str]:
     return [f"in {output}", *(f"  {line}" for line in lines)]
 
 
-def _vocabulary(stats: Mapping[str, Any]) -> str:
-    vocabulary = stats["vocabulary"]
-    return f"{vocabulary['used']:,} of {vocabulary['size']:,} vocabulary entries used"
+def _vocabulary(stats: StatsFile) -> str:
+    vocabulary = stats.vocabulary
+    return f"{vocabulary.used:,} of {vocabulary.size:,} vocabulary entries used"
 
 
 def _share(share: float | None, of: str) -> str:
@@ -290,12 +291,12 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     truncation = config.tokenizer.truncation
     if truncation is None or not found["shards"]:
         return []
-    made = stats_file.read(output)["tokens_made"]
-    if (made["share_cut"] or 0) <= truncation.warn_above:
+    made = stats_file.read(output).tokens_made
+    if (made.share_cut or 0) <= truncation.warn_above:
         return []
     return [
-        f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made['share_cut'], 'of all tokens')}, "
-        f"from {made['documents_cut']:,} documents; they are in no row (tokenizer.truncation.warn_above is "
+        f"tokenizer.truncation.max_length {truncation.max_length} cut {_share(made.share_cut, 'of all tokens')}, "
+        f"from {made.documents_cut:,} documents; they are in no row (tokenizer.truncation.warn_above is "
         f"{truncation.warn_above})"
     ]
 
@@ -354,60 +355,60 @@ def _share_of_other_words(record: Mapping[str, Any], n: int) -> float:
     return 1 - float(np.interp(np.log2(max(n, 1)), np.log2(tops), shares)) * (n > 0)
 
 
-def _resized(stats: Mapping[str, Any]) -> list[Row]:
+def _resized(stats: StatsFile) -> list[Row]:
     """Returns a row for each step and language of which the step adds or removes more than 1 % of the characters."""
     return [
-        (step["step"], f"{each['characters_after'] - each['characters']:+,}", _grown(each))
-        for step in stats.get("text", {"steps": ()})["steps"]
-        for each in step["resized"]
+        (step.step, f"{each.characters_after - each.characters:+,}", _grown(each))
+        for step in (stats.text.steps if stats.text else ())
+        for each in step.resized
     ]
 
 
-def _grown(each: Mapping[str, Any]) -> str:
-    share = "" if each["share"] is None else f", {each['share']:+.1%}"
-    of = "" if each["language"] is None else f" of {each['language']}"
-    return f"characters{of}: {each['characters']:,} became {each['characters_after']:,}{share}"
+def _grown(each: Resized) -> str:
+    share = "" if each.share is None else f", {each.share:+.1%}"
+    of = "" if each.language is None else f" of {each.language}"
+    return f"characters{of}: {each.characters:,} became {each.characters_after:,}{share}"
 
 
-def _cut(made: Mapping[str, Any]) -> list[Row]:
-    if not made["cut"]:
+def _cut(made: TokensMade) -> list[Row]:
+    if not made.cut:
         return []
-    share = _share(made["share_cut"], f"of the {made['text']:,} tokens of the text")
-    return [("cut", f"{made['cut']:,}", f"{share}, from {made['documents_cut']:,} documents")]
+    share = _share(made.share_cut, f"of the {made.text:,} tokens of the text")
+    return [("cut", f"{made.cut:,}", f"{share}, from {made.documents_cut:,} documents")]
 
 
-def _added(made: Mapping[str, Any]) -> list[Row]:
-    n_around = made["special"] + made["added"]
-    of = f"around documents: {made['special']:,} special, {made['added']:,} of output.prepend and append"
+def _added(made: TokensMade) -> list[Row]:
+    n_around = made.special + made.added
+    of = f"around documents: {made.special:,} special, {made.added:,} of output.prepend and append"
     return [("not of the text", f"{n_around:,}", of)] if n_around else []
 
 
-def _packing(stats: Mapping[str, Any]) -> list[Row]:
-    packing, windows = stats.get("packing"), stats.get("windows")
+def _packing(stats: StatsFile) -> list[Row]:
+    packing, windows = stats.packing, stats.windows
     if windows is not None:
-        repeated = _share(windows["share_of_tokens_repeated"], "of tokens repeated")
-        of = f"{windows['special']:,} special tokens, {repeated}, {windows['split_documents']:,} documents of several"
-        return [("windows", f"{windows['windows']:,}", of)]
+        repeated = _share(windows.share_of_tokens_repeated, "of tokens repeated")
+        of = f"{windows.special:,} special tokens, {repeated}, {windows.split_documents:,} documents of several"
+        return [("windows", f"{windows.windows:,}", of)]
     if packing is None:
         return []
-    split = _share(packing["share_of_documents_split"], "of documents split")
-    padding = _share(packing["share_of_padding"], "padding")
-    return [("sequences", f"{packing['sequences']:,}", f"{padding}, {split}")]
+    split = _share(packing.share_of_documents_split, "of documents split")
+    padding = _share(packing.share_of_padding, "padding")
+    return [("sequences", f"{packing.sequences:,}", f"{padding}, {split}")]
 
 
-def _chat(stats: Mapping[str, Any]) -> list[Row]:
-    chat = stats.get("chat")
+def _chat(stats: StatsFile) -> list[Row]:
+    chat = stats.chat
     if chat is None:
         return []
-    share = _share(chat["share_of_tokens_trained"], "of tokens")
-    rows = [("trained tokens", f"{chat['trained_tokens']:,}", f"{share}, in {chat['turns']:,} turns")]
-    if n := chat["unrendered_messages"]:
+    share = _share(chat.share_of_tokens_trained, "of tokens")
+    rows = [("trained tokens", f"{chat.trained_tokens:,}", f"{share}, in {chat.turns:,} turns")]
+    if n := chat.unrendered_messages:
         rows.append(("messages not shown", f"{n:,}", "the template leaves out their content"))
-    if lost := chat.get("fields_not_shown"):
+    if lost := chat.fields_not_shown:
         most = [f"{name} {n:,}" for name, n in sorted(lost.items(), key=lambda item: -item[1])[:_MOST_FIELDS]]
         more = f", and {len(lost) - len(most)} more in stats.json" if len(lost) > len(most) else ""
         rows.append(("fields not shown", f"{sum(lost.values()):,}", ", ".join(most) + more))
-    if n := chat.get("text_arguments"):
+    if n := chat.text_arguments:
         rows.append(("arguments as text", f"{n:,}", "tool calls have them as JSON in a text"))
     return rows
 

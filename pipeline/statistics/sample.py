@@ -5,9 +5,6 @@ Which documents of a split are in it depends only on their number in the split a
 sample has about `SAMPLE_BYTES` of each split, or all of a smaller split.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,7 +12,6 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.statistics import words
-from tokenmill.pipeline.statistics.vocabulary import ratio
 from tokenmill.pipeline.statistics.words import Ints
 from tokenmill.tokenizer import Tokenizer
 
@@ -82,21 +78,6 @@ class Sample:
         texts, ids, *columns = (pa.concat_arrays(column) for column in zip(*self._pending, strict=True))
         self._pending, self._n_bytes = [], 0
         return columns, measure(self._tokenizer, texts, ids, self._skips_special)
-
-
-def summary(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Returns the part of stats.json about a sample with these `COUNTED`."""
-    documents, n_bytes, round_trips, but_spaces, n_words, n_whole = (counts[name] for name in COUNTED)
-    return {
-        "documents": documents,
-        "bytes": n_bytes,
-        "documents_round_trip": round_trips,
-        "documents_round_trip_but_for_spaces": but_spaces,
-        "share_round_trip": ratio(round_trips, documents),
-        "spaced_words": n_words,
-        "whole_words": n_whole,
-        "strr": ratio(n_whole, n_words),
-    }
 
 
 def measure(tokenizer: Tokenizer, texts: pa.LargeStringArray, ids: pa.LargeListArray, skips: bool) -> dict[str, Ints]:

@@ -10,10 +10,9 @@ import pytest
 
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.comparing import measure, page
-from tokenmill.pipeline.comparing.comparison import compare
+from tokenmill.pipeline.comparing.comparison import compare, labels
 from tokenmill.pipeline.comparing.corpora import Corpus
-from tokenmill.pipeline.comparing.loading import Candidate, labels
-from tokenmill.pipeline.comparing.sums import WORDS, Sums
+from tokenmill.pipeline.comparing.sums import WORDS, Candidate, Sums
 from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import Tokenizer
 

@@ -9,8 +9,8 @@ import pytest
 from tests.recounting import n_tokens
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.comparing import corpora
+from tokenmill.pipeline.comparing.comparison import load
 from tokenmill.pipeline.comparing.corpora import Corpus
-from tokenmill.pipeline.comparing.loading import load
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.counting.arithmetic import Term, merge
 from tokenmill.pipeline.counting.counts import open_counts

@@ -14,9 +14,9 @@ from tests.recounting import bytes_per_token_interval, n_tokens, sums_of
 from tests.strategies import texts
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.comparing import corpora, measure
+from tokenmill.pipeline.comparing.comparison import load
 from tokenmill.pipeline.comparing.corpora import Corpus, Documents
-from tokenmill.pipeline.comparing.loading import Candidate, load
-from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS
+from tokenmill.pipeline.comparing.sums import KINDS, N_BLOCKS, Candidate
 from tokenmill.pipeline.hashing import document_keys
 from tokenmill.pipeline.statistics.words import encode
 from tokenmill.tokenizer import BPETrainer, Tokenizer

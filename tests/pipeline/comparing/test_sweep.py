@@ -8,7 +8,7 @@ import pytest
 
 from tests.word_counts import table
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.comparing.loading import smaller
+from tokenmill.pipeline.comparing.comparison import smaller
 from tokenmill.tokenizer import BPETrainer, Tokenizer, UnigramTrainer
 
 TEXT = "the mill grinds the text into tokens, and the mill's tokens into the text of the mill and the grinder"
@@ -70,6 +70,7 @@ def test_the_command_says_what_a_doubling_gains(tmp_path, capsys):
         assert each["bytes_per_token"] == report["all"]["bytes"] / n_tokens
         gained = each["bytes_per_token"] - before["bytes_per_token"]
         assert each["gain_per_doubling"] == pytest.approx(gained / math.log2(each["size"] / before["size"]))
+    assert cli.main([*typed, "--sizes", "260,280"]) == 0
     assert "gained per doubling" in capsys.readouterr().out
     for wrong in ("260", "260,8k", "many"):
         assert cli.main([*typed, "--sizes", wrong]) == 2

@@ -17,7 +17,7 @@ import pytest
 from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.estimating import advice, forecast, report, trial
+from tokenmill.pipeline.estimating import forecast, report, trial
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.shuffling import passes
@@ -263,7 +263,7 @@ def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
     padded = {"padding": {"length": 200}, "truncation": {"max_length": 10}}
     limited = {"max_rejected_fraction": 0.1}
     found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", tokenizer=padded, input=limited))
-    given = {each.setting: each.reason for each in advice.advise(found, 2)}
+    given = {each.setting: each.reason for each in report.advise(found, 2)}
     assert "the job would fail" in given["input.max_rejected_fraction"]
     assert "cut off" in given["tokenizer.truncation"]
     assert "padding" in given["output.packing"]
@@ -273,7 +273,7 @@ def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):
 def test_advice_says_that_damage_would_fail_the_job(tmp_path, tiny_vocab_file):
     write(tmp_path, "jsonl", broken=0.2)
     found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl", input={"on_damage": "fail"}))
-    given = {each.setting: each.reason for each in advice.advise(found, 2)}
+    given = {each.setting: each.reason for each in report.advise(found, 2)}
     assert "of some files more than the limit: the job would fail" in given["input.max_rejected_per_file"]
 
 
@@ -283,4 +283,4 @@ def test_advice_of_a_good_config_is_empty(tmp_path, tiny_vocab):
     folder.mkdir()
     tokens = [*tiny_vocab, "z", "##z", "i", "##n", "##g", "n", "g"]
     (folder / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
-    assert advice.advise(forecast.forecast(plan(tmp_path, folder / "vocab.txt", "jsonl")), 2) == []
+    assert report.advise(forecast.forecast(plan(tmp_path, folder / "vocab.txt", "jsonl")), 2) == []

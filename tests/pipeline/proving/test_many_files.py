@@ -15,7 +15,7 @@ from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.looking import selecting
 from tokenmill.pipeline.proving import replay, trace, verify
 from tokenmill.pipeline.proving.from_input import verify_deep
-from tokenmill.pipeline.reporting import facts
+from tokenmill.pipeline.reporting import page
 
 TEXTS = [f"the mill grinds {n} text{'s' * (n % 3)} into a token" for n in range(19)]
 SHAPES = {
@@ -52,7 +52,7 @@ def test_a_folder_with_long_lists_is_as_one_without(folders):
     assert {kind: list(found[0][kind]) for kind in lists.SCHEMAS} == {
         kind: list(found[1][kind]) for kind in lists.SCHEMAS
     }
-    assert {**facts.gather(outputs[0]), "clock": None} == {**facts.gather(outputs[1]), "clock": None}
+    assert {**page.gather(outputs[0]), "clock": None} == {**page.gather(outputs[1]), "clock": None}
     named = [{path.name: path.read_bytes() for path in job.output.rglob("*") if path.is_file()} for job in folders]
     assert {name for name in named[1] if named[0].get(name) != named[1][name]} == {
         "manifest.json", *(Path(each.file).name for each in lists.files_of_lists(found[1]))

@@ -16,7 +16,7 @@ from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.input import LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import EXPAND
-from tokenmill.pipeline.reporting import facts, page
+from tokenmill.pipeline.reporting import page
 from tokenmill.pipeline.reporting.advice import advise
 from tokenmill.pipeline.reporting.stats_file import StatsFile
 
@@ -47,7 +47,7 @@ def job(request, tmp_path, tiny_vocab_file):
 
 
 def test_the_flow_adds_up_and_has_the_numbers_of_the_manifest(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     totals = job.json("manifest.json")["totals"]
     for stage in found["flow"]:
         assert stage["total"] == sum(stage["parts"].values()), stage
@@ -88,7 +88,7 @@ def test_files_have_the_tokens_of_their_documents(job):
                 expected[path.name] += len(encoded(job, text))
     read = {each["name"]: each["read"] for each in job.json("manifest.json")["inputs"]}
     assert {name: counts.get("n_text_tokens", 0) for name, counts in read.items()} == expected
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     assert sum(row["tokens"] for row in found["sources"]["rows"]) == job.json("stats.json")["tokens"]
     drawn = page.render({**found, "languages": None})
     assert "Cost by file" in drawn
@@ -108,14 +108,14 @@ def encoded(job, text):
 
 
 def test_rejects_have_their_reasons_and_samples(job):
-    rejected = facts.gather(str(job.output))["rejected"]
+    rejected = page.gather(str(job.output))["rejected"]
     assert {reason: found["count"] for reason, found in rejected.items()} == {"not_json": 1, "null_text": 1}
     assert rejected["not_json"]["samples"][0]["record"] == 'no json <img src="x">'
     assert all(found["meaning"] for found in rejected.values())
 
 
 def test_a_list_of_unknown_characters_says_what_it_leaves_out(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     oov = found["stats"]["oov"]
     n = oov["distinct_characters"]
     assert f"These {n} together are 100 % of all that is unknown." in page.render(found)
@@ -126,9 +126,9 @@ def test_a_list_of_unknown_characters_says_what_it_leaves_out(job):
 
 
 def test_a_page_asks_for_nothing_runs_nothing_and_is_the_same_again(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     text = page.render(found)
-    assert text == page.render(facts.gather(str(job.output)))
+    assert text == page.render(page.gather(str(job.output)))
     tags, attributes = set(), []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: (tags.add(tag), attributes.extend(attrs))
@@ -150,7 +150,7 @@ def shown_config(text):
 def test_the_config_of_a_page_runs(job):
     """It is what someone would write: without defaults, with the paths, which `clock.json` has."""
     run = {**CLOCK, "config": job.config.given()}
-    text = page.render(facts.gather(str(job.output)) | {"clock": run})
+    text = page.render(page.gather(str(job.output)) | {"clock": run})
     shown = shown_config(text)
     assert Config.model_validate(shown, context=EXPAND) == job.config
     assert {*shown} <= {"input", "tokenizer", "output", *SHAPES[job.shape]}
@@ -161,13 +161,11 @@ def test_the_config_of_a_page_runs(job):
 def test_a_long_pattern_is_in_the_config(job):
     pattern = "x|" * 700
     run = {**CLOCK, "config": {**job.config.given(), "tokenizer": {"pattern": pattern}}}
-    assert shown_config(page.render(facts.gather(str(job.output)) | {"clock": run}))["tokenizer"] == {
-        "pattern": pattern
-    }
+    assert shown_config(page.render(page.gather(str(job.output)) | {"clock": run}))["tokenizer"] == {"pattern": pattern}
 
 
 def test_without_a_clock_the_config_of_a_page_lacks_paths_alone(job):
-    text = page.render(facts.gather(str(job.output)))
+    text = page.render(page.gather(str(job.output)))
     shown = shown_config(text)
     assert "The paths are not in it" in text
     assert (shown["input"]["paths"], shown["output"]["path"]) == (["..."], "...")
@@ -189,7 +187,7 @@ CLOCK = {
 
 
 def test_the_picture_has_all_text_and_all_tokens(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     picture = page._picture(found)
     *_, last = picture["bands"]
     assert last["to"][0] + picture["lost"] == pytest.approx(100)
@@ -201,7 +199,7 @@ def test_the_picture_has_all_text_and_all_tokens(job):
 
 
 def test_what_another_folder_has_is_not_lost(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     found["headline"] |= {"records": found["headline"]["records"] + 1000, "filtered": 1000}
     found["filtered"] = {OTHER_PART: 1000}
     found["flow"][0]["parts"]["filtered bytes"] = 10**6
@@ -211,7 +209,7 @@ def test_what_another_folder_has_is_not_lost(job):
 
 
 def test_a_flow_that_does_not_add_up_is_told(job):
-    found = facts.gather(str(job.output))
+    found = page.gather(str(job.output))
     found["flow"][0]["total"] += 1
     text = page.render(found)
     assert text.count('class="sum wrong"') == 1
@@ -224,7 +222,7 @@ def test_the_command(job, capsys):
     path = capsys.readouterr().out.strip()
     assert path == f"{output}/{filenames.REPORT}"
     assert cli.main(["report", output, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(facts.gather(output)))
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(page.gather(output)))
     assert cli.main(["verify", output]) == 0, "a report is no part of what is proven, and does no harm to it"
 
 
@@ -244,7 +242,7 @@ def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus,
     if asked:
         header = f"; tokenizer {tiny_vocab_file}, digest "
         assert header in (tmp_path / "one" / filenames.REPORT).read_text(encoding="utf-8")
-        ours, theirs = (facts.gather(str(tmp_path / name)) for name in ("one", "other"))
+        ours, theirs = (page.gather(str(tmp_path / name)) for name in ("one", "other"))
         assert "Time" in page.render(ours)
         assert page.render(ours | {"clock": None}) == page.render(theirs | {"clock": None})
         assert cli.main(["count", str(config), "--workers", "1", "--overwrite"]) == 0
@@ -266,6 +264,6 @@ def test_another_version_of_stats_is_one_message(job, capsys):
 
 def test_much_of_everything_is_cut_short():
     rows = [{"name": f"file {i}", "n_bytes": i, "documents": 0, "rejected": 0, "filtered": 0} for i in range(100_000)]
-    cut = facts.cut_short(rows, "n_bytes")
+    cut = page.cut_short(rows, "n_bytes")
     assert cut["n_all"] == 100_000
-    assert [row["n_bytes"] for row in cut["rows"]] == list(range(100_000 - facts.TOP, 100_000))
+    assert [row["n_bytes"] for row in cut["rows"]] == list(range(100_000 - page.TOP, 100_000))

@@ -9,14 +9,14 @@ from tests.plain_job import PlainJob
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.jobs import finish
-from tokenmill.pipeline.reporting import facts, page
+from tokenmill.pipeline.reporting import page
 
 LIMIT = 2_000_000
 
 
 def rendered(output):
     """Returns the page of a folder, which is small and has no sum that is wrong."""
-    found = facts.gather(str(output))
+    found = page.gather(str(output))
     text = page.render(found)
     assert len(text.encode()) < LIMIT
     assert 'class="sum wrong"' not in text
@@ -63,7 +63,7 @@ def test_ten_thousand_languages(tmp_path, tiny_vocab_file):
     stats["text"]["spans"] = {f"<{i}>": i for i in range(10_000)}
     (job.output / filenames.STATS).write_text(json.dumps(stats))
     text = rendered(job.output)
-    assert f"{10_000 - facts.TOP:,} more languages are not shown." in text
+    assert f"{10_000 - page.TOP:,} more languages are not shown." in text
     assert "l9999" in text
     assert "l9000" not in text
     assert "9,950 more steps" in text
@@ -95,7 +95,7 @@ def test_a_million_sources_and_names_of_any_length(tmp_path, tiny_vocab_file, mo
     assert "y" * 300 + "..." in text
     assert "y" * 301 not in text
     assert "1,000,000 files read" in text
-    assert f"{1_000_000 - facts.TOP:,} more files, smaller ones, are not shown." in text
+    assert f"{1_000_000 - page.TOP:,} more files, smaller ones, are not shown." in text
     assert "0999999.jsonl" in text
     assert "... and 999,900 more" in text
     assert "9,900 more" in text

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.recounting import sampled
 from tests.strategies import texts
+from tokenmill.pipeline.reporting import stats
 from tokenmill.pipeline.statistics import sample
 from tokenmill.pipeline.statistics.sample import COUNTED, SAMPLE_BYTES, Sample
 from tokenmill.tokenizer import BPETrainer, Tokenizer
@@ -38,7 +39,7 @@ def test_counts_are_those_of_a_recount(name, rows):
     found = Sample(tokenizer, 1, has_spans=False)
     for start in range(0, len(rows), 2):
         found.add(column[start : start + 2], tokenizer.encode_bare(column[start : start + 2]))
-    assert sample.summary(totals(found)) == sampled(rows, tokenizer)
+    assert stats.sampled(totals(found)).to_record() == sampled(rows, tokenizer)
 
 
 def chosen(n_documents, size, n_planned, n_batch):
@@ -74,4 +75,4 @@ def test_tokens_of_spans_are_no_text():
     tokenizer = TOKENIZERS["lower-cased words"].with_special_tokens(["<url>"])
     found = Sample(tokenizer, 1, has_spans=True)
     found.add(pa.array(["the  the"]), pa.array([[2, tokenizer.token_to_id("<url>"), 2]], pa.large_list(pa.int32())))
-    assert sample.summary(totals(found))["documents_round_trip_but_for_spaces"] == 1
+    assert stats.sampled(totals(found)).documents_round_trip_but_for_spaces == 1
