@@ -144,7 +144,7 @@ def test_packed_after_the_shuffle(make_shuffled, packing):
     job = make_shuffled(format=["parquet", "megatron"], packing=packing)
     shards = job.run()
     assert verify(str(job.output)).problems == []
-    assert sum(shard.packing["n_documents"] for shard in shards) == N_DOCUMENTS
+    assert sum(shard["packing:n_documents"] for shard in shards) == N_DOCUMENTS
     unpacked = make_shuffled("unpacked")
     unpacked.run()
     if packing.get("strategy") != "best_fit":
