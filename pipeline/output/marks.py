@@ -46,10 +46,6 @@ class Marks:
         """How many tokens `output.prepend` and `output.append` add."""
         return len(self.prepend) + len(self.append)
 
-    def count(self, token_id: int) -> int:
-        """Returns how often a token is among these ids; in CLIP's template, for example, the unknown token is."""
-        return (*self.left, *self.right).count(token_id)
-
     def to_record(self) -> dict[str, list[int]]:
         """Returns plain JSON."""
         return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
