@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Languages in jobs: told, filtered with balanced books, tokenized by their own rules, written as a column."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from tests.ledger_entries import changed
 from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import identities
 from tokenmill.pipeline.books.planned import PlannedSplits
@@ -271,4 +271,4 @@ def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(
     path = next((output / "_ledger").glob("?" * 16 + ".json"))  # job.json is no entry
     entry = ledger.LedgerEntry.from_json(path.read_bytes())
     assert not job_books.imbalances(entry)
-    assert job_books.imbalances(dataclasses.replace(entry, filtered={"language": 4}))
+    assert job_books.imbalances(changed(entry, filtered={"language": 4}))
