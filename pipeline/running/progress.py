@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tokenmill.pipeline import storage
+from tokenmill.pipeline.books.counts import nest
 from tokenmill.pipeline.books.reject_limits import RejectLimits
 from tokenmill.pipeline.splits import Split
 
@@ -246,13 +247,13 @@ class Progress:
         path = storage.join(output, stage.folder, f"{split_id}.json")
         # Another attempt may be replacing the file, or the job may have removed it; it is only a number on the screen.
         with (
-            contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError),
+            contextlib.suppress(OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError),
             storage.open_read(path) as handle,
         ):
             entry = json.loads(handle.read())
-            entry = entry.get("totals", entry.get("sums", entry))
-            n_bytes = entry.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
-            return n_bytes, sum(entry.get("rejected", {}).values()), entry.get("n_tokens", 0)
+            numbers = entry.get("totals", entry.get("sums")) or nest(entry["counts"][""])
+            n_bytes = numbers.get("n_bytes", stage.splits[split_id])  # a shard of a shuffle reads no input
+            return n_bytes, sum(numbers.get("rejected", {}).values()), numbers.get("n_tokens", 0)
         return 0, 0, 0
 
 

@@ -132,7 +132,7 @@ def test_folder_says_what_is_done_whoever_did_it(tmp_path):
     assert source.snapshot().n_done == 100  # not every call reads the folder
     source.refresh()
     assert source.snapshot() == Snapshot("counting", 400, 400, 290, 0, 1)
-    commit("_ledger", "a", n_bytes=90, n_tokens=20, rejected={"x": 2, "y": 1})
+    commit("_ledger", "a", counts={"": {"n_bytes": 90, "n_tokens": 20, "rejected:x": 2, "rejected:y": 1}})
     (tmp_path / "_ledger/a.arrow").write_bytes(b"")
     source.refresh()
     assert source.snapshot() == Snapshot("tokenizing", 100, 400, 90, 20, 3)
@@ -147,6 +147,6 @@ def test_folder_says_what_is_done_whoever_did_it(tmp_path):
 def test_shards_of_a_shuffle_count_with_their_share_of_the_input(tmp_path):
     source = looking_at(tmp_path, [TOKENIZE, Stage("shuffling", "_ledger", {"c": 200, "d": 200})])
     (tmp_path / "_ledger").mkdir()
-    (tmp_path / "_ledger/c.json").write_text(json.dumps({"shard_id": "c", "sums": {"n_tokens": 7}}))
+    (tmp_path / "_ledger/c.json").write_text(json.dumps({"shard_id": "c", "sums": {"n_tokens": 7}, "counts": {"": {}}}))
     source.refresh()
     assert source.snapshot() == Snapshot("shuffling", 200, 400, 200, 7, 0)
