@@ -188,7 +188,7 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def imbalances(entry: Written) -> list[str]:
     """Returns a line for every equation that does not hold, with the split or shard and both numbers."""
-    counts = {**entry.counts[""], "n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
+    counts = {**entry.counts.get("", {}), "n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
     if isinstance(entry, ShardEntry):
         counts["n_keys"] = entry.keys.rows or 0
         lines = [*_imbalances_of_rows(entry, counts), *quantities.imbalances(quantities.OF_KEYS, counts)]
@@ -215,7 +215,7 @@ def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
         for problem in counts.imbalances()
     ]
     sums = sum_of(entry.inputs)
-    names = sums.keys() | {name for name in entry.counts[""] if name.partition(":")[0] in READ_OF_FILES}
+    names = sums.keys() | {name for name in entry.counts.get("", {}) if name.partition(":")[0] in READ_OF_FILES}
     return lines + [
         f"{where}: {name} {entry[name]} != sum over its files {sums.get(name, 0)}"
         for name in sorted(names)

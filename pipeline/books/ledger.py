@@ -74,11 +74,11 @@ class Entry:
 
     def __getitem__(self, name: str) -> int:
         """Returns a number of everything; 0 if it was not counted."""
-        return self.counts[""].get(name, 0)
+        return self.counts.get("", {}).get(name, 0)
 
     def of(self, name: str) -> dict[str, int] | None:
         """Returns a number that is counted by name, such as "rejected", by these names; None if it was not counted."""
-        numbers: dict[str, int] | None = nest(self.counts[""]).get(name)
+        numbers: dict[str, int] | None = nest(self.counts.get("", {})).get(name)
         return numbers
 
     def files(self) -> Iterator[FileRecord]:
