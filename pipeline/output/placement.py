@@ -383,8 +383,8 @@ def as_lists(values: np.ndarray, offsets: Int64s) -> pa.LargeListArray:
 
 def count_between(flags: np.ndarray, starts: Int64s, stops: Int64s) -> Int64s:
     """Returns how many flags, bool[n_ids], are set from each start to below each stop."""
-    n_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
-    return n_before[stops] - n_before[starts]
+    places = np.flatnonzero(flags)  # few: a running sum over all ids took a third of the time of `verify`
+    return np.searchsorted(places, stops) - np.searchsorted(places, starts)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -26,6 +26,8 @@ class PlacedRows:
         doc_ids: pa.ChunkedArray | None,
         lengths: Int64s | None,
         counted: Statistics,
+        *,
+        is_hashed: bool = False,
     ) -> None:
         """Starts before the first row.
 
@@ -37,17 +39,18 @@ class PlacedRows:
           doc_ids: the ids of the documents in the table.
           lengths: int64[n_documents], their tokens; None as for `placement`.
           counted: empty statistics; filled with rows, and with the tokens and lengths of documents.
+          is_hashed: whether to hash the tokens of documents, which is a tenth of the work.
         """
         self._name, self._table, self._form = name, table, form
         self._placement, self._doc_ids = placement, doc_ids
-        self._counted = counted
+        self._counted, self._is_hashed = counted, is_hashed
         self.problems: list[str] = []
         """What is wrong, but does not keep rows from being counted."""
         self._wrong_columns: set[str] = set()
         self._n_rows = self._n_tokens = 0
         self._lengths = [lengths] if lengths is not None else []
         self.hashes = np.zeros(lengths.size if lengths is not None else 0, np.uint64)
-        """uint64[n_documents], a hash of the tokens of each (`sums_kernels.add_values`)."""
+        """uint64[n_documents], a hash of the tokens of each (`sums_kernels.add_values`), or 0."""
         self._last = np.zeros(0, np.int32)  # the tokens that the row before ends with, for windows
 
     @property
@@ -93,9 +96,10 @@ class PlacedRows:
             self._compare(batch, "n_oov", pa.array(n_unknown.astype(np.int32)))
         self._counted.update(pa.array(np.full(own.size, ""), pa.string()), ids, own, ends)
         self._counted.add({"n_oov_tokens": -int(n_marks.sum())})
-        hashes = np.zeros(own.size, np.uint64)
-        sums_kernels.add_values(ids, own, ends, placement.firsts + own - at.at, hashes)
-        np.add.at(self.hashes, placement.documents, hashes)
+        if self._is_hashed:
+            hashes = np.zeros(own.size, np.uint64)
+            sums_kernels.add_values(ids, own, ends, placement.firsts + own - at.at, hashes)
+            np.add.at(self.hashes, placement.documents, hashes)
         self._n_rows += starts.size
         self._n_tokens += int(n_tokens.sum())
 

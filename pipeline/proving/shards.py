@@ -79,7 +79,8 @@ def _count_shard(
         placed = PlacedRows(name, "", form, None, None, None, counted)
     else:
         doc_ids = listed.doc_ids if has_columns and not form.is_packed else None
-        placed = PlacedRows(name, listed.name, form, listed.placement, doc_ids, listed.n_tokens, counted)
+        of = listed.name, form, listed.placement, doc_ids, listed.n_tokens, counted
+        placed = PlacedRows(name, *of, is_hashed=isinstance(entry, ShardEntry))
     fields = listed.fields if listed is not None and form.strategy == "documents" else None
     kept: list[pa.RecordBatch] = []
     try:
