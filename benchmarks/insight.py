@@ -93,12 +93,12 @@ def run(source: str, config: str, workers: str) -> dict[str, float]:
     """Runs a job on some files in this process; returns the processor seconds of each part, of the rest, and of all."""
     from tokenmill.pipeline import cli
     from tokenmill.pipeline.books.counts import Counts
-    from tokenmill.pipeline.jobs import finish
+    from tokenmill.pipeline.jobs import finish, totals
     from tokenmill.pipeline.reporting import page
     from tokenmill.pipeline.statistics import words
     from tokenmill.pipeline.statistics.sample import Sample
     from tokenmill.pipeline.statistics.tally import Statistics
-    from tokenmill.pipeline.tokenizing import tokenize
+    from tokenmill.pipeline.tokenizing import writing
 
     parts = {
         "characters and words": [(words, "count")],
@@ -107,9 +107,9 @@ def run(source: str, config: str, workers: str) -> dict[str, float]:
         "sample": [(Sample, "add"), (Sample, "counts")],
         "files of splits": [
             *((Statistics, name) for name in ("to_bytes", "from_bytes", "merge", "__init__")),
-            (tokenize, "check_agreement"),
+            (writing, "check_agreement"),
         ],
-        "vocabulary": [(finish, "token_counts"), (finish, "summarize")],
+        "vocabulary": [(finish, "token_counts"), (totals, "summarize")],
         "report": [(page, "draw")],
     }
     spent, clock, lock = dict.fromkeys(parts, 0.0), _Clock(), threading.Lock()

@@ -6,6 +6,7 @@ tail, and a few bytes as the content of every file. The code that plans, describ
 """
 
 import argparse
+import functools
 import hashlib
 import io
 import itertools
@@ -17,7 +18,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,14 @@ class Crawl:
         if isinstance(place, str):
             return fs.FileInfo(place, fs.FileType.NotFound)
         folders = [f"data/CC-MAIN-2026-{crawl:02d}" for crawl in range(_N_CRAWLS)]
-        if not place.recursive:
+        if place.base_dir == "data" and not place.recursive:
             return [fs.FileInfo(folder, fs.FileType.Directory) for folder in folders]
-        named = [number for number, folder in enumerate(folders) if place.base_dir in (folder, "data")]
-        found = [file for number in named for file in _listing(self.n_files, number)]
+        base = f"{place.base_dir}/"
+        crawls = [crawl for crawl, folder in enumerate(folders) if base.startswith(f"{folder}/") or base == "data/"]
+        found = [file for crawl in crawls for file in _listing(self.n_files, crawl) if file.path.startswith(base)]
+        if place.base_dir in folders and not place.recursive:
+            segments = sorted({file.path.rpartition("/")[0] for file in found})
+            return [fs.FileInfo(segment, fs.FileType.Directory) for segment in segments]
         for _ in range(0, len(found), _PAGE_FILES):
             time.sleep(self.latency)
         return found
@@ -80,13 +85,15 @@ class Crawl:
         return io.BytesIO(b"\x1f\x8b\x08\0" if place.endswith(".gz") else b'{"text": "the mill"}\n')
 
 
-def _listing(n_files: int, crawl: int) -> Iterator[Any]:
-    rng = random.Random(crawl)
+@functools.lru_cache(maxsize=4)  # its segments are listed one after another
+def _listing(n_files: int, crawl: int) -> list[Any]:
+    rng, found = random.Random(crawl), []
     for i in range(crawl, n_files, _N_CRAWLS):
         n_bytes = min(_MOST_BYTES, int(_MEDIAN_BYTES * math.exp(rng.gauss(0, _SIGMA))))
         suffix = "jsonl.gz" if i % 4 == 0 else "jsonl"
         path = f"data/CC-MAIN-2026-{crawl:02d}/segment-{i // 1000:06d}/part-{i:08d}.{suffix}"
-        yield fs.FileInfo(path, fs.FileType.File, size=n_bytes, mtime_ns=(1_760_000_000 + i) * 10**9)
+        found.append(fs.FileInfo(path, fs.FileType.File, size=n_bytes, mtime_ns=(1_760_000_000 + i) * 10**9))
+    return found
 
 
 def main(arguments: list[str]) -> int:
@@ -160,9 +167,14 @@ def _grow_words() -> None:
         print(f"{measured}{grown}   fit within {wrong:.1%}")
 
 
-def _config(options: argparse.Namespace, folder: str) -> Config:
-    Crawl.n_files, Crawl.latency = options.files, options.latency_ms / 1000
+def list_crawl(n_files: int, latency: float = 0.0) -> None:
+    """Makes this process list the crawl wherever it lists a store; `latency` as `Crawl.latency`."""
+    Crawl.n_files, Crawl.latency = n_files, latency
     storage._open_store = lambda *_: Crawl()  # type: ignore[assignment]
+
+
+def _config(options: argparse.Namespace, folder: str) -> Config:
+    list_crawl(options.files, options.latency_ms / 1000)
     return Config.model_validate(
         {
             "input": {"paths": PATTERNS, "split_bytes": options.split_mb << 20},

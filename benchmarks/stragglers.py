@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import report
-from benchmarks.scale import PATTERNS, CrawlFileSystem
+from benchmarks.scale import PATTERNS, list_crawl
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.splits import Piece, Split
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     lifetime = 60 * options.preempted_minutes
     print(report.describe(report.machine() | report.versions("tokenmill")))
-    CrawlFileSystem.n_files = options.files
+    list_crawl(options.files)
     splits = plan_splits(InputConfig(paths=PATTERNS, split_bytes=options.split_mb << 20), "")
     seconds = {split.index: _seconds(split) for split in splits}
     n_bytes, total, longest = sum(split.n_bytes for split in splits), sum(seconds.values()), max(seconds.values())

@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from tokenmill.pipeline.config.sections import expand
 from tokenmill.pipeline.running.runners import MAX_WORKERS, MODES, check_mode
 
 
@@ -135,6 +134,8 @@ def _mode(text: str) -> str:
 
 def file_path(text: str) -> str:
     """Returns a path with `~`, `$NAME` and `${NAME}` expanded, for what the shell has left as it is."""
+    from tokenmill.pipeline.config.sections import expand  # with pydantic, for which help does not wait
+
     try:
         return expand(text) if text else text
     except ValueError as error:

@@ -207,14 +207,14 @@ class Placement:
         is_listed = np.bincount(self.documents, minlength=totals.size) > 0
         if (wrong := np.flatnonzero((n_listed != totals) | ~(is_listed | form.is_packed))).size:
             raise ValueError(f"document {wrong[0]} is not in rows with all of its tokens")
+        if not np.array_equal(np.unique(self.rows), np.arange(n_rows)):
+            raise ValueError(f"documents are not in all of the {n_rows} rows")
         expected = _before(self.sizes, self.rows) + len(form.around_row[0])
         if not form.is_packed:
             expected[np.diff(self.documents, prepend=0) < 0] = -1
             expected[np.diff(self.rows, prepend=-1) == 0] = -1
         if (wrong := np.flatnonzero(self.starts != expected)).size:
             raise ValueError(f"the documents of row {self.rows[wrong[0]]} do not follow one another")
-        if not np.array_equal(np.unique(self.rows), np.arange(n_rows)):
-            raise ValueError(f"documents are not in all of the {n_rows} rows")
 
 
 def place(totals: Int64s, form: RowForm) -> Placement:

@@ -3,8 +3,8 @@
 
 A piece is the part of a document that one sequence holds.
 
-The reference implementations are in `tests.reference.placement`; `tests/pipeline/output/test_placement.py` compares
-them.
+Its reference implementations are `tests.reference.placement.plan_in_order`, `tests.reference.placement.fit_best` and
+`tests.reference.placement.fill`; `tests/pipeline/output/test_placement.py` compares them.
 """
 
 from typing import Any

@@ -243,7 +243,7 @@ def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_split, outpu
         ({"by": "site"}, {}, "output.parts.by: 'site': input.keep_fields has no fields; add it there"),
         ({"shares": {}, "by": "site"}, {}, "output.parts.by: 'site': must be lang, unless there are shares"),
         ({"only": "dev"}, {}, "output.parts.only: 'dev': must be one of 'train', 'test', 'validation'"),
-        ({"train": True}, {}, "output.parts.train: True: parts with shares have one tokenizer; remove one"),
+        ({"train": True}, {}, "output.parts.train: true: parts with shares have one tokenizer; remove one"),
         ({"tokenizers": {"default": "x"}}, {}, "output.parts.tokenizers: {'default': 'x'}: parts with shares have one"),
         (
             {"by": "n"},

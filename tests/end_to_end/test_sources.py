@@ -187,7 +187,7 @@ def test_conversations_are_in_all_sources_or_in_none(make, capsys):
     job = make(more={"chat": {"paths": ["x.jsonl"], "messages_field": "messages"}})
     assert job.run("run") == 2
     assert (
-        "input.sources.wiki.messages_field: None: is needed by all sources of a job, or by none"
+        "input.sources.wiki.messages_field: null: is needed by all sources of a job, or by none"
         in capsys.readouterr().err
     )
 

@@ -191,13 +191,13 @@ def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
             "output.parts.tokenizers: 'zh': languages.keep",
         ),
         ({"tokenizers": {"zh": "x"}}, {}, "must have one for 'default'"),
-        ({"by": None}, {}, "output.parts.by: None: must be lang, unless there are shares"),
+        ({"by": None}, {}, "output.parts.by: null: must be lang, unless there are shares"),
         ({"by": "source"}, {}, "output.parts.by: 'source': must be lang, unless there are shares"),
         ({"tokenizers": {"xx": "x", "default": "x"}}, {}, "'xx': is not a supported language"),
         ({"tokenizers": {"default": "none"}}, {}, "output.parts.tokenizers.default: "),
         ({"tokenizers": {"default": "x"}, "train": True}, {}, "`train` makes the tokenizers; remove one"),
         ({"tokenizers": {"default": "x"}, "only": "zh"}, {}, "output.parts.only: 'zh': must be one of 'default'"),
-        ({"train": True}, {}, "output.parts.train: True: needs tokenizer.train, which says how"),
+        ({"train": True}, {}, "output.parts.train: true: needs tokenizer.train, which says how"),
     ],
 )
 def test_mistakes_are_told_before_work(make_job, sections, capsys, parts, languages, message):

@@ -157,8 +157,9 @@ def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
     assert verify(str(job.output)).problems == [f"{victim.name}: missing"]
     job.prepare("resume")
     done = []
-    tokenize_split(job.splits[0], job.config, job.tokenizer, len(job.splits), lambda *_: done.append(0))
-    tokenize_split(job.splits[1], job.config, job.tokenizer, len(job.splits), lambda *_: done.append(1))
+    for i in (0, 1):
+        of = job.splits[i], job.config, job.tokenizer, len(job.splits)
+        tokenize_split(*of, on_tokens=lambda *_, i=i: done.append(i))
     assert set(done) == {1}
     job.tokenize()
     finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
