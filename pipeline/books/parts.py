@@ -10,6 +10,7 @@ take it, and `train` where parts are shares. Rows have a column `lang`, which re
 so the two must agree.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.rules import OTHER_PART, TOO_LONG
+from tokenmill.pipeline.books.rules import OF_A_STEP, OTHER_PART
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import MANIFEST, PARTS, VOCABULARY
 
@@ -120,14 +121,16 @@ def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     for name in _ADDED:
         for totals in folders.values():
             sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
-    # A folder filters what every folder filters, what the others have, and of its own what is too long. Subtracting
-    # what the others wrote or rejected leaves the rest, with what is too long for any of them.
+    # A folder filters what every folder filters, what the others have, and of its own what a step leaves out.
+    # Subtracting what the others wrote or rejected leaves the rest, with what is left out of any of them.
     elsewhere = sum(
         totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in folders.items() if name != first
     )
     n_filtered_bytes = folders[first]["n_filtered_bytes"] - elsewhere
-    too_long = sum(totals["filtered"].get(TOO_LONG, 0) for totals in folders.values())
-    filtered = expected["filtered"] | ({TOO_LONG: too_long} if too_long else {})
+    by_steps = Counter[str]()
+    for totals in folders.values():
+        by_steps.update({rule: n for rule, n in totals["filtered"].items() if rule in OF_A_STEP and n})
+    filtered = expected["filtered"] | by_steps
     if n_filtered_bytes < 0 or (n_filtered_bytes and not filtered):
         found = folders[first]["n_filtered_bytes"]
         raise BooksError(f"{first}: {found} bytes are filtered, of which other parts have {elsewhere}")
@@ -136,7 +139,7 @@ def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the counts that are the same in every part."""
-    filtered = {rule: n for rule, n in totals["filtered"].items() if rule not in (OTHER_PART, TOO_LONG)}
+    filtered = {rule: n for rule, n in totals["filtered"].items() if rule not in {OTHER_PART, *OF_A_STEP}}
     return {name: totals[name] for name in _EACH_HAS_ALL} | {"filtered": filtered}
 
 

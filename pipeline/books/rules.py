@@ -13,3 +13,6 @@ RULES = {
     COMMITTED: "it was tokenized by the job; its file had to be read whole",
 }
 """Every rule, and what it means. Records that cannot be used are rejected: see `input.rejects.REASONS`."""
+
+OF_A_STEP = frozenset({TOO_LONG})
+"""The rules of steps behind the reader. With `output.parts` each folder leaves out documents of its own by them."""

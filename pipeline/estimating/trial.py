@@ -16,7 +16,7 @@ from typing import Any
 
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.rules import OTHER_PART, TOO_LONG
+from tokenmill.pipeline.books.rules import OF_A_STEP, OTHER_PART
 from tokenmill.pipeline.books.shard_entry import Written, runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config
@@ -151,7 +151,7 @@ def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
         sums.update({f"{name}.{folder}": counts.get(name, 0) for name in OF_FOLDERS})
     # All folders have read everything, and have left out the same, but for what another one has, or a row cannot hold.
     for name, n in next(iter(folders.values())).items():
-        if name == f"filtered.{TOO_LONG}":
+        if name.removeprefix("filtered.") in OF_A_STEP:
             continue
         if name in ("n_records", "n_bytes", "n_skipped_bytes") or name.startswith("filtered."):
             sums[name] = n

@@ -96,6 +96,8 @@ class Changes(NamedTuple):
     reports: "Sequence[StepReport]"
     n_spans: Mapping[str, int]
     """Token -> how many spans became it."""
+    n_texts: int
+    """How many texts these are about. Where a later step leaves some out, `Encode` counts the changes of the others."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ of `pages.Step` and put it into `STEPS`; the graph of a job then shows it under 
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,9 @@ from tokenmill.pipeline.tokenizing import parts
 from tokenmill.pipeline.tokenizing.encoders import Encoded, Rejected, Texts, encode, encoder_of
 from tokenmill.pipeline.tokenizing.pages import Changes, Page, SplitBooks, Step, Work, schema_of_rows
 from tokenmill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tokenmill.tokenizer.text import PreparedText
 
 
 class Normalize:
@@ -65,7 +69,7 @@ class Normalize:
         prepared = languages.prepare(self._work.text, documents)
         spans = prepared if self._work.config.spans else None
         texts, gone = Texts(documents, prepared.documents(), spans), prepared.rejected
-        page = dataclasses.replace(page, changes=Changes(prepared.reports, prepared.n_spans))
+        page = dataclasses.replace(page, changes=_changes_of(prepared, int((~gone).sum())))
         if not gone.any():
             return dataclasses.replace(page, texts=texts)
         lost = Rejected(documents.filter(pa.array(gone)), given_up.REASON)
@@ -88,20 +92,21 @@ class Encode:
             return page
         encoded = encode(self.encoder, page.texts, self._tally)
         if page.changes is not None:
-            books.statistics.add_text(*self._changes(page.changes, page.texts.num_rows, encoded))
+            changes = self._changes(page.changes, encoded)
+            books.statistics.add_text(changes.reports, changes.n_spans)
         if encoded.too_long is not None:
-            books.accounts.add(filtered(encoded.too_long, TOO_LONG))
+            leave_out(page, self._work, encoded.too_long, TOO_LONG)
         if encoded.counts is not None and books.chat is not None:
             books.chat.update(encoded.counts)
         return reject(dataclasses.replace(page, texts=None, encoded=encoded), self._work, encoded.rejects)
 
-    def _changes(self, changes: Changes, n: int, encoded: Encoded) -> Changes:
-        """Returns what text steps have changed in the texts that are encoded, of `n` that they have seen."""
-        if encoded.texts.num_rows == n:
+    def _changes(self, changes: Changes, encoded: Encoded) -> Changes:
+        """Returns what text steps have changed in the texts that are encoded, which may be fewer."""
+        texts = encoded.texts
+        if texts.num_rows == changes.n_texts:
             return changes
         assert self._work.text is not None
-        again = languages.prepare(self._work.text, encoded.texts.documents)
-        return Changes(again.reports, again.n_spans)
+        return _changes_of(languages.prepare(self._work.text, texts.documents), texts.num_rows)
 
 
 class Count:
@@ -180,6 +185,14 @@ STEPS: tuple[type[Step], ...] = (Normalize, Encode, Count)
 """The steps of every job, in order."""
 
 
+def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
+    """Counts documents of a page as left out by a rule of `books.rules`; the step takes them out of the page."""
+    page.sums.accounts.add(filtered(documents, rule))
+    if work.config.languages is not None:
+        ones = np.ones(documents.num_rows, np.int64)
+        page.sums.statistics.add_by(LANGUAGE, documents.column("lang"), filtered=ones)
+
+
 def reject(page: Page, work: Work, gone: "list[Rejected] | tuple[Rejected, ...]") -> Page:
     """Returns the page with more rejects; its books count these documents as rejected."""
     gone = [each for each in gone if each.documents.num_rows]
@@ -187,6 +200,10 @@ def reject(page: Page, work: Work, gone: "list[Rejected] | tuple[Rejected, ...]"
         page.sums.accounts.add(rejected(each.documents, each.reason))
     batches = [given_up.as_rejects(each.documents, each.reason, work.split, each.details) for each in gone]
     return dataclasses.replace(page, rejects=(*page.rejects, *batches)) if batches else page
+
+
+def _changes_of(prepared: "PreparedText", n_texts: int) -> Changes:
+    return Changes(prepared.reports, prepared.n_spans, n_texts)
 
 
 def _add_by_language(

@@ -6,6 +6,7 @@
     CountCorpus      ReadPlan > CountSplits > MergeCounts                    input -> counts/
     TrainVocabulary  Train                                                   counts/ -> tokenizer.json
     TokenizeCorpus   ReadSplits > Normalize > Encode > Count > WriteShards   input -> committed shards
+                     ReadSplits first asks what an earlier run has committed, and reads the rest
                      or, if the job shuffles, ... > Count > SortRuns > MergeShards
     Publish          CountDone > Finish                                      -> manifest
 

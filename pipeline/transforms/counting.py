@@ -87,7 +87,7 @@ class CountCorpus(beam.PTransform):
 
 
 class CountSplits(beam.PTransform):
-    """Counts the words of splits into files.
+    """Counts the words of splits into files; a split that an earlier run has counted is only looked at.
 
     Input: `Split`. Output: `SplitCounts`. Memory: one batch and at most `count.MAX_COUNTER_BYTES` of distinct words per
     worker. Counters: bytes-in, documents-in, documents-rejected, documents-filtered, splits-done.

@@ -56,7 +56,10 @@ def tokenize(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
 
 
 def run(pipeline: beam.Pipeline, plan: JobPlan) -> PCollection[str]:
-    """Trains a vocabulary, or one for each part, and tokenizes, in one graph: input -> counts/ -> vocab/ -> shards."""
+    """Trains a vocabulary, or one for each part, and tokenizes, in one graph: input -> counts/ -> shards, vocab/.
+
+    A run that goes on trains again, from the same counts to the same vocabulary; `Publish` writes it.
+    """
     counted = pipeline | "CountCorpus" >> CountCorpus(plan)
     vocabularies = counted | "TrainVocabulary" >> TrainVocabulary(plan)
     texts = _trained(vocabularies, plan)

@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.plain_job import PlainJob
+from tokenmill.pipeline.books.rules import TOO_LONG
+from tokenmill.pipeline.statistics import words
 from tokenmill.pipeline.tokenizing import encoders, pages, steps, tokenize
 from tokenmill.pipeline.tokenizing.encoders import Rejected, Texts
 from tokenmill.pipeline.tokenizing.steps import STEPS, Count, Encode, Normalize
@@ -70,6 +72,35 @@ def test_a_step_of_ones_own(tmp_path, tiny_vocab_file, monkeypatch):
     other = PlainJob(tmp_path / "other", loud, tiny_vocab_file, tokenizer=tokenizer).run()
     assert [row["input_ids"] for row in job.rows()] == [row["input_ids"] for row in other.rows()]
     assert job.json("manifest.json")["totals"]["rejected"] == {"not_string": 1}
+
+
+class LeaveOutShort:
+    """A step that leaves out texts of fewer than three words, by a rule."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def __call__(self, page):
+        if page.texts is None:
+            return page
+        is_short = words.count(page.texts.column)[1] < 3
+        steps.leave_out(page, self._work, page.texts.filter(is_short).documents, TOO_LONG)
+        return dataclasses.replace(page, texts=page.texts.filter(~is_short))
+
+
+def test_what_a_step_leaves_out_is_in_no_statistics(tmp_path, tiny_vocab_file, monkeypatch):
+    texts = ["the\u2014mill", "the mill \u2014 mill mill", "mill", "the \u2014 the"]
+    options = {"normalize": ["punctuation"], "languages": {"rules": "builtin"}}
+    monkeypatch.setattr(tokenize, "STEPS", (Normalize, LeaveOutShort, Encode, Count))
+    job = PlainJob(tmp_path, texts, tiny_vocab_file, **options).run()
+    monkeypatch.undo()
+    (tmp_path / "other").mkdir()
+    other = PlainJob(tmp_path / "other", [texts[1], texts[3]], tiny_vocab_file, **options).run()
+    assert [row["input_ids"] for row in job.rows()] == [row["input_ids"] for row in other.rows()]
+    assert job.json("manifest.json")["totals"]["filtered"] == {TOO_LONG: 2}
+    stats, expected = job.json("stats.json"), other.json("stats.json")
+    assert stats["text"] == expected["text"]
+    assert sum(each["filtered"] for each in stats["languages"]["by_code"].values()) == 2
 
 
 @pytest.mark.parametrize("texts", [TEXTS, ["<a> the <b>", "mill", "<c>", "", "x <d>y"]])
