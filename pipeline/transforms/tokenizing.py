@@ -216,12 +216,9 @@ class ReadPages(beam.DoFn):
 class _OfSplits(beam.DoFn, Generic[_Of]):
     """A step of one folder with something open for each split: made at its first page, let go after its last."""
 
-    def __init__(self, name: str, folder: int) -> None:
-        self._name, self._folder = name, folder
+    def __init__(self, name: str, folder: int, make: Callable[[Work], _Of]) -> None:
+        self._name, self._folder, self._make = name, folder, make
         self._open: dict[str, tuple[int, _Of]] = {}
-
-    def _opened(self, work: Work) -> _Of:
-        raise NotImplementedError
 
     def _take(self, page: Page) -> _Of | None:
         """Returns what is open for the split of a page; None if the folder has that split.
@@ -239,7 +236,7 @@ class _OfSplits(beam.DoFn, Generic[_Of]):
                 f"{self._name}: page {page.number} of split {split_id} comes where page {expected} is next: this "
                 "runner does not keep the pages of a split together and in order"
             )
-        of = self._opened(work) if of is None else of
+        of = self._make(work) if of is None else of
         self._open[split_id] = page.number + 1, of
         return of
 
@@ -259,12 +256,8 @@ class StepFn(_OfSplits[Step]):
 
     def __init__(self, step: Callable[[Work], Step], folder: int) -> None:
         """Takes the class of the step, and the number of the folder."""
-        super().__init__(step.__name__, folder)
-        self._step = step
+        super().__init__(step.__name__, folder, step)
         self._documents = Metrics.counter(self._name, "documents-out")
-
-    def _opened(self, work: Work) -> Step:
-        return self._step(work)
 
     def start_bundle(self) -> None:
         """Forgets what an error has left."""
@@ -284,14 +277,11 @@ class WriteFn(_OfSplits[SplitWriter]):
 
     def __init__(self, name: str, folder: int) -> None:
         """Takes the name of the step and the number of the folder."""
-        super().__init__(name, folder)
+        super().__init__(name, folder, SplitWriter)
         self._documents, self._tokens, self._splits = (
             Metrics.counter(name, each) for each in ("documents-out", "tokens-out", "splits-done")
         )
         self._rejected = Metrics.counter(name, "documents-rejected")
-
-    def _opened(self, work: Work) -> SplitWriter:
-        return SplitWriter(work)
 
     def start_bundle(self) -> None:
         """Removes what an error in this or another step has left."""
