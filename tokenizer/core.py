@@ -580,6 +580,8 @@ def _missing(path: str) -> str:
     said = f"no such file or folder: {path!r}"
     if "://" in path:
         return f"{said}; get what is at this address first, and give the path of the file"
+    if not os.path.isabs(path):
+        said = f"{said} in {os.getcwd()!r}"
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
         return said
     name = f"hf download {path} --include 'token*' 'vocab*' 'merges*' '*.model' --local-dir FOLDER"

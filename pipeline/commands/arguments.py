@@ -53,7 +53,8 @@ class Parser(argparse.ArgumentParser):
             begun = [option for option in known if len(name) > 2 and option.startswith(name)]
             if near := begun or difflib.get_close_matches(name, known, n=1):
                 hints.append(f"; did you mean {' or '.join(near)}?")
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(hints)}")
+        # Without the usage, which would push the sentence with the right name off a small screen.
+        self.exit(2, f"{self.prog}: unrecognized arguments: {' '.join(unknown)}{''.join(hints)}\n")
 
 
 def commands_of(

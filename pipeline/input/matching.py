@@ -150,7 +150,8 @@ def _match_all(config: InputConfig, problems: list[Exception], warnings: list[st
                     or_excluded = f", or none that {config.where}.exclude does not leave out" if config.exclude else ""
                     folders_only = not config.exclude and storage.has_glob(given) and storage.matches_folders(given)
                     but = f", but folders; the files in them are {given.rstrip('/')}/**" if folders_only else ""
-                    problems.append(ValueError(f"{given!r} matches no file{or_excluded}{but}"))
+                    where = "" if storage.is_remote(given) or os.path.isabs(given) else f" in {os.getcwd()!r}"
+                    problems.append(ValueError(f"{given!r} matches no file{where}{or_excluded}{but}"))
                 continue
             path = storage.join(given, "*") if (is_folder := pattern != given) else given
             listings.append((found, _literal_directory(path, is_folder or next(iter(found)).path == given)))
