@@ -72,7 +72,7 @@ def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
     for output in ("file", "file/sub"):
         with pytest.raises(OSError, match=r"output folder '.*' cannot be written to: '.*file' is a file"):
             tokenmill.run(config | {"output": {"path": str(tmp_path / output)}})
-    with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*'openai-community/gpt2' in .*; if it is a name"):
+    with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*'openai-community/gpt2' in .*; if it"):
         tokenmill.run(config | {"tokenizer": {"file": "openai-community/gpt2"}})
     with pytest.raises((ValueError, OSError), match=r"tokenizer\.file: .*/t\.json'; get what is at this"):
         tokenmill.run(config | {"tokenizer": {"file": "https://example.org/t.json"}})
