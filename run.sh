@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 #   ./run.sh                                          the quickstart: a corpus becomes a vocabulary, shards and statistics
-#   ./run.sh test [--quick] [pytest options]          linters, type checker and all tests; --quick: those to run before a commit
+#   ./run.sh test [--quick | --all] [pytest options]  linters, types and tests, ten minutes; --quick: 90 s; --all: everything
 #   ./run.sh bench [NAME] [options]                   benchmarks, one or several; benchmarks/README.md describes them
 #   ./run.sh docs [--check]                           the reference from the code, and the site; --check: run all that it shows
 #   ./run.sh COMMAND ...                              any tokenmill command: run, count, train, tokenize, inspect, verify

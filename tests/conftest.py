@@ -4,26 +4,32 @@
 `TOKENMILL_EXAMPLES` sets how many examples Hypothesis tries for each property. Where `CI` is set the examples are the
 same every time, so that a red run is red again.
 
-`TOKENMILL_EXHAUSTIVE` has tests try every code point and all of the larger real data, of which they else try a part
-that has some of each kind (`strategies`, `corpora`).
+`TOKENMILL_THOROUGH`, which `./run.sh test --all` sets, has tests try more code points and more of the larger real data;
+`TOKENMILL_EXHAUSTIVE` all of it. Else they try a part that has some of each kind (`strategies`, `corpora`).
 
 `TOKENMILL_SHARED` names a folder of larger real data, `data/corpus/*.jsonl.gz` and `data/vocab/*`; by default it is
 `shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
 """
 
-import itertools
 import json
 import logging
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
+from tests import tiers
+from tools import nearest
+
 REPOSITORY = Path(__file__).parents[1]
+_ENDS, _LEFT = pytest.StashKey[float](), pytest.StashKey[int]()
+"""When the time of `--quick` is over, and how many tests did not run then."""
 
 # No network and no home directory. Hugging Face's libraries read these on import, so no fixture is early enough.
 _HF_HOME = tempfile.TemporaryDirectory(prefix="tokenmill-hf-", ignore_cleanup_errors=True)
@@ -42,54 +48,75 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tokenmill")
 
 
-SLOW = Path(__file__).with_name("slow.txt")
-"""Test functions that `--quick` leaves out, one per line, those of files that take longest first; `python -m
-tools.slow_tests` writes it from measurements."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out the tests that slow.txt lists")
+    parser.addoption("--all", action="store_true", help="run the tests of the tier `all`, too: see tests/tiers.toml")
+    parser.addoption(
+        "--quick",
+        type=float,
+        metavar="SECONDS",
+        help="run for so long the tests that are nearest to what has changed since main",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_ENDS] = time.monotonic() + (config.getoption("--quick") or float("inf"))
+    config.stash[_LEFT] = 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    listed, marks = SLOW.read_text(encoding="utf-8").split(), ("slow", "installation", "flink", "prism")
-    slow = set(listed)
-    files = list(dict.fromkeys(name.partition("::")[0] for name in listed))
-
-    def is_slow(item: pytest.Item) -> bool:
-        return item.nodeid.partition("[")[0] in slow or any(item.get_closest_marker(mark) for mark in marks)
-
-    def place(item: pytest.Item) -> int:
-        file = _file_of(item)
-        return len(files) + 1 if not is_slow(item) else files.index(file) if file in files else len(files)
-
+    nightly = {i for i, item in enumerate(items) if _is_nightly(item)}
     # What takes long goes first: a worker that ends with it would be at work alone.
-    items.sort(key=place)
-    n_slow = sum(map(is_slow, items))
-    if config.getoption("--quick"):
-        config.hook.pytest_deselected(items=items[:n_slow])
-        del items[:n_slow]
-    elif hasattr(config, "workerinput"):
-        items[:] = _dealt(items, n_slow, config.workerinput["workercount"])
+    kept = [i for i in sorted(nightly) if _is_asked_for(config, items[i])]
+    kept += [i for i in range(len(items)) if i not in nightly]
+    if config.getoption("--quick") is not None:
+        kept = [kept[i] for i in tiers.near([items[i].nodeid for i in kept], nearest.changed_files())]
+    left = set(range(len(items))) - set(kept)
+    config.hook.pytest_deselected(items=[items[i] for i in sorted(left)])
+    items[:] = [items[i] for i in kept]
+    if hasattr(config, "workerinput"):
+        items[:] = [items[i] for i in tiers.dealt([item.nodeid for item in items], config.workerinput["workercount"])]
 
 
-def _file_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _is_nightly(item: pytest.Item) -> bool:
+    return tiers.of(item.nodeid) == "all" or any(item.get_closest_marker(mark) for mark in tiers.MARKS)
 
 
-def _dealt(items: list[pytest.Item], n_first: int, n_workers: int) -> list[pytest.Item]:
-    """Puts a share of the files of the first items into each of the equal shares of items that workers start with."""
-    shares: list[list[pytest.Item]] = [[] for _ in range(n_workers)]
-    for number, (_, of_file) in enumerate(itertools.groupby(items[:n_first], _file_of)):
-        turn = number % (2 * n_workers)  # to and fro: the last of one round is the first of the next
-        shares[min(turn, 2 * n_workers - 1 - turn)] += of_file
-    others = iter(items[n_first:])
-    for i, share in enumerate(shares):
-        size = len(items) * (i + 1) // n_workers - len(items) * i // n_workers
-        share += itertools.islice(others, max(0, size - len(share)))
-    dealt = [item for share in shares for item in share]
-    assert len(dealt) == len(items)
-    return dealt
+def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether somebody wants a test of the tier `all`: everything, a mark of it, its file, or itself."""
+    if config.getoption("--all"):
+        return True
+    expression = config.getoption("markexpr")
+    if any(item.get_closest_marker(mark) and mark in expression.replace(f"not {mark}", "") for mark in tiers.MARKS):
+        return True
+    for path, _, test in (argument.partition("::") for argument in config.args):
+        if Path(path).resolve() == item.path and (test or tiers.of(tiers.file_of(item.nodeid)) == "all"):
+            return True
+    return False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leaves out a test whose time is over; what is left out is counted."""
+    if time.monotonic() < item.config.stash[_ENDS]:
+        return None
+    item.config.stash[_LEFT] += 1
+    return True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash[_LEFT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Adds up what the workers have left out."""
+    node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if n := config.stash[_LEFT]:
+        terminalreporter.write_line(f"The time is over: {n:,} tests farther from what has changed did not run.")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -6,11 +6,11 @@ import gzip
 import json
 from pathlib import Path
 
-from tests.strategies import EXHAUSTIVE
+from tests.strategies import EXHAUSTIVE, THOROUGH
 
 
 @functools.lru_cache(maxsize=2)
-def documents(shared_data: Path, corpus: str, n_bytes: int = 2_000_000) -> list[str]:
+def documents(shared_data: Path, corpus: str, n_bytes: int = 2_000_000 if THOROUGH else 500_000) -> list[str]:
     """About so many bytes of a corpus: documents from all over it, long ones cut short. Or all of it, as it is."""
     with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line in lines]

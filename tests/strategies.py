@@ -26,6 +26,9 @@ _TROUBLE = (
 EXHAUSTIVE = "TOKENMILL_EXHAUSTIVE" in os.environ
 """Whether tests try all of what they else try a part of; see CONTRIBUTING.md."""
 
+THOROUGH = EXHAUSTIVE or "TOKENMILL_THOROUGH" in os.environ
+"""Whether they try the larger part of it, as every night."""
+
 FEWER = settings(max_examples=-(-settings.default.max_examples // 3))
 """For a property that is tried with each of dozens of parameters."""
 
@@ -56,7 +59,7 @@ OTHER_PLANES = CODE_POINTS[: 0x20000 - 0x800] + _IDEOGRAPHS_AND_TAGS
 """Of what is not in `UNIFORM_PLANES`: the planes 0 and 1 whole, and of ideographs and tags some of each kind."""
 OF_EACH_KIND = _of_each_kind(CODE_POINTS[: 0x20000 - 0x800]) + _IDEOGRAPHS_AND_TAGS
 """The same, but for some of each kind of the planes 0 and 1 too."""
-TRIED = OTHER_PLANES + UNIFORM_PLANES
+TRIED = (OTHER_PLANES if THOROUGH else OF_EACH_KIND) + UNIFORM_PLANES
 """What to try of `CODE_POINTS` where a character takes time."""
 
 

@@ -67,7 +67,6 @@ def test_snippets_run_where_the_quickstart_has_been(
                 plan_job("run", config)  # finds the input and the tokenizer
 
 
-@pytest.mark.slow
 def test_tutorial_how_tos_and_commands_run_as_they_stand(sandbox: snippets.Sandbox, subtests: pytest.Subtests) -> None:
     for document in RUN:
         for outcome in sandbox.run(document):

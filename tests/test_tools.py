@@ -46,6 +46,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("TOKENMILL_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("TOKENMILL_EXAMPLES", "7")
+    monkeypatch.setenv("TOKENMILL_THOROUGH", "1")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path)
     return found
@@ -67,8 +68,14 @@ DOCS = [
         ),
         (
             ["test", "--quick", "-x"],
-            [f"ruff check {TRACKED}", f"ruff format --check {TRACKED}", "mypy", f"{PYTEST} --quick -x"],
+            [f"ruff check {TRACKED}", f"ruff format --check {TRACKED}", "mypy", f"{PYTEST} --quick=90 -x"],
         ),
+        (
+            ["test", "--all"],
+            [f"ruff check {TRACKED}", f"ruff format --check {TRACKED}", "mypy", f"{PYTEST} --all"],
+        ),
+        (["test", "tests/test_tools.py", "-k", "a"], ["pytest tests/test_tools.py -k a"]),
+        (["test", "-x", "tests/test_tools.py::test_a"], ["pytest -x tests/test_tools.py::test_a"]),
         (["bench", "encode", "--mb", "2"], ["benchmarks.encode --mb 2"]),
         (["bench", "first-run"], ["benchmarks.first_run"]),
         (["bench"], [f"benchmarks.{name.replace('-', '_')}" for name in tools.SWEEP]),
@@ -170,13 +177,15 @@ def test_every_benchmark_is_there(repository: Path) -> None:
     assert names <= {path.name for path in (repository / "benchmarks").glob("*.py")}
 
 
-def test_the_workflow_runs_what_ci_runs_on_every_python_and_system(repository: Path) -> None:
+def test_the_workflow_runs_what_ci_runs_on_every_python_and_system_and_all_every_night(repository: Path) -> None:
     workflow = yaml.safe_load((repository / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
     job = workflow["jobs"]["test"]
     assert job["strategy"]["matrix"] == {
         "os": ["ubuntu-latest", "macos-latest"], "python": ["3.11", "3.12", "3.13"],
     }  # fmt: skip
-    assert job["steps"][-1]["run"] == ".ci/run"
+    runs = {step.get("if", "").rpartition("event_name ")[2]: step["run"] for step in job["steps"] if "run" in step}
+    assert runs == {"== 'schedule'": "./run.sh test --all", "!= 'schedule'": ".ci/run"}
+    assert workflow[True]["schedule"]  # `on`, to YAML
 
 
 def test_the_docs_say_why_tests_of_other_libraries_fail() -> None:

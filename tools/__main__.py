@@ -2,7 +2,7 @@
 """`python -m tools`: what `./run.sh` does once .venv is ready: the quickstart, tests, benchmarks, documentation.
 
 python -m tools quickstart
-python -m tools test [--quick] [pytest options]
+python -m tools test [--quick | --all] [paths and pytest options]
 python -m tools bench [NAME] [options]
 python -m tools docs [--check]
 """
@@ -22,6 +22,8 @@ OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
     "prices", "programs", "scale", "scanners", "shuffle", "stragglers", "templates",
 )  # fmt: skip
+QUICK_SECONDS = 90
+"""Of `./run.sh test --quick`, linters included; what starts before they are over ends."""
 _KEPT_SECONDS = 14 * 24 * 3600
 _WARMED = ".warmed-usual"
 """In the environment, once the kernels of the usual jobs are compiled."""
@@ -83,9 +85,13 @@ def warm() -> None:
 
 
 def test(*options: str) -> None:
-    """Runs linters, the type checker and the tests."""
-    if options[:1] == ("--quick",):
+    """Runs linters, the type checker and the tests of a tier; or, where a path is named, the tests that it has."""
+    started = time.monotonic()
+    quick, everything = options[:1] == ("--quick",), options[:1] == ("--all",)
+    if quick:
         os.environ.setdefault("TOKENMILL_EXAMPLES", "10")
+    if everything:
+        os.environ.setdefault("TOKENMILL_THOROUGH", "1")
     # Compiled kernels are named by their sources, so clones of one machine share them. Those unused for two weeks go.
     caches = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/tmp", ".cache")
     kernels = Path(os.environ.setdefault("TOKENMILL_CACHE_DIR", str(Path(caches, "tokenmill/tests"))))
@@ -96,6 +102,9 @@ def test(*options: str) -> None:
                 path.unlink()
     # Containers often set this; then each of hundreds of processes compiles the sources of all packages for itself.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if any(Path(option.partition("::")[0]).exists() for option in options):
+        run("pytest", *options)  # in one process, which starts sooner
+        return
     step("ruff")
     listed = subprocess.run(["git", "ls-files", "*.py"], stdout=subprocess.PIPE, text=True, check=False).stdout
     sources = listed.split() or ["."]  # what a person has saved in the checkout is no part of it
@@ -105,6 +114,9 @@ def test(*options: str) -> None:
     run("mypy")
     step("pytest")
     workers = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+    if quick:
+        left = max(10, QUICK_SECONDS - int(time.monotonic() - started))
+        options = (f"--quick={left}", *options[1:])
     run("pytest", *workers, "--durations=20", "--durations-min=5", *options)
 
 

@@ -192,7 +192,6 @@ def test_rows_that_do_not_fit_their_padding_fail_the_job(make_job, tiny_vocab_fi
     assert not (job.output / "manifest.json").exists()
 
 
-@pytest.mark.slow
 def test_thirty_megabytes_in_one_record(make_job, tiny_vocab_file, tmp_path):
     path = tmp_path / "huge.jsonl"
     with path.open("wb") as file:

@@ -170,7 +170,6 @@ def job_server(request, tmp_path):
         running.terminate()
 
 
-@pytest.mark.slow
 def test_a_detached_job_writes_what_a_job_inline_writes(make_job, corpus, job_server, worker_service, capfd):
     sections = {
         "input": {"paths": [str(corpus / "*")], "split_bytes": 2000},

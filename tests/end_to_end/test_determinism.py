@@ -93,7 +93,6 @@ OTHER_JOBS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("prism")
 @pytest.mark.parametrize(
     ("beam_options", "name"),

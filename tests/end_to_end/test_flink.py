@@ -14,7 +14,7 @@ import pytest
 
 from tests.end_to_end import flink_cluster, hosts
 
-pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.xdist_group("flink")]
+pytestmark = [pytest.mark.flink, pytest.mark.xdist_group("flink")]
 
 
 @pytest.fixture(scope="module")

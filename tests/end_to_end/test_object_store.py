@@ -24,8 +24,6 @@ from tokenmill.pipeline.output import ownership
 boto3 = pytest.importorskip("boto3", reason="needs boto3")
 moto_server = pytest.importorskip("moto.server", reason="needs moto, a local S3 server")
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 
 

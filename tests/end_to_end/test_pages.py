@@ -16,8 +16,6 @@ from tests import browser as browsers
 from tokenmill.pipeline import cli
 from tokenmill.tokenizer import BPETrainer, Tokenizer
 
-pytestmark = pytest.mark.slow
-
 EVIL = '<script>alert(1)</script><img src="x" onerror="alert(2)"></td></table> \u202e the mill'
 TEXTS = [EVIL, "the mill grinds the text into tokens", "x" * 3000, "玫瑰 café \U0001f339 Ⰻ", "", EVIL * 40]
 LOOKS = {

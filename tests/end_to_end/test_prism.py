@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.prism, pytest.mark.slow, pytest.mark.xdist_group("prism")]
+pytestmark = [pytest.mark.prism, pytest.mark.xdist_group("prism")]
 
 
 @pytest.fixture

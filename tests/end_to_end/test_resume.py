@@ -19,7 +19,7 @@ def sections(corpus):
     }
 
 
-@pytest.fixture(params=["local", pytest.param("prism", marks=[pytest.mark.prism, pytest.mark.slow])])
+@pytest.fixture(params=["local", pytest.param("prism", marks=pytest.mark.prism)])
 def on_workers(request):
     """`on_workers(n)`: the options of a local run with `n` workers, or of Prism, whose workers are threads here too."""
     if request.param == "local":

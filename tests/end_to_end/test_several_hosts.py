@@ -20,7 +20,7 @@ from tests.end_to_end.s3_server import keys, objects, visible
 
 boto3 = pytest.importorskip("boto3", reason="needs boto3")
 
-pytestmark = [pytest.mark.flink, pytest.mark.slow, pytest.mark.xdist_group("flink")]
+pytestmark = [pytest.mark.flink, pytest.mark.xdist_group("flink")]
 
 N_HOSTS = 4
 N_SPLITS = 12

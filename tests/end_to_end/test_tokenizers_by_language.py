@@ -115,7 +115,6 @@ def final(job):
     return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
 
 
-@pytest.mark.slow
 def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_job, sections):
     inline = make_job("inline", **sections)
     assert inline.run("tokenize", "--mode", "inline") == 0
@@ -274,7 +273,6 @@ def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsy
     assert "counts/counts.json: " in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make_job, sections):
     sections = trained_sections(sections)
     inline = make_job("inline", **sections)

@@ -18,7 +18,7 @@ import pytest
 from tests.installing import PIP, UNREACHABLE, checked, copy_clone, run
 from tools import distributions
 
-pytestmark = [pytest.mark.installation, pytest.mark.slow]
+pytestmark = pytest.mark.installation
 
 CHECKERS = ("twine==7.*", "check-wheel-contents==0.6.*")
 VERSIONS = ("3.11", "3.12", "3.13")

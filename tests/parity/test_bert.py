@@ -64,7 +64,6 @@ def assert_same_ids(ours: Tokenizer, theirs: "hf.Tokenizer", texts: list[str]) -
         assert row.as_py() == expected, text[:2000]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_ids_on_documents(pair: tuple[Tokenizer, "hf.Tokenizer"], shared_data: Path, corpus: str) -> None:
     assert_same_ids(*pair, documents(shared_data, corpus))

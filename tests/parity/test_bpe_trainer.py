@@ -156,7 +156,6 @@ def test_real_text() -> None:
         assert (vocabulary, merges) == hf_bpe(counts, byte_level=byte_level, **fields)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["en", "zh", "code", "multi"])
 def test_corpora(shared_data: Path, name: str) -> None:
     counts = words_of(corpora.documents(shared_data, name))
@@ -222,7 +221,6 @@ def tokens_in_order_of_values(counts: Mapping[str, int]) -> list[bytes]:
     return [token.translate(from_place) for token in tokens(swapped)]
 
 
-@pytest.mark.slow
 def test_rustbpe_learns_the_same(english: list[str]) -> None:
     rustbpe = pytest.importorskip("rustbpe")
     peer = rustbpe.Tokenizer()
@@ -231,14 +229,12 @@ def test_rustbpe_learns_the_same(english: list[str]) -> None:
     assert [bytes(token) for token, _ in theirs] == tokens_in_order_of_values(words_of(english))
 
 
-@pytest.mark.slow
 def test_bpeasy_learns_the_same(english: list[str]) -> None:
     bpeasy = pytest.importorskip("bpeasy")
     ranks = bpeasy.train_bpe(iter(english), GPT2, max_token_length=128, vocab_size=N_TOKENS)
     assert sorted(ranks, key=ranks.__getitem__) == tokens_in_order_of_values(words_of(english))
 
 
-@pytest.mark.slow
 def test_gigatoken_learns_the_same_in_either_order(english: list[str]) -> None:
     gigatoken = pytest.importorskip("gigatoken")
     data = SEPARATOR.join(english).encode()  # it cuts words by GPT-2's pattern

@@ -55,7 +55,6 @@ def test_ids_on_the_sample(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
     assert_same_ids(*pair, families.sample())
 
 
-@pytest.mark.slow
 def test_ids_on_all_kinds_of_code_points(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
     # That each part is HF's on every code point other files show. Many to a row: that costs HF more than a character.
     texts = [

@@ -57,7 +57,6 @@ def test_gpt2_from_two_files(gpt2_folder: Path, gpt2: "hf.Tokenizer", shared_dat
             assert ours.decode_batch(expected) == texts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_gpt2_on_documents_against_tiktoken(gpt2_folder: Path, shared_data: Path, corpus: str) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the test group: tiktoken")

@@ -61,7 +61,7 @@ def test_every_code_point(name: str) -> None:
     assert_same(*pair(name), [f"{c}a {c}" for c in strategies.TRIED])
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(strategies.TRIED, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize("some", [FEW, strategies.TRIED], ids=["few", "all"])
 @pytest.mark.parametrize("name", ["NFC", "NFKC"])
 def test_code_points_between_marks(name: str, some: list[str]) -> None:
     for around in ("e{}\u0301", "\u1100{}\u11a8", "a\u0323{}\u0301"):
@@ -179,7 +179,7 @@ def test_sequences() -> None:
     check()
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(strategies.TRIED, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize("some", [FEW, strategies.TRIED], ids=["few", "all"])
 def test_graphemes_of_code_points(every_byte: bytes, some: list[str]) -> None:
     mine, other = ours.Precompiled(every_byte), theirs.Precompiled(every_byte)
     for around in (
@@ -213,7 +213,7 @@ def test_where_characters_came_from_in_a_character_map() -> None:
     check()
 
 
-@pytest.mark.parametrize("some", [FEW, pytest.param(strategies.TRIED, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.parametrize("some", [FEW, strategies.TRIED], ids=["few", "all"])
 @pytest.mark.parametrize("model", ["sp-test.model", "xlnet.model", "sp-ja.model"])
 def test_character_maps_of_real_models(shared_data: Path, model: str, some: list[str]) -> None:
     data = charsmaps.of_model(shared_data / "vocab" / model)

@@ -151,7 +151,6 @@ def test_every_category_is_that_of_hf_and_tiktoken() -> None:
         assert "".join("".join(hf_matches(f"(?:{pattern})+")(part)) for part in parts) == mine, pattern
 
 
-@pytest.mark.slow
 def test_categories_and_scripts_are_what_hf_says() -> None:
     runs = {name: tables.category_runs(name) for name in unicode_data.names("patterns/category_names")}
     runs |= {name: tables.script_runs(name) for name in ("Han", "Latin", "Common", "Inherited", "Khmer")}
@@ -173,7 +172,6 @@ def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
         assert scan(PATTERNS[pattern], text) == expected(text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
 def test_scanners_equal_hf_on_every_code_point(name: str) -> None:
     expected = hf_matches(next(pattern for pattern, scanner in PATTERNS.items() if scanner == name))
@@ -363,7 +361,6 @@ def test_components_equal_hf_on_all_kinds_of_characters(name: str) -> None:
         check(name, text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["Bert", "Whitespace", "WhitespaceSplit", "UnicodeScripts", "Digits True", "Punctuation isolated", "DeepSeek",

@@ -122,7 +122,6 @@ def test_ids_on_a_sample_of_documents(pair: tuple[Ours, Any], shared_data: Path)
         assert_same(*pair, documents(shared_data, corpus)[:n])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_ids_on_documents(pair: tuple[Ours, Any], shared_data: Path, corpus: str) -> None:
     texts = documents(shared_data, corpus)

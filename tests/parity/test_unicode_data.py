@@ -25,7 +25,6 @@ def test_newer_categories_are_those_of_unicode_17() -> None:
         assert np.array_equal(array, data.array(name))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "ask"),
     [

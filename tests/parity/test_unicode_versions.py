@@ -24,7 +24,7 @@ from tokenmill.tokenizer import Tokenizer  # noqa: E402
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET  # noqa: E402
 from tokenmill.tokenizer.unicode import data  # noqa: E402
 
-pytestmark = [pytest.mark.parity, pytest.mark.slow]
+pytestmark = pytest.mark.parity
 
 _PROGRAM = """
 import json, sys, tokenizers

@@ -133,7 +133,6 @@ def test_a_file_of_ours_is_read_alike(topics: list[str]) -> None:
         assert processor.encode(line) == [i for i, _ in ours.tokenize(text)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "vocab_size"),
     # The Chinese alphabet alone has more than 8,000 characters.

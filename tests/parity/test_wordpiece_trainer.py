@@ -101,7 +101,6 @@ def test_real_text() -> None:
         assert len(set(one) ^ set(other)) <= 80
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("vocab_size", [8_000, 32_000] if EXHAUSTIVE else [8_000])
 def test_english_corpus(shared_data: Path, vocab_size: int) -> None:
     counts = words_of(documents(shared_data, "en"))

@@ -16,7 +16,6 @@ _PARTS = 2
 """As few as let two processes share them: each imports and collects all tests anew."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_kernels_stay_within_bounds(repository: Path, part: int) -> None:
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "TOKENMILL_EXAMPLES": "10"}
