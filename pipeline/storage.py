@@ -20,9 +20,12 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tokenmill.pipeline.globbing import examine, expand, literal_folder, matcher
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,12 +428,12 @@ def _described(path: str, found: Any) -> FileStat:
     return FileStat(path, found.size, f"{found.size}-{found.mtime.timestamp()!r}")
 
 
-def _info(path: str) -> Any:
+def _info(path: str) -> "fs.FileInfo":
     with _naming(path) as (store, place):
         return store.get_file_info(place)
 
 
-def _list(folder: str, *, recursive: bool = False) -> Any:
+def _list(folder: str, *, recursive: bool = False) -> "list[fs.FileInfo]":
     """Returns what is in a folder of a store; nothing if there is none."""
     from pyarrow import fs
 
@@ -439,7 +442,7 @@ def _list(folder: str, *, recursive: bool = False) -> Any:
 
 
 @contextlib.contextmanager
-def _naming(path: str) -> Iterator[tuple[Any, str]]:
+def _naming(path: str) -> Iterator[tuple["fs.FileSystem", str]]:
     """Yields the filesystem of a path, and what the path is called there; names the path in an error of the block."""
     scheme, _, place = path.partition("://")
     # HDFS and Azure name a server, and S3 a bucket that is in a region.
@@ -474,7 +477,7 @@ def _s3_settings() -> Mapping[str, str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _open_store(process: int, scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> Any:
+def _open_store(process: int, scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> "fs.FileSystem":
     """Returns a filesystem; it may be used by several threads, but not by a process that was forked from this one."""
     import pyarrow as pa
     from pyarrow import fs

@@ -113,7 +113,7 @@ _short.maxstring = _short.maxother = 80
 _short.maxdict = _short.maxlist = 3
 
 
-def shallow(value: Any) -> Any:
+def shallow(value: object) -> object:
     """Returns JSON of any shape; raises ValueError if it is nested so deeply that showing it would fail."""
     _descend(value, _MOST_LEVELS)
     return value

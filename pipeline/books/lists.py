@@ -118,7 +118,7 @@ class RecordList:
             self._before = pa.concat_tables([self._before, pa.Table.from_pylist(rows, _ALL_SCHEMAS[self._kind])])
         return self._before
 
-    def finish(self) -> Any:
+    def finish(self) -> list[Mapping[str, Any]] | dict[str, Any]:
         """Returns the records, or the record of their file."""
         if self._n <= MOST_RECORDS:
             return [*_to_records(self._before), *self._waiting]
@@ -188,7 +188,7 @@ class ListedRecords(Sequence[dict[str, Any]]):
     def __getitem__(self, place: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, place: int | slice) -> Any:
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         """Returns a record, or a list of some; raises as `__iter__` does."""
         if isinstance(place, slice):
             start, stop, step = place.indices(len(self))

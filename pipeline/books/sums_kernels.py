@@ -17,7 +17,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @kernel_part
-def mix(value: Any) -> Any:
+def mix(value: np.uint64) -> np.uint64:
     """Returns a bijection of uint64: the finalizer of SplitMix64."""
     value = value + _STEP
     value = (value ^ (value >> np.uint64(30))) * _FIRST
@@ -65,7 +65,7 @@ def copy_rows(values: Any, starts: Any, stops: Any, begins: Any, out: Any) -> No
 
 
 @kernel
-def fingerprint(keys: Any, hashes: Any, lengths: Any) -> Any:
+def fingerprint(keys: Any, hashes: Any, lengths: Any) -> np.uint64:
     """Returns the sum modulo 2**64 of a hash of each row's key, of its values and of their number.
 
     Args:

@@ -163,13 +163,11 @@ class Request:
                 # After Ctrl-C, too: workers in this process go on until they are told, and stop at their next batch.
                 watched.cancel()
                 raise
-            if given is not None:
-                return plan.warnings, given
-            if state != "DONE":
+            if given is None and state != "DONE":
                 raise RuntimeError(f"{settings} ended the job in state {state}; its own log says why")
-            if plan.tokenizes:
+            if given is None and plan.tokenizes:
                 _record_times(plan, began, watched.lengths(time.monotonic()))
-        return plan.warnings, None
+        return plan.warnings, given
 
 
 def _n_splits(plan: "JobPlan") -> str:

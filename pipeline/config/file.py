@@ -104,7 +104,7 @@ def _check_number(node: yaml.ScalarNode) -> None:
         raise ConfigError([f"line {line}: {_short(node.value)} would be a number in base 60, or of too many digits"])
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_yaml(text: str) -> object:
     loader = _UniqueKeyLoader(text)
     try:
         node = loader.get_single_node()

@@ -205,7 +205,7 @@ class InputConfig(SourceConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_sources(cls, given: Any) -> Any:
+    def _complete_sources(cls, given: Any) -> object:
         sources = given.get("sources") if isinstance(given, dict) else None
         if not isinstance(sources, dict):
             return given

@@ -117,7 +117,7 @@ def check_codes(path: str, codes: Iterable[str], *, or_default: bool = False) ->
             raise mistake(path, code, f"is not a supported language{near}; see docs/explanation/languages.md")
 
 
-def _spell_out(rules: Any) -> Any:
+def _spell_out(rules: object) -> object:
     """Returns the built-in rules for `builtin`, so that the digest and the record of a job have their steps."""
     if isinstance(rules, dict):
         return rules

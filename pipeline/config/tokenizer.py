@@ -151,7 +151,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, data: Any) -> Any:
+    def _fill_in(cls, data: Any) -> object:
         """Fills in the defaults of the model, so that a config has a value for every option in effect."""
         model = data.get("model", "wordpiece") if isinstance(data, dict) else None
         if not isinstance(model, str) or model not in OPTIONS:

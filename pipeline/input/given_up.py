@@ -10,7 +10,7 @@ that fail.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class Rows(Protocol):
     def num_rows(self) -> int:
         """How many there are."""
 
-    def slice(self, start: int, n: int, /) -> Any:
+    def slice(self, start: int, n: int, /) -> Self:
         """Returns `n` of them from `start` on."""
 
 

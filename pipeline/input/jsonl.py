@@ -263,7 +263,7 @@ def _texts_in(record: dict[str, Any], text_fields: Sequence[str]) -> list[str]:
     return texts
 
 
-def _decode(line: bytes) -> Any:
+def _decode(line: bytes) -> object:
     try:
         decoded = line.decode("utf-8")
     except UnicodeDecodeError as error:

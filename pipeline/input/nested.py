@@ -47,7 +47,7 @@ def values_at(record: dict[str, Any], field: str) -> list[Any]:
     return _walk(record, field.split("."))
 
 
-def inside(record: Any, field: str) -> Any:
+def inside(record: Any, field: str) -> object:
     """Returns the value of a field of a record, which a path through objects may lead to; None where it is absent."""
     if field in record:
         return record[field]
@@ -109,7 +109,7 @@ def without_padding(column: pa.Array) -> list[Any]:
     return [_unpadded(value, column.type) for value in column.to_pylist(maps_as_pydicts="lossy")]
 
 
-def _unpadded(value: Any, kind: pa.DataType) -> Any:
+def _unpadded(value: object, kind: pa.DataType) -> object:
     if isinstance(value, list) and _is_list(kind):
         return [_unpadded(each, kind.value_type) for each in value]
     if isinstance(value, dict) and pa.types.is_struct(kind):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """All files of one shard, written together: every format of the config, with its index, and the table of documents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, schemas
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.config.output import KEEPS_COLUMNS, OutputConfig
+from tokenmill.pipeline.config.output import KEEPS_COLUMNS, Format, OutputConfig
 from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.document_tables import DocumentTable, has_fields, listed_fields
 from tokenmill.pipeline.output.placement import RowForm
@@ -77,19 +77,30 @@ class Shard:
         self._schemas: list[pa.Schema] = []
         self._writer_of: list[ShardWriter | None] = []
         for format_ in output.formats:
-            names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
-            handles = [staging.create(name) for name in names]
-            index_handle = cast(BinaryIO, handles[1]) if len(handles) > 1 else None
-            handle = cast(BinaryIO, handles[0])
             kept = schema if format_ in KEEPS_COLUMNS or form.is_packed else narrow
             kept = stored_schema(kept, output, format_)
             if has_fields(format_, are_documents=self._arranger is None):
                 kept = pa.schema([*kept, *fields])
-            writer = formats.open_writer(handle, output, tokenizer, format=format_, index=index_handle, schema=kept)
-            self._writers.append(writer)
-            self._schemas.append(kept)
-            self._files += handles
-            self._writer_of += [writer, *([None] * (len(handles) - 1))]
+            names = [filenames.shard_name(index, n_shards, each) for each in formats.suffixes(output, format_)]
+            handles = [staging.create(name) for name in names]
+            self._open(handles, format_, output, tokenizer, kept)
+
+    def _open(
+        self,
+        handles: Sequence[StagedFile],
+        format_: Format,
+        output: OutputConfig,
+        tokenizer: TokenizerInfo,
+        kept: pa.Schema,
+    ) -> None:
+        """Adds the writer of a format, for rows with the columns `kept`; its second file, if any, is an index."""
+        handle, *indexes = (cast(BinaryIO, each) for each in handles)
+        index = indexes[0] if indexes else None
+        writer = formats.open_writer(handle, output, tokenizer, format=format_, index=index, schema=kept)
+        self._writers.append(writer)
+        self._schemas.append(kept)
+        self._files += handles
+        self._writer_of += [writer, *([None] * len(indexes))]
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends documents in the schema."""

@@ -220,9 +220,7 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
         return report
     ids = list(manifest.split_ids(found))
     chosen = _with_documents(output, ids, sample(ids, share))
-    report.n_splits, report.n_documents = len(ids), found["totals"]["n_documents"]
-    if storage.exists(storage.join(output, filenames.REPLAY, filenames.MANIFEST)):  # which is not tokenized again
-        totals = manifest.read(storage.join(output, filenames.REPLAY))["totals"]
+    for totals in _all_totals(output, found):
         report.n_splits += totals["n_splits"]
         report.n_documents += totals["n_documents"]
     compared = tokenizer if config.chat is None else tokenizer.replace(special="split")
@@ -245,6 +243,19 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
         report.n_bytes += entry["n_bytes"]
         report.n_rows += entry.n_documents
         report.n_tokens += entry.n_tokens
+    _conclude(report, comparison, output)
+    return report
+
+
+def _all_totals(output: str, found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the totals of a folder, and those of what was replayed later, which is not tokenized again."""
+    replayed = storage.join(output, filenames.REPLAY)
+    has_more = storage.exists(storage.join(replayed, filenames.MANIFEST))
+    return [found["totals"], *([manifest.read(replayed)["totals"]] if has_more else [])]
+
+
+def _conclude(report: DeepReport, comparison: Comparison, output: str) -> None:
+    """Adds to a report what the comparison found; that it compared nothing is a problem, too."""
     report.compared, report.n_wrong = dict(comparison.equal), comparison.n_wrong
     report.problems += comparison.problems
     if (n_more := comparison.n_wrong - len(comparison.problems)) > 0:
@@ -254,7 +265,6 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
             f"{output}: none of {report.n_documents:,} documents was compared with anything but the kernels that made "
             f"its ids; give a larger --share, or install tokenizers if all are longer than {MAX_BYTES:,} bytes"
         )
-    return report
 
 
 def sample(ids: Sequence[str], share: float) -> list[str]:

@@ -80,18 +80,7 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
     """
     found = manifest.read(output)
     listed = selecting.shard_of(output, shard, found)
-    if listed.record is None:
-        shards = found["shards"]
-        known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
-        raise ValueError(f"the manifest lists no shard {shard!r}{known}")
-    if not 0 <= row < listed.record["rows"]:
-        raise ValueError(f"{shard}: there is no row {row}: it has {listed.record['rows']} rows, counted from 0")
-    (stored,) = inspect.rows(storage.join(output, shard), row, 1)
-    if token is not None and not 0 <= token < len(stored.ids):
-        raise ValueError(f"{shard}: row {row} has no token {token}: it has {len(stored.ids)}, counted from 0")
-    table = listed.documents
-    if table is None:
-        raise ValueError(f"the manifest lists no table of documents for {shard}")
+    stored, table = _stored(output, found, listed, shard, row, token)
     config, tokenizer = config_of(output, found)
     documents = []
     for number, start, first, size in listed.pieces(stored):
@@ -110,6 +99,24 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
         ids = stored.ids[document["start"] : document["start"] + document["size"]]
         document["at"] = _locate(config, tokenizer, document, n_before, ids)
     return traced
+
+
+def _stored(
+    output: str, found: Mapping[str, Any], listed: selecting.Shard, shard: str, row: int, token: int | None
+) -> tuple[inspect.Row, pa.Table]:
+    """Returns a row as it is stored, and the table of its shard's documents; arguments and errors as of `trace`."""
+    if listed.record is None:
+        shards = found["shards"]
+        known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
+        raise ValueError(f"the manifest lists no shard {shard!r}{known}")
+    if not 0 <= row < listed.record["rows"]:
+        raise ValueError(f"{shard}: there is no row {row}: it has {listed.record['rows']} rows, counted from 0")
+    (stored,) = inspect.rows(storage.join(output, shard), row, 1)
+    if token is not None and not 0 <= token < len(stored.ids):
+        raise ValueError(f"{shard}: row {row} has no token {token}: it has {len(stored.ids)}, counted from 0")
+    if listed.documents is None:
+        raise ValueError(f"the manifest lists no table of documents for {shard}")
+    return stored, listed.documents
 
 
 def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:

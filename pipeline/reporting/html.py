@@ -77,7 +77,7 @@ def environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
-    def shown(value: Any) -> Any:
+    def shown(value: object) -> object:
         if isinstance(value, Markup):
             return value
         if isinstance(value, str):
@@ -102,12 +102,12 @@ _FILTERS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _pick(rows: Iterable[Mapping[str, Any]], *keys: str) -> list[list[Any]]:
+def _pick(rows: Iterable[Mapping[str, Any]], *keys: str) -> list[list[object]]:
     """Returns cells for a table: of each row the values of some keys, such as `sample.strr|percent`."""
     return [[_picked(row, key) for key in keys] for row in rows]
 
 
-def _picked(row: Any, key: str) -> Any:
+def _picked(row: Any, key: str) -> object:
     path, _, name = key.partition("|")
     for part in path.split("."):
         row = row[part]

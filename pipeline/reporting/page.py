@@ -351,7 +351,7 @@ def _input_paths(section: Mapping[str, Any]) -> list[str]:
     return [*section.get("paths", []), *(path for each in sources.values() for path in each.get("paths", []))]
 
 
-def _shortened(value: Any) -> Any:
+def _shortened(value: object) -> object:
     """Returns a part of a config with long lists, mappings and texts cut: it may name each of a million files."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}..."

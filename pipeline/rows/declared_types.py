@@ -74,7 +74,7 @@ def declared_output(step: Any, made: Any) -> tuple[Any, Callable[[Any], Any] | N
     return kind, functools.partial(_made_as, Row if is_row else kind)
 
 
-def _made_as(kind: Callable[..., Any], element: Any) -> Any:
+def _made_as(kind: Callable[..., object], element: Any) -> object:
     if are_batches(type(element)):
         return element
     fields = reader_of(type(element), "")(element)
@@ -152,7 +152,7 @@ def _is_always(kind: Any, of: tuple[type, ...], but: tuple[type, ...] | type = (
     return isinstance(origin, type) and issubclass(origin, of) and not issubclass(origin, but)
 
 
-def _as_python(kind: Any) -> Any:
+def _as_python(kind: object) -> object:
     return convert_to_python_type(kind) if isinstance(kind, typehints.TypeConstraint) else kind
 
 

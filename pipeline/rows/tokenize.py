@@ -87,15 +87,7 @@ class Tokenize(RowTransform):
           OSError: if the tokenizer cannot be read.
           ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
-        limits = None
-        if max_length is not None:
-            limits = TruncationConfig(max_length=max_length, side=truncation_side, overflow=overflow, stride=stride)
-            if limits.overflow == "leave_out":
-                raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
-        elif (overflow, stride, truncation_side) != ("cut", 0, "right"):
-            raise ValueError(
-                "Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it"
-            )
+        limits = _limits(max_length, overflow, stride, truncation_side)
         if pad_to is None and padding_side != "right":
             raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
         padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
@@ -117,6 +109,18 @@ class Tokenize(RowTransform):
             raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
         columns = _Tokenize(given, output, add_special_tokens, options.has_windows, with_counts, as_numpy)
         super().__init__(columns, column, given.side_input)
+
+
+def _limits(max_length: int | None, overflow: Any, stride: int, side: Any) -> TruncationConfig | None:
+    """Returns the limits of rows; raises ValueError for arguments that have no effect, or none in a step."""
+    if max_length is not None:
+        limits = TruncationConfig(max_length=max_length, side=side, overflow=overflow, stride=stride)
+        if limits.overflow == "leave_out":
+            raise ValueError("Tokenize: overflow must be 'cut' or 'rows', got 'leave_out'; filter rows beforehand")
+        return limits
+    if (overflow, stride, side) != ("cut", 0, "right"):
+        raise ValueError("Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it")
+    return None
 
 
 @dataclasses.dataclass

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 
 def explain(error: BaseException, output: str = "") -> str:
@@ -102,7 +102,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> Any:
+    def stream(self) -> TextIO:
         return sys.stderr
 
 

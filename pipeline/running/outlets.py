@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 _unread: dict[int, OSError] = {}
 """File descriptors that take nothing more, and why: their reader has left, or the disk is full."""
@@ -47,11 +47,11 @@ def outlive_readers() -> None:
     sys.stdout, sys.stderr = _outlive(sys.stdout), _outlive(sys.stderr)
 
 
-def _outlive(stream: Any) -> Any:
+def _outlive(stream: TextIO) -> TextIO:
     if stream.isatty():  # there is no pipe
         return stream
     outlet = io.BufferedWriter(_Outlet(stream.fileno(), "wb", closefd=False))
-    return io.TextIOWrapper(outlet, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+    return io.TextIOWrapper(outlet, stream.encoding, stream.errors, line_buffering=bool(stream.line_buffering))
 
 
 def is_read() -> bool:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from tokenmill.pipeline import storage
@@ -67,11 +68,12 @@ def _do_without_temporary_directory() -> None:
 
 def _work(worker_id: str, control: str, provision: str, host: str) -> None:
     """Runs the worker `worker_id` for the runner at `control`; its errors name the `host`, if it is given."""
+    from apache_beam.portability.api import beam_fn_api_pb2 as api
     from apache_beam.runners.worker import sdk_worker
 
     class Harness(sdk_worker.SdkHarness):
-        def _execute(self, task: Any, request: Any) -> None:
-            def with_host() -> Any:
+        def _execute(self, task: Callable[[], api.InstructionResponse], request: Any) -> None:
+            def with_host() -> api.InstructionResponse:
                 try:
                     return task()
                 except BaseException as error:

@@ -62,7 +62,7 @@ def _spelled_type(type_: pa.DataType) -> pa.DataType:
     return pa.string() if getattr(type_, "unit", None) == "ns" else type_
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any) -> str:
     """Returns a JSON value for a Python value that JSON has no type for; `json.dumps` takes it as `default`."""
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()

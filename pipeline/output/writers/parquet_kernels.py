@@ -33,6 +33,18 @@ def _put_run(out: np.ndarray, at: int, length: int, value: int) -> int:
     return at + 2
 
 
+@kernel_part
+def _add(out: np.ndarray, at: int, value: int, length: int, added: int, n: int) -> tuple[int, int, int]:
+    """Adds `n` times `added` to a run of `length` times `value`, which is written to `out[at]` if it is another value.
+
+    Returns:
+      The position after what is written, and the value and the length of the run that is not.
+    """
+    if n == 0 or added == value:
+        return at, value, length + n
+    return _put_run(out, at, length, value), added, n
+
+
 @kernel
 def list_levels(
     offsets: np.ndarray,
@@ -64,38 +76,23 @@ def list_levels(
     while row < n_rows and n_entries < max_entries:
         start, length = offsets[row] + within, offsets[row + 1] - offsets[row] - within
         if within == 0:
-            if repeated != 0:
-                n_repetition = _put_run(repetition, n_repetition, repeated_run, repeated)
-                repeated, repeated_run = 0, 0
-            repeated_run += 1
+            n_repetition, repeated, repeated_run = _add(repetition, n_repetition, repeated, repeated_run, 0, 1)
         if within == 0 and length == 0:
-            if defined != 0:
-                n_definition = _put_run(definition, n_definition, defined_run, defined)
-                defined, defined_run = 0, 0
-            defined_run += 1
+            n_definition, defined, defined_run = _add(definition, n_definition, defined, defined_run, 0, 1)
             n_entries += 1
             row += 1
             continue
         n_taken = min(length, max_entries - n_entries)
         n_further = n_taken - 1 if within == 0 else n_taken
         if n_further > 0:
-            if repeated != 1:
-                n_repetition = _put_run(repetition, n_repetition, repeated_run, repeated)
-                repeated, repeated_run = 1, 0
-            repeated_run += n_further
+            n_repetition, repeated, repeated_run = _add(repetition, n_repetition, repeated, repeated_run, 1, n_further)
         if valid.size == 0:
-            if defined != 1:
-                n_definition = _put_run(definition, n_definition, defined_run, defined)
-                defined, defined_run = 1, 0
-            defined_run += n_taken
+            n_definition, defined, defined_run = _add(definition, n_definition, defined, defined_run, 1, n_taken)
             n_values += n_taken
         else:
             for i in range(start, start + n_taken):
                 level = 2 if valid[i] else 1
-                if defined != level:
-                    n_definition = _put_run(definition, n_definition, defined_run, defined)
-                    defined, defined_run = level, 0
-                defined_run += 1
+                n_definition, defined, defined_run = _add(definition, n_definition, defined, defined_run, level, 1)
                 n_values += level - 1
         n_entries += n_taken
         within += n_taken

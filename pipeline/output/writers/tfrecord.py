@@ -187,85 +187,113 @@ def _read(stream: BinaryIO, n_bytes: int, name: str) -> bytes:
 
 def _parse(buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str, base: int) -> pa.RecordBatch:
     """Returns the rows of records whose frames were checked; the buffer begins at byte `base` of the file `name`."""
-
-    def check(is_wrong: np.ndarray, problem: int) -> None:
-        if is_wrong.any():
-            raise ValueError(f"{name}, byte {base + starts[int(is_wrong.argmax())] - 12}: {_PROBLEMS[problem]}")
-
-    n_rows = starts.size
-    rows = np.arange(n_rows)
-    bounds = np.cumsum([0, *map(len, _FEATURES)])
-    found = np.empty((len(_FEATURES), 2, n_rows), np.int64)
-    names, kinds = np.concatenate(list(_NAMES.values())), np.array(list(_KINDS.values()))
-    check(rows == kernels.find_features(buffer, starts, stops, names, bounds, kinds, found), kernels.NOT_AN_EXAMPLE)
-    spans = dict(zip(_FEATURES, found, strict=True))
-    has = {feature: span[1] >= 0 for feature, span in spans.items()}
-    for feature, other in (("input_mask", "segment_ids"), ("document", "window")):
-        check(has[feature] != has[other], kernels.NOT_AN_EXAMPLE)
-    check(~(has["doc_id"] & has["input_ids"]), kernels.NOT_AN_EXAMPLE)
-    for is_there in has.values():
-        check(is_there != is_there[0], kernels.NOT_AN_EXAMPLE)
-
-    def numbers(feature: str, most: int, dtype: type, problem: int) -> _Rows:
-        begins, ends = spans[feature]
-        values: np.ndarray = np.empty(int((ends - begins).sum()), dtype)
-        offsets = np.empty(n_rows + 1, np.int64)
-        check(rows == kernels.read_varints(buffer, begins, ends, most, values, offsets), problem)
-        return values[: offsets[-1]], offsets
-
-    ids, offsets = numbers("input_ids", (1 << 31) - 1, np.int32, kernels.BAD_ID)
-
+    records = _Records(buffer, starts, stops, name, base)
+    ids, offsets = records.numbers("input_ids", (1 << 31) - 1, np.int32, kernels.BAD_ID)
     n_tokens = np.diff(offsets)
-    filled = np.flatnonzero(n_tokens)
-
-    def per_row(values: np.ndarray) -> np.ndarray:
-        sums = np.zeros(n_rows, np.int64)
-        sums[filled] = np.add.reduceat(values, offsets[filled], dtype=np.int64)
-        return sums
-
-    def mask(feature: str, most: int, problem: int) -> np.ndarray:
-        begins, ends = spans[feature]
-        check(ends - begins != np.diff(offsets), problem)
-        values = np.empty(offsets[-1], np.uint8)
-        copy_rows(buffer, begins, ends, offsets[:-1], values)
-        if values.max(initial=0) > most:
-            check(per_row(values > most) > 0, problem)
-        return values
-
-    if has["input_mask"].all():
-        is_token = mask("input_mask", 1, kernels.BAD_MASK)
-        mask("segment_ids", 0, kernels.BAD_MASK)
-        is_left = np.zeros(n_rows, np.bool_)
-        is_left[filled] = is_token[offsets[filled]] == 0
-        n_tokens = per_row(is_token)
-        is_other = is_token != _input_mask(np.diff(offsets), n_tokens, is_left)
-        if is_other.any():
-            check(per_row(is_other) > 0, kernels.BAD_MASK)
-
-    begins, ends = spans["doc_id"]
-    doc_offsets = np.concatenate(([0], np.cumsum(ends - begins)))
-    doc_bytes = np.empty(doc_offsets[-1], np.uint8)
-    copy_rows(buffer, begins, ends, doc_offsets[:-1], doc_bytes)
-    doc_ids = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), n_rows, [None, pa.py_buffer(doc_offsets), pa.py_buffer(doc_bytes)]
-    )
-    try:
-        doc_ids = doc_ids.cast(pa.large_string()).cast(pa.string())
-    except pa.ArrowInvalid:
-        check(np.array([not _is_utf8(doc_id) for doc_id in doc_ids.to_pylist()]), _BAD_DOC_ID)
+    if records.has("input_mask"):
+        n_tokens = records.read_padding(offsets)
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids), type=schemas.TOKENS.field(1).type)
-    columns, fields = [doc_ids, lists, pa.array(n_tokens.astype(np.int32))], list(schemas.TOKENS)[:3]
-    if has["loss_mask"].all():
-        trained = mask("loss_mask", 1, kernels.BAD_LOSS_MASK).view(np.bool_)
+    columns, fields = [records.doc_ids(), lists, pa.array(n_tokens.astype(np.int32))], list(schemas.TOKENS)[:3]
+    if records.has("loss_mask"):
+        trained = records.mask("loss_mask", offsets, 1, kernels.BAD_LOSS_MASK).view(np.bool_)
         type_ = schemas.LOSS_MASK.type
         columns.append(pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(trained), type=type_))
         fields.append(schemas.LOSS_MASK)
-    for field in schemas.WINDOWS if has["window"].all() else ():
-        values, firsts = numbers(field.name, _MOST_NUMBER, np.int64, kernels.NOT_AN_EXAMPLE)
-        check(np.diff(firsts) != 1, kernels.NOT_AN_EXAMPLE)
+    for field in schemas.WINDOWS if records.has("window") else ():
+        values, firsts = records.numbers(field.name, _MOST_NUMBER, np.int64, kernels.NOT_AN_EXAMPLE)
+        records.check(np.diff(firsts) != 1, kernels.NOT_AN_EXAMPLE)
         columns.append(pa.array(values).cast(field.type))
         fields.append(field)
     return pa.record_batch(columns, schema=pa.schema(fields))
+
+
+class _Records:
+    """Records whose frames were checked, and where the features of each are; arguments as of `_parse`."""
+
+    def __init__(self, buffer: np.ndarray, starts: np.ndarray, stops: np.ndarray, name: str, base: int) -> None:
+        self._buffer, self._starts, self._name, self._base = buffer, starts, name, base
+        self._rows = np.arange(starts.size)
+        bounds = np.cumsum([0, *map(len, _FEATURES)])
+        spans = np.empty((len(_FEATURES), 2, starts.size), np.int64)
+        names, kinds = np.concatenate(list(_NAMES.values())), np.array(list(_KINDS.values()))
+        n_read = kernels.find_features(buffer, starts, stops, names, bounds, kinds, spans)
+        self.check(self._rows == n_read, kernels.NOT_AN_EXAMPLE)
+        self._spans = dict(zip(_FEATURES, spans, strict=True))
+        has = {feature: span[1] >= 0 for feature, span in self._spans.items()}
+        for feature, other in (("input_mask", "segment_ids"), ("document", "window")):
+            self.check(has[feature] != has[other], kernels.NOT_AN_EXAMPLE)
+        self.check(~(has["doc_id"] & has["input_ids"]), kernels.NOT_AN_EXAMPLE)
+        for is_there in has.values():
+            self.check(is_there != is_there[0], kernels.NOT_AN_EXAMPLE)
+        self._has = has
+
+    def check(self, is_wrong: np.ndarray, problem: int) -> None:
+        """Raises a ValueError that names the first record which is wrong; bool[n_rows]."""
+        if is_wrong.any():
+            at = self._base + self._starts[int(is_wrong.argmax())] - 12
+            raise ValueError(f"{self._name}, byte {at}: {_PROBLEMS[problem]}")
+
+    def has(self, feature: str) -> bool:
+        """Returns whether the records have a feature: all of them, or none."""
+        return bool(self._has[feature].all())
+
+    def numbers(self, feature: str, most: int, dtype: type, problem: int) -> _Rows:
+        """Returns the numbers of a feature of all records, each from 0 to `most`, and int64[n_rows + 1] offsets."""
+        begins, ends = self._spans[feature]
+        values: np.ndarray = np.empty(int((ends - begins).sum()), dtype)
+        offsets = np.empty(self._rows.size + 1, np.int64)
+        self.check(self._rows == kernels.read_varints(self._buffer, begins, ends, most, values, offsets), problem)
+        return values[: offsets[-1]], offsets
+
+    def _copied(self, feature: str) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the bytes of a feature of all records, and int64[n_rows + 1] offsets."""
+        begins, ends = self._spans[feature]
+        offsets = np.concatenate(([0], np.cumsum(ends - begins)))
+        values = np.empty(offsets[-1], np.uint8)
+        copy_rows(self._buffer, begins, ends, offsets[:-1], values)
+        return values, offsets
+
+    def mask(self, feature: str, offsets: np.ndarray, most: int, problem: int) -> np.ndarray:
+        """Returns uint8[offsets[-1]], a byte from 0 to `most` for each token; `offsets` are those of the ids."""
+        begins, ends = self._spans[feature]
+        self.check(ends - begins != np.diff(offsets), problem)
+        values, _ = self._copied(feature)
+        if values.max(initial=0) > most:
+            self.check(_row_sums(values > most, offsets) > 0, problem)
+        return values
+
+    def read_padding(self, offsets: np.ndarray) -> np.ndarray:
+        """Returns int64[n_rows], how many of the ids of each record are no padding, which is on one side only."""
+        is_token = self.mask("input_mask", offsets, 1, kernels.BAD_MASK)
+        self.mask("segment_ids", offsets, 0, kernels.BAD_MASK)
+        filled = np.flatnonzero(np.diff(offsets))
+        is_left = np.zeros(self._rows.size, np.bool_)
+        is_left[filled] = is_token[offsets[filled]] == 0
+        n_tokens = _row_sums(is_token, offsets)
+        is_other = is_token != _input_mask(np.diff(offsets), n_tokens, is_left)
+        if is_other.any():
+            self.check(_row_sums(is_other, offsets) > 0, kernels.BAD_MASK)
+        return n_tokens
+
+    def doc_ids(self) -> pa.StringArray:
+        """Returns the ids of the documents."""
+        data, offsets = self._copied("doc_id")
+        doc_ids = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), self._rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+        try:
+            return doc_ids.cast(pa.large_string()).cast(pa.string())
+        except pa.ArrowInvalid:
+            self.check(np.array([not _is_utf8(doc_id) for doc_id in doc_ids.to_pylist()]), _BAD_DOC_ID)
+            raise
+
+
+def _row_sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Returns int64[n_rows], the sum of the values of each row."""
+    sums = np.zeros(offsets.size - 1, np.int64)
+    filled = np.flatnonzero(np.diff(offsets))
+    sums[filled] = np.add.reduceat(values, offsets[filled], dtype=np.int64)
+    return sums
 
 
 def _is_utf8(data: bytes) -> bool:
