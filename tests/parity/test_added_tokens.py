@@ -9,7 +9,7 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
 import pyarrow as pa  # noqa: E402
-from hypothesis import given  # noqa: E402
+from hypothesis import assume, given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
@@ -59,6 +59,8 @@ def test_added_tokens_on_hostile_text(
         add([hf.AddedToken(str(token["content"]), **{k: v for k, v in fields.items() if k != "special"})])
     for token in added:
         token["id"] = theirs.token_to_id(str(token["content"]))
+    looked_for = [theirs.normalizer.normalize_str(str(token["content"])) for token in added if token["normalized"]]
+    assume(len(set(looked_for)) == len(looked_for))  # of those that are equal HF takes any, another in each process
     theirs.encode_special_tokens = not split
     ours = Tokenizer.from_str(json.dumps(base))._with_overrides(special="split" if split else "plain")
     expected, usable = [], []
