@@ -5,7 +5,10 @@ Its reference implementation is `tokenmill.tokenizer.added_tokens.segments_of`; 
 compares both with HF's.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 from tokenmill.tokenizer.kernels.double_array import child, piece
@@ -14,6 +17,38 @@ from tokenmill.tokenizer.kernels.utf8 import next_character
 
 IS_SINGLE_WORD, STRIPS_LEFT, STRIPS_RIGHT, IS_TEXT = 1, 2, 4, 8
 """Bits that say how an added token matches. IS_TEXT: its occurrences are counted but stay text."""
+
+
+class Wanted(NamedTuple):
+    """Added tokens, and what says where they match."""
+
+    units: npt.NDArray[np.int64]
+    """int64[n]: the trie of their bytes, see `kernels.double_array`; its pieces are the numbers of the tokens."""
+    kinds: npt.NDArray[np.uint8]
+    """uint8[n_tokens]: the bits above."""
+    lengths: npt.NDArray[np.int64]
+    """int64[n_tokens]: their bytes."""
+    starters: npt.NDArray[np.bool_]
+    """bool[256]: the first bytes of tokens."""
+    only_starter: int
+    """The one first byte if all tokens share it, else -1."""
+    word_characters: npt.NDArray[np.bool_]
+    """bool[0x110000]."""
+    spaces: npt.NDArray[np.bool_]
+    """bool[0x110000]."""
+
+
+class Places(NamedTuple):
+    """Places in rows, in order, each with what is there."""
+
+    starts: npt.NDArray[np.int64]
+    """int64[n]: where each begins in the bytes of all rows."""
+    stops: npt.NDArray[np.int64]
+    """int64[n]."""
+    numbers: npt.NDArray[np.int32]
+    """int32[n]: the number of what is there."""
+    rows: npt.NDArray[np.int32]
+    """int32[n]: the row of each."""
 
 
 @kernel_part
@@ -91,29 +126,23 @@ def find_longest(values, offsets, units, suffixes, longest, found):
 
 
 @kernel
-def find_added(
-    values, offsets, units, kinds, starters, only_starter, word_characters, spaces, hits, starts, stops, tokens, rows,
-    longest, lengths, whole, again,
-):  # fmt: skip
+def find_added(values, offsets, wanted, hits, places, longest, whole, again):
     """Finds the added tokens of rows.
 
     Args:
       values, offsets: uint8[n], valid UTF-8, and int64[n_rows + 1].
-      units: int64[n], the trie of the tokens' bytes, see `kernels.double_array`; its pieces are indices into `kinds`.
-      kinds: uint8[n_tokens], the bits above; starters: bool[256], first bytes of tokens; only_starter: the one first
-        byte if all tokens share it, else -1.
-      word_characters, spaces: bool[0x110000].
+      wanted: `Wanted`.
       hits: int64[n_tokens], added to: occurrences, including those that stay text.
-      starts, stops: int64[room]; tokens, rows: int32[room]; filled with the first `room` that do not stay text.
+      places: `Places` with some room, filled with the first ones that do not stay text.
       longest: int32[offsets[-1] - offsets[0]], what `find_longest` found; empty to search the trie at each place.
-      lengths: int64[n_tokens], the bytes of each token.
       whole: bool[n_rows], the rows that are not looked into.
       again: bool[n_rows], filled: true in rows in which a token begins in white space that another one has taken; there
         places overlap, see `added_tokens.segments_of`.
 
     Returns:
-      How many do not stay text, which may be more than `starts` had room for.
+      How many do not stay text, which may be more than `places` had room for.
     """
+    units, kinds, only_starter, spaces = wanted.units, wanted.kinds, wanted.only_starter, wanted.spaces
     n = 0
     for row in range(offsets.size - 1):
         if whole[row]:
@@ -123,7 +152,7 @@ def find_added(
         taken = first
         i = first
         while i < end:
-            if not starters[values[i]]:
+            if not wanted.starters[values[i]]:
                 i = find_byte(values, i + 1, end, only_starter) if only_starter >= 0 else i + 1
                 continue
             node = np.int64(0)
@@ -132,7 +161,7 @@ def find_added(
             j = i
             if longest.size > 0:
                 best = np.int64(longest[i - offsets[0]])
-                stop = i + lengths[best] if best >= 0 else i
+                stop = i + wanted.lengths[best] if best >= 0 else i
                 j = end
             while j < end:
                 node = child(units, node, values[j])
@@ -148,7 +177,7 @@ def find_added(
             start = i
             i = stop
             kind = kinds[best]
-            if kind & IS_SINGLE_WORD and not _stands_alone(values, first, end, start, stop, word_characters):
+            if kind & IS_SINGLE_WORD and not _stands_alone(values, first, end, start, stop, wanted.word_characters):
                 continue
             if kind & IS_TEXT:
                 hits[best] += 1
@@ -162,30 +191,31 @@ def find_added(
             if start < taken:
                 again[row] = True
             hits[best] += 1
-            if n < starts.size:
-                starts[n] = start
-                stops[n] = stop
-                tokens[n] = best
-                rows[n] = row
+            if n < places.starts.size:
+                places.starts[n] = start
+                places.stops[n] = stop
+                places.numbers[n] = best
+                places.rows[n] = row
             n += 1
             taken = stop
     return n
 
 
 @kernel
-def cut_segments(offsets, starts, stops, tokens, rows, n, segment_starts, segment_stops, segment_tokens, row_segments):
-    """Cuts rows at the added tokens found in them.
+def cut_segments(offsets, places, segment_starts, segment_stops, segment_numbers, row_segments):
+    """Cuts rows at places in them.
 
     Args:
-      offsets: int64[n_rows + 1]; starts, stops: int64[room]; tokens, rows: int32[room]: what `find_added` found; n: how
-        many.
-      segment_starts, segment_stops: int64[n_rows + 2 * n]; segment_tokens: int32[n_rows + 2 * n]: token or -1 for
-        text; filled.
+      offsets: int64[n_rows + 1]; places: n `Places`.
+      segment_starts, segment_stops: int64[n_rows + 2 * n]; segment_numbers: int32[n_rows + 2 * n]: the number of what
+        is there, -1 for text; filled.
       row_segments: int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`; filled.
 
     Returns:
       The number of segments. Every row has at least one, and every byte is in one.
     """
+    starts, stops, rows = places.starts, places.stops, places.rows
+    n = starts.size
     k = 0
     s = 0
     row_segments[0] = 0
@@ -195,18 +225,18 @@ def cut_segments(offsets, starts, stops, tokens, rows, n, segment_starts, segmen
             if at < starts[k]:
                 segment_starts[s] = at
                 segment_stops[s] = starts[k]
-                segment_tokens[s] = -1
+                segment_numbers[s] = -1
                 s += 1
             segment_starts[s] = starts[k]
             segment_stops[s] = stops[k]
-            segment_tokens[s] = tokens[k]
+            segment_numbers[s] = places.numbers[k]
             s += 1
             at = stops[k]
             k += 1
         if at < offsets[row + 1] or s == row_segments[row]:
             segment_starts[s] = at
             segment_stops[s] = offsets[row + 1]
-            segment_tokens[s] = -1
+            segment_numbers[s] = -1
             s += 1
         row_segments[row + 1] = s
     return s

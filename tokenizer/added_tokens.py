@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import added_token_kernels
+from tokenmill.tokenizer.added_token_kernels import Places, Wanted
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import MAX_ID
@@ -143,28 +144,18 @@ def segments_of(text: AlignedText, contents: Contents, special: SpecialPolicy) -
 
 
 def cut_at(
-    rows: Ragged,
-    starts: npt.NDArray[np.int64],
-    stops: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.int32],
-    in_rows: npt.NDArray[np.int32],
+    rows: Ragged, places: Places
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Cuts rows at places in them.
-
-    Args:
-      rows: the rows, uint8[n_bytes].
-      starts, stops: int64[n], the places, in order; numbers: int32[n], what is there; in_rows: int32[n], their rows.
+    """Cuts rows, uint8[n_bytes], at places in them.
 
     Returns:
       int64[n_segments] twice, where segments begin and end; int32[n_segments], the number of each, -1 for text; and
       int64[n_rows + 1], the segments of each row, at least one.
     """
-    room = rows.n_rows + 2 * starts.size
+    room = rows.n_rows + 2 * places.starts.size
     begins, ends, kinds = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
     row_segments = np.empty(rows.n_rows + 1, np.int64)
-    n = added_token_kernels.cut_segments(
-        rows.offsets, starts, stops, numbers, in_rows, starts.size, begins, ends, kinds, row_segments
-    )
+    n = added_token_kernels.cut_segments(rows.offsets, places, begins, ends, kinds, row_segments)
     return begins[:n], ends[:n], kinds[:n], row_segments
 
 
@@ -210,11 +201,10 @@ class AddedTokenMatcher:
         self._tokens = tokens
         self._special = special
         encoded = [content.encode() for content in contents]
-        self._trie = _trie(encoded)
-        self._lengths = np.array(list(map(len, encoded)), np.int64)
-        self._backwards = _Backwards.of(encoded) if self._lengths.max(initial=0) > _MOST_STEPS else None
+        lengths = np.array(list(map(len, encoded)), np.int64)
+        self._backwards = _Backwards.of(encoded) if lengths.max(initial=0) > _MOST_STEPS else None
         self._ids = np.array([t.id for t in tokens], np.int32)
-        self._kinds = np.array(
+        kinds = np.array(
             [
                 t.single_word * added_token_kernels.IS_SINGLE_WORD
                 | t.lstrip * added_token_kernels.STRIPS_LEFT
@@ -224,9 +214,11 @@ class AddedTokenMatcher:
             ],
             np.uint8,
         )
-        self._starters = np.zeros(256, np.bool_)
-        self._starters[[e[0] for e in encoded if e]] = True
-        self._only_starter = int(np.argmax(self._starters)) if self._starters.sum() == 1 else -1
+        starters = np.zeros(256, np.bool_)
+        starters[[e[0] for e in encoded if e]] = True
+        only_starter = int(np.argmax(starters)) if starters.sum() == 1 else -1
+        tables = (unicode_tables.property_table(name) for name in ("word_characters", "spaces"))
+        self._wanted = Wanted(_trie(encoded), kinds, lengths, starters, only_starter, *tables)
         self.only_counts = special == "plain" and all(t.special for t in tokens)
         """Whether all matches stay text, so that looking for them only serves to count them."""
 
@@ -258,13 +250,8 @@ class AddedTokenMatcher:
         again = np.zeros(rows.n_rows, np.bool_)
         whole = np.zeros_like(again) if tokens is None else tokens >= 0
         while True:
-            starts, stops = np.empty(room, np.int64), np.empty(room, np.int64)
-            numbers, in_rows = np.empty(room, np.int32), np.empty(room, np.int32)
-            n = added_token_kernels.find_added(
-                rows.values, rows.offsets, self._trie, self._kinds, self._starters, self._only_starter,
-                unicode_tables.property_table("word_characters"), unicode_tables.property_table("spaces"),
-                found, starts, stops, numbers, in_rows, longest, self._lengths, whole, again,
-            )  # fmt: skip
+            places = Places._make(np.empty(room, dtype) for dtype in (np.int64, np.int64, np.int32, np.int32))
+            n = added_token_kernels.find_added(*rows, self._wanted, found, places, longest, whole, again)
             if n <= room:
                 break
             room = n
@@ -280,7 +267,7 @@ class AddedTokenMatcher:
                     )
         if n == 0:
             return None
-        begins, ends, kinds, row_segments = cut_at(rows, starts[:n], stops[:n], numbers[:n], in_rows[:n])
+        begins, ends, kinds, row_segments = cut_at(rows, Places._make(each[:n] for each in places))
         ids = np.where(kinds >= 0, self._ids[kinds], np.int32(-1))
         if tokens is not None:
             ids[row_segments[:-1][whole]] = tokens[whole]

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from tokenmill.tokenizer.added_token_kernels import Places
 from tokenmill.tokenizer.added_tokens import cut_at
 from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.edit_lists import found_edits, places_in_text
@@ -234,7 +235,7 @@ class SpanFinder:
         kept = ~rejected[in_rows]
         spans, which = spans[kept], in_rows[kept].astype(np.int32)
         starts, stops, numbers = (np.ascontiguousarray(spans[:, i]) for i in range(3))
-        starts, stops, rules, documents = cut_at(rows, starts, stops, numbers.astype(np.int32), which)
+        starts, stops, rules, documents = cut_at(rows, Places(starts, stops, numbers.astype(np.int32), which))
         is_empty = (rules >= 0) | np.repeat(rejected, np.diff(documents))
         parts = gathered(rows.values, starts, np.where(is_empty, starts, stops))
         return CutText(parts, rules, documents, spans[:, :2], rows.values, rejected)

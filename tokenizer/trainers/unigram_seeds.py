@@ -173,9 +173,8 @@ def find_seeds(
     rows = np.empty((2 * n, 3), np.int64)
     sums = np.empty(n + 1, np.int64)
     n_rows = kernels.find_substrings(
-        text.values, suffixes, common, text.starts, text.run_of, text.counts, depth, classes, rules, LEAST_AT_ENDS,
-        sums, np.empty((depth + 2, 2), np.int64), rows,
-    )  # fmt: skip
+        text, suffixes, common, depth, classes, rules, LEAST_AT_ENDS, sums, np.empty((depth + 2, 2), np.int64), rows
+    )
     rows = rows[:n_rows]
     if n_rows > n_seeds:
         lowest = np.partition(rows[:, 2], n_rows - n_seeds)[n_rows - n_seeds]

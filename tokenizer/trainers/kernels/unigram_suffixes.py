@@ -216,9 +216,7 @@ def _emit(text, suffixes, sums, first, last, length, classes, rules, least_at_en
 
 
 @kernel
-def find_substrings(
-    text, suffixes, common, starts, run_of, run_counts, depth, classes, rules, least_at_ends, sums, stack, rows
-):
+def find_substrings(text, suffixes, common, depth, classes, rules, least_at_ends, sums, stack, rows):
     """Lists the substrings that are not always followed by the same character, and may be pieces.
 
     A substring is the common prefix of a range of suffixes; the ranges are found from the lengths of common prefixes,
@@ -226,7 +224,7 @@ def find_substrings(
     by that is listed too if it occurs at least `least_at_ends` times.
 
     Args:
-      text, suffixes, starts, run_counts, depth: see the module and `lay_out_runs`; run_of: int32[n], see there.
+      text: `unigram_seeds.Text`; suffixes, depth: see the module.
       common: of `measure_common`.
       classes: int32[numbers]; rules: see `is_valid_piece`; least_at_ends: see above.
       sums: int64[n_suffixes + 1], filled: the total occurrences of the suffixes before each one.
@@ -238,7 +236,7 @@ def find_substrings(
     """
     sums[0] = 0
     for i in range(suffixes.size):
-        sums[i + 1] = sums[i] + run_counts[run_of[suffixes[i]]]
+        sums[i + 1] = sums[i] + text.counts[text.run_of[suffixes[i]]]
     n = 0
     n_open = 0
     for i in range(suffixes.size + 1):
@@ -247,13 +245,15 @@ def find_substrings(
             n_open -= 1
             first = stack[n_open, 1]
             if stack[n_open, 0] < depth:
-                n = _emit(text, suffixes, sums, first, i, stack[n_open, 0], classes, rules, least_at_ends, rows, n)
+                n = _emit(
+                    text.values, suffixes, sums, first, i, stack[n_open, 0], classes, rules, least_at_ends, rows, n
+                )
         if n_open == 0 or stack[n_open - 1, 0] < common[i]:
             stack[n_open, 0] = common[i]
             stack[n_open, 1] = first
             n_open += 1
         if i < suffixes.size:
-            length = min(np.int64(depth), starts[run_of[suffixes[i]] + 1] - 1 - suffixes[i])
+            length = min(np.int64(depth), text.starts[text.run_of[suffixes[i]] + 1] - 1 - suffixes[i])
             if length > stack[n_open - 1, 0]:
                 stack[n_open, 0] = length
                 stack[n_open, 1] = i
