@@ -117,7 +117,7 @@ def measure(folder: str, run_bytes: int, fan_in: int) -> tuple[float, float, flo
     sort = _per_gb(lambda: [_sort(folder, -1, run_bytes, _RANGES)])  # one whole run
     files = [_sort(folder, i, run_bytes, fan_in) for i in range(fan_in)]
     ranges = Pass(fan_in, _RANGES)
-    needed = [[file for each in files for key, file in deal(each, ranges) if key[1] == i] for i in range(_RANGES)]
+    needed = [[file for each in files for key, file in deal(each, ranges) if key[-1] == i] for i in range(_RANGES)]
     passed = _per_gb(lambda: [merge_runs(needed[i], 0, (i, _RANGES), folder, run_bytes, _SCHEMA) for i in (0, 1)])
 
     def merge(where: str = folder) -> list[int]:

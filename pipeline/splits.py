@@ -107,7 +107,7 @@ class Split:
         return _to_json([self.index, self.id, [_to_fields(piece) for piece in self.pieces], self.fields])
 
     def renamed(self, salt: str) -> "Split":
-        """Returns the same split with the id of another salt; see `Splits.renamed`."""
+        """Returns the same split with the id that another salt gives it, as in another folder of the same job."""
         return replace(self, id=f"{_hash(salt, self.pieces):016x}")
 
     @staticmethod
@@ -179,10 +179,6 @@ class Splits(Sequence[Split]):
     def lines_by_work(self) -> Iterator[str]:
         """Yields splits as JSON, those with most work first: small ones at the end even out the work."""
         return map(self._line, np.argsort(-np.array(self._works, np.int64), kind="stable").tolist())
-
-    def renamed(self, salt: str) -> "Splits":
-        """Returns the same splits with the ids of another salt."""
-        return Splits((split.pieces for split in self), salt, self.fields)
 
     def _line(self, index: int) -> str:
         """Returns `Split.to_json` of a split."""

@@ -98,6 +98,8 @@ class SplitRuns:
     """`Split.fields`."""
     part: tuple[int, int] = (0, 1)
     """The range of keys in the file, as `spill.shard_range` takes it: its number, and how many there are."""
+    folder: int = 0
+    """The number of the folder among those of the job."""
 
     def to_record(self) -> dict[str, Any]:
         """Returns plain JSON."""

@@ -184,11 +184,12 @@ def _attach(options: argparse.Namespace) -> int:
 def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
     """Returns what shows how many of the planned splits are committed, if the job has one folder."""
     from tokenmill.pipeline import storage
+    from tokenmill.pipeline.books.job_record import read_job
     from tokenmill.pipeline.jobs import planning
     from tokenmill.pipeline.running import display, progress
 
-    path = storage.join(output, filenames.PLAN)
-    if not storage.exists(path):
+    path, record = storage.join(output, filenames.PLAN), read_job(output)
+    if record is None or record[0].parts.get("folders") or not storage.exists(path):
         return contextlib.nullcontext()
     splits = [*planning.read_plan(path)]
     stages = [

@@ -92,7 +92,7 @@ def tokenize(
     at_first = memory_now()
     for split in splits:
         started = time.perf_counter()
-        works = [Work(split.split, *each, len(splits)) for each in folders.values()]
+        works = [Work(split.split, *each, len(splits), folder=i) for i, each in enumerate(folders.values())]
         made = dict(zip(folders, tokenize_folders(works, limits=split.limits), strict=True))
         seconds = time.perf_counter() - started
         for folder, entry in made.items():

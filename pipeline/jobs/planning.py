@@ -62,7 +62,8 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     """What the user should know before the job starts, a line each."""
     parts: Mapping[str, "JobPlan"] = field(default_factory=dict)
-    """Of an output in parts, the job of each folder by its name; `splits` are those of the first."""
+    """Of an output in parts, the job of each folder by its name. All have the same `splits`, whose ids are those of the
+    first folder."""
     lease: Lease | None = None
     """Lease of the output folder, which must still be valid when the job publishes; None if nobody owns the folder."""
 
@@ -101,9 +102,8 @@ class JobPlan:
 
     @property
     def plan_path(self) -> str:
-        """Where `prepare` writes the splits; of an output in parts, those of the first."""
-        first = next(iter(self.folders.values()))
-        return storage.join(first.config.output.path, filenames.PLAN)
+        """Where `prepare` writes the splits."""
+        return storage.join(self.config.output.path, filenames.PLAN)
 
     @property
     def n_bytes(self) -> int:
@@ -190,7 +190,7 @@ def _plan_again(plan: JobPlan, config: Config) -> JobPlan:
     output = config.output.model_copy(update={"packing": plan.config.output.packing})
     config = config.model_copy(update={"output": output})
     job = Job.of(plan.name, config, plan.job.parts["tokenizer"], plan.job.parts.get("counts"))
-    return dataclasses.replace(plan, config=config, job=job, splits=plan.splits.renamed(job.digest))
+    return dataclasses.replace(plan, config=config, job=job)
 
 
 def _padded(config: Config, packing: PackingConfig, tokenizer: Tokenizer) -> Config:
@@ -248,7 +248,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
     splits = Splits((), "")
     try:
         if planned:
-            splits = planned.renamed(job.digest)
+            splits = planned
         elif tokenizes or counting_json is not None:
             _check_beside(config)
             splits = plan_splits(config.input, job.digest, said)
@@ -317,27 +317,22 @@ def prepare(plan: JobPlan, mode: folders.Mode) -> None:
     Raises:
       ValueError: when the folder holds something else than `mode` allows.
     """
-    output = plan.config.output
-    if plan.parts:
-        folders.prepare_output(output.path, plan.job, mode, reads=_reads(plan.config))
+    for each in (plan, *plan.parts.values()):
+        output, n_splits = each.config.output, 0 if each.parts or not each.tokenizes else len(each.splits)
+        suffix, *companions = formats.suffixes(output) if n_splits else ("",)
+        folders.prepare_output(
+            output.path,
+            each.job,
+            mode,
+            n_splits=n_splits,
+            suffix=suffix,
+            companions=companions,
+            n_shards=len(each.shards()) or None,
+            reads=_reads(each.config),
+        )
         _delete_half_written(output.path)
-        for part in plan.parts.values():
-            prepare(part, mode)
-        return
-    n_splits, (suffix, *companions) = (len(plan.splits), formats.suffixes(output)) if plan.tokenizes else (0, ("",))
-    folders.prepare_output(
-        output.path,
-        plan.job,
-        mode,
-        n_splits=n_splits,
-        suffix=suffix,
-        companions=companions,
-        n_shards=len(plan.shards()) or None,
-        reads=_reads(plan.config),
-    )
-    _delete_half_written(output.path)
-    if plan.tokenizer is not None:
-        storage.write_atomic(plan.tokenizer_path, plan.tokenizer.to_str().encode())
+        if each.tokenizer is not None:
+            storage.write_atomic(each.tokenizer_path, each.tokenizer.to_str().encode())
     storage.write_atomic(plan.plan_path, (f"{line}\n".encode() for line in plan.splits.lines_by_work()))
 
 

@@ -56,13 +56,13 @@ def plan_passes(n_splits: int, n_work: int, run_bytes: int, *, fan_in: int | Non
     return [Pass(widths[i], fan ** (i + 1)) for i in range(n_passes)]
 
 
-def deal(runs: SplitRuns, into: Pass) -> Iterator[tuple[tuple[int, int], SplitRuns]]:
-    """Yields the groups and ranges that need a file, each with what it needs: the runs that may have such keys."""
+def deal(runs: SplitRuns, into: Pass) -> Iterator[tuple[tuple[int, int, int], SplitRuns]]:
+    """Yields folder, group and range that need a file, each with what it needs: the runs that may have such keys."""
     low, high = shard_range(*runs.part)
     for number in range(low * into.n_ranges >> 64, ((high - 1) * into.n_ranges >> 64) + 1):
         first, end = shard_range(number, into.n_ranges)
         needed = tuple(run for run in runs.runs if run.last >= first and run.first < end)
-        yield (runs.index // into.width, number), replace(runs, runs=needed)
+        yield (runs.folder, runs.index // into.width, number), replace(runs, runs=needed)
 
 
 def merge_runs(
@@ -98,7 +98,8 @@ def merge_runs(
             writer.write(keys, rows)
         file = writer.finish()
         staging.publish()
-    merged = SplitRuns(name, group, file.sha256, tuple(writer.runs), Sums(), splits[0].fields, part)
+    first = splits[0]
+    merged = SplitRuns(name, group, file.sha256, tuple(writer.runs), Sums(), first.fields, part, first.folder)
     storage.write_atomic(path, json.dumps({"file": asdict(file), "runs": merged.to_record()}).encode())
     return merged
 

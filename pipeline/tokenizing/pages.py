@@ -45,6 +45,8 @@ class Work:
     """The number of splits of the plan."""
     are_merged: bool = False
     """Whether a job that shuffles has merged all shards, so that a committed split needs no runs."""
+    folder: int = 0
+    """The number of the folder among those of the job."""
 
     @functools.cached_property
     def own(self) -> Config:
@@ -102,18 +104,18 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """A few MiB of one split. Page n + 1 follows page n; the last one has no documents and closes the split.
+    """A few MiB of one split, for one folder. Page n + 1 follows page n; the last one has no documents and closes it.
 
-    Steps add what they make, in a new page: several folders may begin with the same one.
+    Steps add what they make, in a new page: those of several folders begin with the same batch.
     """
 
     number: int
     batch: ReadBatch | None
-    """What was read; None: the split ends here."""
-    works: tuple[Work | None, ...] = ()
-    """For each folder what it makes of the split; None where it is done already."""
+    """What was read, for all folders; None: the split ends here."""
+    work: Work
+    """What the folder of this page makes of the split."""
     books: SplitBooks | None = None
-    """Of one folder, from `Normalize` on."""
+    """From `Normalize` on."""
     texts: Texts | None = None
     """From `Normalize` to `Encode`: the documents that are left, and their texts as the tokenizer gets them."""
     changes: Changes | None = None
@@ -166,22 +168,21 @@ class Step(Protocol):
 
 
 def read_pages(
-    split: Split, config: Config, wanted: Wanted | None = None, limits: Mapping[int, int] | None = None
+    works: Sequence[Work], wanted: Wanted | None = None, limits: Mapping[int, int] | None = None
 ) -> Iterator[Page]:
-    """Reads a split into pages, the last of which is empty.
+    """Reads a split once into pages for each of its folders, in turn; the last page of each is empty.
 
     Args:
-      split: a split of the plan.
-      config: the config of the job, or of any of its folders.
+      works: the same split for each folder, at least one.
       wanted: the documents to read; None: all.
       limits: as for `read_split`.
     """
-    number = 0
+    split, config, number = works[0].split, works[0].config, 0
     for batch in read_split(split, config.input, wanted=wanted, limits=limits):
         for part in _cut(parts.label(batch, config), config):
-            yield Page(number, part)
+            yield from (Page(number, part, work) for work in works)
             number += 1
-    yield Page(number, None)
+    yield from (Page(number, None, work) for work in works)
 
 
 def _cut(batch: ReadBatch, config: Config) -> Iterator[ReadBatch]:

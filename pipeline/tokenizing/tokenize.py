@@ -79,16 +79,15 @@ def tokenize_folders(
     Returns:
       The entry of each folder, in order.
     """
-    entries = [load_committed(work) for work in works]
-    todo = [i for i, entry in enumerate(entries) if entry is None]
+    entries = {work.folder: load_committed(work) for work in works}
+    todo = [work for work in works if entries[work.folder] is None]
     with contextlib.ExitStack() as stack:
-        steps = {i: [step(works[i]) for step in STEPS] for i in todo}
-        writers = {i: stack.enter_context(SplitWriter(works[i])) for i in todo}
-        first = works[todo[0]] if todo else None
-        for page in read_pages(first.split, first.config, wanted, limits) if first is not None else ():
-            for i, write in writers.items():
-                entries[i] = write(_through(steps[i], page, on_tokens))
-    return [entry for entry in entries if entry is not None]
+        steps = {work.folder: [step(work) for step in STEPS] for work in todo}
+        writers = {work.folder: stack.enter_context(SplitWriter(work)) for work in todo}
+        for page in read_pages(todo, wanted, limits) if todo else ():
+            folder = page.work.folder
+            entries[folder] = writers[folder](_through(steps[folder], page, on_tokens))
+    return [entry for entry in entries.values() if entry is not None]
 
 
 def _through(steps: Sequence[Step], page: Page, on_tokens: OnTokens | None) -> Page:

@@ -5,7 +5,7 @@
 |---|---|---|
 | `Split` | the plan, to the workers | a line of JSON |
 | `Todo`, `Page` | within one fused stage | never: their coder refuses |
-| `Done` | a committed split or shard, to the last step | a line of JSON |
+| `Done` | a committed split or shard, to the last step | a line of text |
 | `SplitRuns` | a sorted split, to the merge of shards | a line of JSON |
 | `SplitCounts`, `PartitionCounts` | files of word counts, to their merge and the last step | a line of JSON |
 | `Vocabulary` | a trained tokenizer, to the steps that use it | a line of JSON |
@@ -31,26 +31,28 @@ class Todo(NamedTuple):
     """A split that some folder does not have yet."""
 
     split: Split
-    works: tuple[Work | None, ...]
-    """For each folder what it makes of the split; None where it is done already."""
+    works: tuple[Work, ...]
+    """What each folder that does not have the split makes of it."""
 
 
 @dataclass(frozen=True)
 class Done:
     """A split, or a merged shard, that is committed."""
 
+    folder: int
+    """The number of the folder among those of the job."""
     index: int
     id: str
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
-        return f'[{self.index},"{self.id}"]'
+        return f"{self.folder} {self.index} {self.id}"
 
     @classmethod
     def from_json(cls, line: str) -> Self:
         """Returns the value that `to_json` turned into `line`."""
-        index, _, name = line[1:-2].partition(',"')
-        return cls(int(index), name)
+        folder, index, name = line.split(" ")
+        return cls(int(folder), int(index), name)
 
 
 class LineCoder(Coder):

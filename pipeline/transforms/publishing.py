@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Publish`, the last step of every job: it finishes the output folder, and writes the manifest last.
 
-    Done of each folder --CountDone, and AddUp of many--+
-    list[PartitionCounts], list[Vocabulary] ------------+--> Publish --digest of the job-->
+    Done --CountDone, and AddUp of many-----+
+    list[PartitionCounts], list[Vocabulary] +--> Publish --digest of the job-->
 
 All that it waits for comes as side inputs, so it runs once, when everything is committed.
 """
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PBegin, PCollection
@@ -34,7 +35,6 @@ from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizers
 from tokenmill.pipeline.transforms.elements import Done
 from tokenmill.pipeline.transforms.stages import call_once, enter_stage, number_of
-from tokenmill.pipeline.transforms.tokenizing import Tokenized
 from tokenmill.tokenizer import Tokenizer
 
 _Jobs = Mapping[str, tuple[Config, Job]]
@@ -48,7 +48,7 @@ class Publish(beam.PTransform):
     def __init__(
         self,
         plan: JobPlan,
-        tokenized: Tokenized | None = None,
+        tokenized: Mapping[str, PCollection[Any]] | None = None,
         texts: Sequence[AsSingleton] = (),
         counted: PCollection[list[PartitionCounts]] | None = None,
         vocabularies: PCollection[list[Vocabulary]] | None = None,
@@ -57,7 +57,7 @@ class Publish(beam.PTransform):
 
         Args:
           plan: the plan of the whole job.
-          tokenized: what is committed of each folder; None: the job does not tokenize.
+          tokenized: what is committed, as `TokenizeCorpus` returns it; None: the job does not tokenize.
           texts: the tokenizers of the folders, or one for all.
           counted: the counts artifact.
           vocabularies: the trained vocabularies.
@@ -72,13 +72,13 @@ class Publish(beam.PTransform):
         if self._tokenized is None:
             finishing = _finish_counting, counted, vocabularies, plan.job, plan.config, plan.lease
             return call_once(pipeline, "Finish", *finishing, kind=str)
-        n_done = number_of(self._tokenized.ends | "AllDone" >> beam.Flatten(), "CountDone")
+        n_done = number_of([*self._tokenized.values()][-1], "CountDone")  # the shards of a shuffle, else the splits
         jobs = {name: (each.config, each.job) for name, each in plan.folders.items()}
         made = n_done, counted, vocabularies, self._added_up(jobs, self._tokenized)
         whole = jobs, plan.config, plan.job, plan.lease
         return call_once(pipeline, "Finish", _finish_tokenizing, *made, *whole, *self._texts, kind=str)
 
-    def _added_up(self, jobs: _Jobs, tokenized: Tokenized) -> AsList | None:
+    def _added_up(self, jobs: _Jobs, tokenized: Mapping[str, PCollection[Any]]) -> AsList | None:
         """Returns a side input: folder and kind of each part of the ledger that workers add up; None: there are few.
 
         Parts are added up in the order of the plan, which a CombineFn could not promise: of very many words with an
@@ -87,19 +87,17 @@ class Publish(beam.PTransform):
         plan, n = self._plan, totals.PART_ENTRIES
         if max(len(plan.splits), len(plan.shards())) <= n:
             return None
-        kinds = {"splits": tokenized.splits, "shards": tokenized.shards}
         keyed = [
-            of | f"{name}Part{kind}" >> beam.Map(_by_part, i, kind, n).with_output_types(tuple[_PartKey, Done])
-            for kind, each in kinds.items()
-            for i, (name, of) in enumerate(zip(plan.folders, each, strict=False))
+            done | f"Part{kind}" >> beam.Map(_by_part, kind, n).with_output_types(tuple[_PartKey, Done])
+            for kind, done in tokenized.items()
         ]
         add_up = beam.Map(_add_up_part, jobs, *self._texts).with_output_types(tuple[int, str])
         return AsList(keyed | "AllParts" >> beam.Flatten() | beam.GroupByKey() | "AddUp" >> add_up)
 
 
-def _by_part(done: Done | SplitRuns, folder: int, kind: str, n: int) -> tuple[_PartKey, Done]:
+def _by_part(done: Done | SplitRuns, kind: str, n: int) -> tuple[_PartKey, Done]:
     name = done.id if isinstance(done, Done) else done.split_id
-    return (folder, kind, done.index // n), Done(done.index, name)
+    return (done.folder, kind, done.index // n), Done(done.folder, done.index, name)
 
 
 def _add_up_part(element: tuple[_PartKey, Iterable[Done]], jobs: _Jobs, *tokenizers: str) -> tuple[int, str]:
@@ -130,7 +128,8 @@ def _finish_tokenizing(
     for i, ((name, (part, its_job)), tokenizer) in enumerate(
         zip(jobs.items(), compiled_tokenizers(tokenizers, len(jobs)), strict=True)
     ):
-        splits = PlannedSplits(planning.read_plan(storage.join(part.output.path, filenames.PLAN)))
+        planned = planning.read_plan(storage.join(config.output.path, filenames.PLAN))
+        splits = PlannedSplits(split.renamed(its_job.digest) if i else split for split in planned)
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
         counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
         todo[name] = finish.Folder(part, its_job, splits, tokenizer, files, counts)

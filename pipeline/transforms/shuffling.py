@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the sorted runs of splits to the merged shards of one folder.
+"""From the sorted runs of splits to the merged shards of each folder.
 
     SplitRuns --Deal--> GroupByKey --MergeRuns, if there are very many--> Deal > GroupByKey > MergeShards --> Done
 
@@ -7,103 +7,119 @@ Shards that an earlier run has merged from the same runs are found first; runs a
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsDict, AsSingleton, PBegin, PCollection
 
 from tokenmill.pipeline.books.shard_entry import add_digests, runs_digest
 from tokenmill.pipeline.books.sums import SplitRuns, Sums
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.shards import load_committed, name_shard, recorded_digest
+from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed, name_shard, recorded_digest
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from tokenmill.pipeline.transforms.elements import Done
 from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage
 
-_Group = tuple[int, int]
+_Group = tuple[int, int, int]
+"""The number of a folder, of a group of splits, and of a range of keys."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardNames:
-    """What the shards of a folder are named by, as `shuffling.shards.name_shard` takes it."""
+class FolderShards:
+    """The shards of one folder."""
 
+    config: Config
     n_shards: int
     n_bytes: int
     salt: str
+
+    def name(self, index: int) -> PlannedShard:
+        """Returns one of them."""
+        return name_shard(index, self.n_shards, self.n_bytes, self.salt)
+
+
+def _shards_of(plan: JobPlan) -> list[FolderShards]:
+    """Returns the shards of each folder."""
+    shards = ((each, each.shards()) for each in plan.folders.values())
+    return [
+        FolderShards(each.config, len(its), sum(shard.n_planned for shard in its), each.job.digest)
+        for each, its in shards
+    ]
 
 
 class FindMergedShards(beam.PTransform):
     """Finds the shards that an earlier run has merged from exactly the runs that the ledger records.
 
-    Input: a pipeline. Output: their numbers. Memory: small; reads the files.
+    Input: a pipeline. Output: the number of the folder of each. Memory: small; reads the files.
     """
 
     def __init__(self, plan: JobPlan, tokenizer: TokenizerText) -> None:
-        """Takes the plan of a folder, and its tokenizer."""
+        """Takes the plan, and the tokenizer of all folders."""
         super().__init__()
-        self._config, self._path, self._tokenizer = plan.config, plan.plan_path, tokenizer
-        self._names = names_of(plan)
+        self._path, self._tokenizer, self._shards = plan.plan_path, tokenizer, _shards_of(plan)
 
     def expand(self, begin: PBegin) -> PCollection[int]:  # noqa: D102
-        recorded = call_once(begin.pipeline, "ReadRecorded", _recorded_runs, self._path, self._config.output.path)
-        find = beam.FlatMap(_find_merged, self._config, self._names, AsSingleton(recorded), self._tokenizer)
+        recorded = call_once(begin.pipeline, "ReadRecorded", _recorded_runs, self._path, self._shards)
+        find = beam.FlatMap(_find_merged, self._shards, AsSingleton(recorded), self._tokenizer)
+        numbers = [(i, each.n_shards) for i, each in enumerate(self._shards)]
         return (
             begin
-            | "CountShards" >> beam.Create([self._names.n_shards])  # only their number, to keep the graph small
-            | "NumberShards" >> beam.FlatMap(_numbers).with_output_types(int)
+            | "CountShards" >> beam.Create(numbers)  # only their number, to keep the graph small
+            | "NumberShards" >> beam.FlatMap(_numbered).with_output_types(tuple[int, int])
             | "SpreadShards" >> beam.Reshuffle()
             | "FindMerged" >> find.with_output_types(int)
         )
 
 
-def names_of(plan: JobPlan) -> ShardNames:
-    """Returns what names the shards of a folder."""
-    shards = plan.shards()
-    return ShardNames(len(shards), sum(shard.n_planned for shard in shards), plan.job.digest)
+def _numbered(folder: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    i, n_shards = folder
+    yield from ((i, index) for index in range(n_shards))
 
 
-def _numbers(n: int) -> Iterator[int]:
-    yield from range(n)
+def _recorded_runs(plan_path: str, shards: Sequence[FolderShards]) -> list[str]:
+    return [
+        recorded_digest(each.config.output.path, (split.renamed(each.salt) for split in read_plan(plan_path))) or ""
+        for each in shards
+    ]
 
 
-def _recorded_runs(plan_path: str, output: str) -> str:
-    return recorded_digest(output, read_plan(plan_path)) or ""
-
-
-def _find_merged(index: int, config: Config, names: ShardNames, runs: str, tokenizer_json: str) -> Iterator[int]:
-    shard, digest = name_shard(index, *dataclasses.astuple(names)), compiled_tokenizer(tokenizer_json).digest
-    if runs and load_committed(shard, runs, config.output, digest) is not None:
-        yield index
+def _find_merged(
+    place: tuple[int, int], shards: Sequence[FolderShards], recorded: Sequence[str], tokenizer_json: str
+) -> Iterator[int]:
+    folder, index = place
+    of, runs, digest = shards[folder], recorded[folder], compiled_tokenizer(tokenizer_json).digest
+    if runs and load_committed(of.name(index), runs, of.config.output, digest) is not None:
+        yield folder
 
 
 class MergeShards(beam.PTransform):
-    """Merges the runs of all splits of a folder into committed shards, each a range of hashes.
+    """Merges the runs of all splits of each folder into committed shards, each a range of hashes.
 
     Input: `SplitRuns`. Output: `Done` of each shard, once its files and its entry are on disk. Memory: bounded, see
     `shuffling.spill`, and what the writers hold; disk: the documents of all splits once more for each pass.
     """
 
     def __init__(self, plan: JobPlan, n_merged: AsSingleton, tokenizer: TokenizerText) -> None:
-        """Takes the plan of a folder, how many of its shards are merged already, and its tokenizer."""
+        """Takes the plan, how many of its shards are merged already, and the tokenizer of all folders."""
         super().__init__()
-        self._config, self._tokenizer, self._n_merged = plan.config, tokenizer, n_merged
-        self._names = names_of(plan)
+        self._tokenizer, self._n_merged, self._shards = tokenizer, n_merged, _shards_of(plan)
         assert plan.config.output.shuffle is not None
         self._passes = plan_passes(len(plan.splits), plan.splits.n_work, plan.config.output.shuffle.run_bytes)
 
     def expand(self, runs: PCollection[SplitRuns]) -> PCollection[Done]:  # noqa: D102
-        digests = runs | "DigestRuns" >> beam.Map(_digest_of).with_output_types(str)
-        digest = AsSingleton(digests | "AddDigests" >> beam.CombineGlobally(add_digests))
+        digests = runs | "DigestRuns" >> beam.Map(_digest_of).with_output_types(tuple[int, str])
+        of_folders = AsDict(digests | "AddDigests" >> beam.CombinePerKey(add_digests))
         for i, into in enumerate(self._passes):
-            merge = beam.Map(_merge_runs, self._config, into, self._n_merged, self._names.n_shards)
+            merge = beam.Map(_merge_runs, self._shards, into, self._n_merged)
             runs = _grouped(runs, into, f"{i}") | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
-        grouped = _grouped(runs, Pass(1 << 62, self._names.n_shards), "")
-        merge = beam.ParDo(_MergeShardFn(self._config, self._names), self._tokenizer, digest)
-        return grouped | "MergeShard" >> merge.with_output_types(Done)
+        # All splits are one group; folders have different numbers of shards.
+        dealt = runs | "Deal" >> beam.FlatMap(_deal_shards, self._shards).with_output_types(tuple[_Group, SplitRuns])
+        merge = beam.ParDo(_MergeShardFn(self._shards), self._tokenizer, of_folders)
+        return dealt | "Group" >> beam.GroupByKey() | "MergeShard" >> merge.with_output_types(Done)
 
 
 def _grouped(runs: PCollection[SplitRuns], into: Pass, label: str) -> PCollection[tuple[_Group, Iterable[SplitRuns]]]:
@@ -112,32 +128,40 @@ def _grouped(runs: PCollection[SplitRuns], into: Pass, label: str) -> PCollectio
     return dealt | f"Group{label}" >> beam.GroupByKey()
 
 
-def _digest_of(runs: SplitRuns) -> str:
-    return runs_digest([runs])
+def _deal_shards(runs: SplitRuns, shards: Sequence[FolderShards]) -> Iterator[tuple[_Group, SplitRuns]]:
+    return deal(runs, Pass(1 << 62, shards[runs.folder].n_shards))
+
+
+def _digest_of(runs: SplitRuns) -> tuple[int, str]:
+    return runs.folder, runs_digest([runs])
 
 
 class _MergeShardFn(beam.DoFn):
-    def __init__(self, config: Config, names: ShardNames) -> None:
-        self._config, self._names = config, names
+    def __init__(self, shards: Sequence[FolderShards]) -> None:
+        self._shards = shards
         self._report = StageReport(MergeShards, SHUFFLING_STAGE)
 
-    def process(self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str, digest: str) -> Iterator[Done]:
-        (_, index), runs = element
-        planned, tokenizer = name_shard(index, *dataclasses.astuple(self._names)), compiled_tokenizer(tokenizer_json)
+    def process(
+        self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str, digests: Mapping[int, str]
+    ) -> Iterator[Done]:
+        (folder, _, index), runs = element
+        of, tokenizer = self._shards[folder], compiled_tokenizer(tokenizer_json)
+        planned = of.name(index)
         with self._report.of(planned.id) as on_rows:
-            entry = merge_planned(planned, [*runs], self._config, tokenizer, on_rows, runs=digest)
-        yield Done(index, entry.shard_id)
+            entry = merge_planned(planned, [*runs], of.config, tokenizer, on_rows, runs=digests[folder])
+        yield Done(folder, index, entry.shard_id)
 
 
 def _merge_runs(
-    element: tuple[_Group, Iterable[SplitRuns]], config: Config, into: Pass, n_merged: int, n_shards: int
+    element: tuple[_Group, Iterable[SplitRuns]], shards: Sequence[FolderShards], into: Pass, n_merged: int
 ) -> SplitRuns:
     enter_stage(SHUFFLING_STAGE)
-    (group, number), found = element
+    (folder, group, number), found = element
     runs: Sequence[SplitRuns] = [*found]
     part = (number, into.n_ranges)
-    if n_merged == n_shards:  # the runs may have been removed, and nobody needs them
-        return SplitRuns("", group, "", (), Sums(), runs[0].fields, part)
+    if n_merged == sum(each.n_shards for each in shards):  # the runs may have been removed, and nobody needs them
+        return SplitRuns("", group, "", (), Sums(), runs[0].fields, part, folder)
+    config = shards[folder].config
     assert config.output.shuffle is not None
     schema = schema_of_rows(config, runs[0].fields)
     return merge_runs(runs, group, part, config.output.path, config.output.shuffle.run_bytes, schema)

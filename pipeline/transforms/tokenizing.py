@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the plan of a job to committed shards: `ReadSplits`, then the steps of every folder, all in one fused stage.
+"""From the plan of a job to committed shards, all in one fused stage; a page is of one of the folders of the job.
 
     Impulse > ReadPlan > Spread > FindCommitted --committed: Done ------------------------------+
                          Split         |                                                        |
@@ -20,7 +20,7 @@ Five rules keep these steps in one stage, and a split whole:
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -41,29 +41,16 @@ from tokenmill.pipeline.transforms.elements import Done, Todo
 from tokenmill.pipeline.transforms.shuffling import FindMergedShards, MergeShards
 from tokenmill.pipeline.transforms.stages import Meter, number_of
 
-PAGES = "pages"
+PAGES, COMMITTED = "pages", "committed"
 _Of = TypeVar("_Of")
-
-
-class Tokenized(NamedTuple):
-    """What is committed of each folder, in the order of `JobPlan.folders`."""
-
-    splits: "tuple[PCollection[Done | SplitRuns], ...]"
-    """Every split: its shard, or its runs if the job shuffles."""
-    shards: tuple[PCollection[Done], ...]
-    """Every merged shard; empty if the job does not shuffle."""
-
-    @property
-    def ends(self) -> tuple[PCollection[Any], ...]:
-        """What is committed last."""
-        return self.shards or self.splits
 
 
 class TokenizeCorpus(beam.PTransform):
     """Tokenizes all splits of a plan, each read once, into committed shards of every folder.
 
-    Input: a pipeline. Output: `Tokenized`. A split that is committed already is only looked at. Memory: one page, and
-    for each folder its tokens and a row group, or a run two to three times, per worker. Bad documents go to
+    Input: a pipeline. Outputs: "splits", `Done` of every split of each folder, or its `SplitRuns` if the job shuffles;
+    then also "shards", `Done` of every merged shard. A split that is committed already is only looked at. Memory: one
+    page, and for each folder its tokens and a row group, or a run two to three times, per worker. Bad documents go to
     `rejected/`.
     """
 
@@ -73,63 +60,47 @@ class TokenizeCorpus(beam.PTransform):
         self._plan, self._tokenizers = plan, tokenizers
 
     @no_annotations  # of which Beam takes those of one output only
-    def expand(self, begin: PBegin) -> Tokenized:  # noqa: D102
-        folders, text = self._plan.folders, self._tokenizers[0]  # a job with several tokenizers does not shuffle
-        if self._plan.config.output.shuffle is None:
-            return Tokenized(self._split_by_split(begin, "WriteShards", Done), ())
-        n_merged = []
-        for name, folder in folders.items():
-            found = begin | _label(name, "FindMergedShards") >> FindMergedShards(folder, text)
-            n_merged.append(number_of(found, _label(name, "NumberMerged")))
+    def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
+        plan, text = self._plan, self._tokenizers[0]  # a job with several tokenizers does not shuffle
+        if plan.config.output.shuffle is None:
+            return {"splits": self._split_by_split(begin, "WriteShards", Done)}
+        merged = begin | "FindMergedShards" >> FindMergedShards(plan, text)
+        n_merged = number_of(merged, "NumberMerged")
         runs = self._split_by_split(begin, "SortRuns", SplitRuns, n_merged)
-        shards = []
-        for of, (name, folder), n in zip(runs, folders.items(), n_merged, strict=True):
-            shards.append(of | _label(name, "MergeShards") >> MergeShards(folder, n, text))
-        return Tokenized(runs, tuple(shards))
+        return {"splits": runs, "shards": runs | "MergeShards" >> MergeShards(plan, n_merged, text)}
 
     def _split_by_split(
-        self, begin: PBegin, write: str, made: type, n_merged: Sequence[AsSingleton] = ()
-    ) -> "tuple[PCollection[Done | SplitRuns], ...]":
+        self, begin: PBegin, write: str, made: type, n_merged: AsSingleton | int = 0
+    ) -> "PCollection[Done | SplitRuns]":
         """Adds the steps of a split, in one stage; `write` and `made` are the name and the type of its last one."""
         read = begin | "ReadSplits" >> ReadSplits(self._plan, self._tokenizers, n_merged)
-        done = []
-        for i, name in enumerate(self._plan.folders):
-            pages = read[PAGES]
-            for step in STEPS:  # Normalize, Encode, Count
-                fn = beam.ParDo(StepFn(step, i)).with_output_types(Page)
-                pages = pages | _label(name, step.__name__) >> fn
-            written = pages | _label(name, write) >> beam.ParDo(WriteFn(write, i)).with_output_types(made)
-            done.append((read[_committed(i)], written) | _label(name, "AllSplits") >> beam.Flatten())
-        return tuple(done)
-
-
-def _label(folder: str, step: str) -> str:
-    return f"{folder} {step}" if folder else step
+        pages = read[PAGES]
+        for step in STEPS:  # Normalize, Encode, Count
+            pages = pages | step.__name__ >> beam.ParDo(StepFn(step)).with_output_types(Page)
+        written = pages | write >> beam.ParDo(WriteFn(write)).with_output_types(made)
+        return (read[COMMITTED], written) | "AllSplits" >> beam.Flatten()
 
 
 class ReadSplits(beam.PTransform):
     """Reads the splits of a plan into pages, those of a split one after another.
 
-    Input: a pipeline. Outputs: `PAGES`, and what each folder has already, under the name that `_committed` gives.
+    Input: a pipeline. Outputs: `PAGES`, and `COMMITTED`, the splits that folders have already.
     """
 
-    def __init__(self, plan: JobPlan, tokenizers: Sequence[TokenizerText], merged: Sequence[AsSingleton] = ()) -> None:
-        """As `TokenizeCorpus`."""
+    def __init__(self, plan: JobPlan, tokenizers: Sequence[TokenizerText], n_merged: AsSingleton | int = 0) -> None:
+        """As `TokenizeCorpus`; `n_merged` is how many shards of a shuffle are merged."""
         super().__init__()
-        self._plan, self._merged, self._tokenizers = plan, merged, tokenizers
+        self._plan, self._n_merged, self._tokenizers = plan, n_merged, tokenizers
 
     @no_annotations
     def expand(self, begin: PBegin) -> dict[str, PCollection[Any]]:  # noqa: D102
-        folders = list(self._plan.folders.values())
-        committed = [_committed(i) for i in range(len(folders))]
-        find = beam.ParDo(FindCommitted(folders), len(self._merged), *self._merged, *self._tokenizers)
+        find = beam.ParDo(FindCommitted(self._plan), self._n_merged, *self._tokenizers)
         splits = begin | "ReadPlan" >> ReadPlan(self._plan.plan_path)
-        found = splits | "FindCommitted" >> find.with_outputs(*committed, main="todo")
-        found["todo"].element_type = Todo
-        for name in committed:
-            found[name].element_type = Done if self._plan.config.output.shuffle is None else SplitRuns
+        todo, committed = splits | "FindCommitted" >> find.with_outputs(COMMITTED, main="todo")
+        todo.element_type = Todo
+        committed.element_type = Done if self._plan.config.output.shuffle is None else SplitRuns
         read = beam.ParDo(ReadPages(self._plan.config.output.path)).with_output_types(Page)
-        return {PAGES: found["todo"] | "ReadPages" >> read, **{name: found[name] for name in committed}}
+        return {PAGES: todo | "ReadPages" >> read, COMMITTED: committed}
 
 
 class ReadPlan(beam.PTransform):
@@ -152,38 +123,32 @@ def _read_plan(_: bytes, path: str) -> Iterator[Split]:
     return read_plan(path)
 
 
-def _committed(folder: int) -> str:
-    return f"committed{folder}"
-
-
 class FindCommitted(beam.DoFn):
     """Splits -> `Todo`, or what a folder has committed already. The first step of the stage, and its only side inputs.
 
     It hands over open tokenizers, by reference: pages and what they are made of do not leave the process.
     """
 
-    def __init__(self, folders: Sequence[JobPlan]) -> None:
-        """Takes the plans of the folders."""
-        self._configs, self._n_splits = [each.config for each in folders], len(folders[0].splits)
-        self._salts = [each.job.digest for each in folders]
-        self._n_shards = [len(each.shards()) for each in folders]
+    def __init__(self, plan: JobPlan) -> None:
+        """Takes the plan of the whole job."""
+        self._configs, self._n_splits = [each.config for each in plan.folders.values()], len(plan.splits)
+        self._salts = [each.job.digest for each in plan.folders.values()]
+        self._n_shards = len(plan.shards())
         self._done = Metrics.counter("ReadSplits", "splits-done-before")
 
-    def process(self, split: Split, n: int, *merged_and_tokenizers: Any) -> Iterator[Any]:
-        """Looks for a split in all folders; the first `n` side inputs are numbers of merged shards."""
-        merged, texts = merged_and_tokenizers[:n], merged_and_tokenizers[n:]
-        works: list[Work | None] = []
-        for i, (config, tokenizer) in enumerate(
-            zip(self._configs, compiled_tokenizers(texts, len(self._configs)), strict=True)
-        ):
+    def process(self, split: Split, n_merged: int, *tokenizers: str) -> Iterator[Any]:
+        """Looks for a split in all folders; `n_merged` is how many shards are merged, of all folders together."""
+        works: list[Work] = []
+        opened = compiled_tokenizers(tokenizers, len(self._configs))
+        are_merged = 0 < n_merged == self._n_shards
+        for i, (config, tokenizer) in enumerate(zip(self._configs, opened, strict=True)):
             renamed = split.renamed(self._salts[i]) if i else split
-            are_merged = bool(merged) and merged[i] == self._n_shards[i]
-            work = Work(renamed, config, tokenizer, self._n_splits, are_merged)
-            entry = load_committed(work)
-            works.append(work if entry is None else None)
-            if entry is not None:
-                yield TaggedOutput(_committed(i), _done(entry))
-        if any(works):
+            work = Work(renamed, config, tokenizer, self._n_splits, are_merged, folder=i)
+            if (entry := load_committed(work)) is None:
+                works.append(work)
+            else:
+                yield TaggedOutput(COMMITTED, _done(entry, i))
+        if works:
             yield Todo(split, tuple(works))
         else:
             self._done.inc()
@@ -202,48 +167,39 @@ class ReadPages(beam.DoFn):
         """Reads a split once for all folders that lack it."""
         split, works = todo
         meter, watch = Meter(TOKENIZING_STAGE, split.id), Stopwatch(self._output, split)
-        config = next(work.config for work in works if work is not None)
-        for page in read_pages(split, config):
-            if page.batch is not None:
+        for page in read_pages(works):
+            if page.batch is not None and page.work is works[0]:
                 self._bytes.inc(page.batch.n_bytes)
                 self._records.inc(page.batch.n_records)
                 meter.add(page.batch.n_bytes, page.batch.n_records)
-            yield dataclasses.replace(page, works=works, report=meter.written)
+            yield dataclasses.replace(page, report=meter.written)
         watch.stop(meter.n_bytes, meter.n_tokens)
         meter.finish()
 
 
 class _OfSplits(beam.DoFn, Generic[_Of]):
-    """A step of one folder with something open for each split: made at its first page, let go after its last."""
+    """A step with something open for each split of each folder: made at its first page, let go after its last."""
 
-    def __init__(self, name: str, folder: int, make: Callable[[Work], _Of]) -> None:
-        self._name, self._folder, self._make = name, folder, make
-        self._open: dict[str, tuple[int, _Of]] = {}
+    def __init__(self, name: str, make: Callable[[Work], _Of]) -> None:
+        self._name, self._make = name, make
+        self._open: dict[str, tuple[int, _Of]] = {}  # by the id of the split, which is another one in each folder
 
-    def _take(self, page: Page) -> _Of | None:
-        """Returns what is open for the split of a page; None if the folder has that split.
-
-        Raises:
-          RuntimeError: if the page is not the one that follows.
-        """
-        work = page.works[self._folder]
-        if work is None:
-            return None
-        split_id = work.split.id
+    def _take(self, page: Page) -> _Of:
+        """Returns what is open for the split of a page; raises RuntimeError if the page is not the one that follows."""
+        split_id = page.work.split.id
         expected, of = self._open.get(split_id) or (0, None)
         if page.number != expected:
             raise RuntimeError(
                 f"{self._name}: page {page.number} of split {split_id} comes where page {expected} is next: this "
                 "runner does not keep the pages of a split together and in order"
             )
-        of = self._make(work) if of is None else of
+        of = self._make(page.work) if of is None else of
         self._open[split_id] = page.number + 1, of
         return of
 
     def _close(self, page: Page) -> None:
-        work = page.works[self._folder]
-        if page.is_last and work is not None:
-            del self._open[work.split.id]
+        if page.is_last:
+            del self._open[page.work.split.id]
 
     def finish_bundle(self) -> None:
         """Raises RuntimeError if the last page of a split has not come."""
@@ -252,11 +208,11 @@ class _OfSplits(beam.DoFn, Generic[_Of]):
 
 
 class StepFn(_OfSplits[Step]):
-    """One of `STEPS`, for one folder."""
+    """One of `STEPS`."""
 
-    def __init__(self, step: Callable[[Work], Step], folder: int) -> None:
-        """Takes the class of the step, and the number of the folder."""
-        super().__init__(step.__name__, folder, step)
+    def __init__(self, step: Callable[[Work], Step]) -> None:
+        """Takes the class of the step."""
+        super().__init__(step.__name__, step)
         self._documents = Metrics.counter(self._name, "documents-out")
 
     def start_bundle(self) -> None:
@@ -265,19 +221,18 @@ class StepFn(_OfSplits[Step]):
 
     def process(self, page: Page) -> Iterator[Page]:
         """Yields the page with what the step makes."""
-        if (step := self._take(page)) is not None:
-            made = step(page)
-            self._documents.inc(made.n_documents)
-            yield made
-            self._close(page)
+        made = self._take(page)(page)
+        self._documents.inc(made.n_documents)
+        yield made
+        self._close(page)
 
 
 class WriteFn(_OfSplits[SplitWriter]):
     """Pages with rows -> `Done`, or `SplitRuns` if the job shuffles, when the last page has committed the split."""
 
-    def __init__(self, name: str, folder: int) -> None:
-        """Takes the name of the step and the number of the folder."""
-        super().__init__(name, folder, SplitWriter)
+    def __init__(self, name: str) -> None:
+        """Takes the name of the step."""
+        super().__init__(name, SplitWriter)
         self._documents, self._tokens, self._splits = (
             Metrics.counter(name, each) for each in ("documents-out", "tokens-out", "splits-done")
         )
@@ -290,8 +245,6 @@ class WriteFn(_OfSplits[SplitWriter]):
     def process(self, page: Page) -> Iterator[Done | SplitRuns]:
         """Writes a page; yields when the split is committed."""
         write = self._take(page)
-        if write is None:
-            return
         try:
             entry = write(page)
         except BaseException:
@@ -304,7 +257,7 @@ class WriteFn(_OfSplits[SplitWriter]):
             self._tokens.inc(entry.n_tokens)
             self._rejected.inc(sum((entry.of("rejected") or {}).values()))
             self._splits.inc()
-            yield _done(entry)
+            yield _done(entry, page.work.folder)
 
     def teardown(self) -> None:
         """Removes what is staged."""
@@ -313,5 +266,7 @@ class WriteFn(_OfSplits[SplitWriter]):
         self._open = {}
 
 
-def _done(entry: LedgerEntry) -> Done | SplitRuns:
-    return runs_of(entry) if entry.runs is not None else Done(entry.index, entry.split_id)
+def _done(entry: LedgerEntry, folder: int) -> Done | SplitRuns:
+    if entry.runs is not None:
+        return dataclasses.replace(runs_of(entry), folder=folder)
+    return Done(folder, entry.index, entry.split_id)

@@ -221,7 +221,7 @@ def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_split, outpu
         assert other.run("tokenize", "--mode", mode, "--workers", "2") == 0
         assert final(other) == final(inline)
     killed = make_split("killed", output)
-    for n_renames in (20, 60, 90, 30):
+    for n_renames in (20, 60, 90, 25):
         assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
         assert not (killed.output / "parts.json").exists()
     assert killed.run("tokenize", "--resume", "--mode", "inline") == 0

@@ -39,7 +39,7 @@ def dealt(files, into):
 
 def merged(folder, files, n_shards):
     """Yields keys and rows of each shard, and the number of runs that it was merged from."""
-    for (_, number), needed in sorted(dealt(files, Pass(1 << 62, n_shards)).items()):
+    for (_, _, number), needed in sorted(dealt(files, Pass(1 << 62, n_shards)).items()):
         with RunFiles() as handles:
             runs = open_runs(handles, [f"{folder}/{runs_name(each.split_id)}" for each in needed], needed, WIDE)
             found = list(merge_range(runs, *shard_range(number, n_shards), step_bytes=200))
@@ -61,7 +61,7 @@ def test_passes_change_nothing(tmp_path_factory, splits, n_shards, fan_in, run_b
         groups = dealt(files, into)
         files = [
             merge_runs(needed[::-1], group, (number, into.n_ranges), folder, run_bytes, WIDE)
-            for (group, number), needed in groups.items()
+            for (_, group, number), needed in groups.items()
         ]
     found = list(merged(folder, files, n_shards))
     assert [each[:3] for each in found] == [each[:3] for each in expected]

@@ -109,8 +109,8 @@ def test_tokenize_corpus(mode, beam_args, corpus, tiny_vocab_file, tmp_path):
     plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
     with running(mode, *beam_args) as pipeline:
         text = pipeline | "Tokenizer" >> beam.Create([plan.tokenizer.to_str()])
-        ((done,), _) = pipeline | TokenizeCorpus(plan, [beam.pvalue.AsSingleton(text)])
-        assert_that(done, equal_to([Done(split.index, split.id) for split in plan.splits]))
+        made = pipeline | TokenizeCorpus(plan, [beam.pvalue.AsSingleton(text)])
+        assert_that(made["splits"], equal_to([Done(0, split.index, split.id) for split in plan.splits]))
     entries = [ledger.LedgerEntry.read(plan.config.output.path, split.id) for split in plan.splits]
     assert sum(entry.n_tokens for entry in entries) == 28
     assert {entry.tokenizer for entry in entries} == {tokenizer_info(plan.tokenizer).digest}
@@ -141,9 +141,9 @@ def test_a_runner_that_cuts_the_steps_of_a_split_apart_is_told_so(corpus, tiny_v
 def pages_of(plan, numbers):
     """The first page of the first split, under other numbers."""
     split = plan.splits[0]
-    works = (Work(split, plan.config, plan.tokenizer, len(plan.splits)),)
+    work = Work(split, plan.config, plan.tokenizer, len(plan.splits))
     batch = next(read_split(split, plan.config.input))
-    return [Page(number, batch, works) for number in numbers]
+    return [Page(number, batch, work) for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def pages_of(plan, numbers):
 )
 def test_pages_out_of_order_fail(numbers, problem, corpus, tiny_vocab_file, tmp_path):
     plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
-    fn = StepFn(Normalize, 0)
+    fn = StepFn(Normalize)
 
     def bundle():
         fn.start_bundle()
@@ -171,8 +171,8 @@ def test_pages_out_of_order_fail(numbers, problem, corpus, tiny_vocab_file, tmp_
 
 def test_what_an_error_elsewhere_leaves_staged_is_removed(corpus, tiny_vocab_file, tmp_path):
     plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
-    steps = [StepFn(step, 0) for step in STEPS]
-    write = WriteFn("WriteShards", 0)
+    steps = [StepFn(step) for step in STEPS]
+    write = WriteFn("WriteShards")
     write.start_bundle()
     (page,) = pages_of(plan, [0])
     for fn in steps:
@@ -184,13 +184,14 @@ def test_what_an_error_elsewhere_leaves_staged_is_removed(corpus, tiny_vocab_fil
     assert [*(tmp_path / "out/_tmp").iterdir()] == []
 
 
-def test_what_flows_is_sent_as_it_is(corpus):
-    for value in (splits_of(corpus)[0], Done(3, "0123456789abcdef"), SplitRuns("a", 1, "b", (), Sums())):
+def test_what_flows_is_sent_as_it_is(corpus, tiny_vocab_file, tmp_path):
+    for value in (splits_of(corpus)[0], Done(1, 3, "0123456789abcdef"), SplitRuns("a", 1, "b", (), Sums())):
         coder = registry.get_coder(type(value))
         assert isinstance(coder, LineCoder)
         assert coder.decode(coder.encode(value)) == value
+    (page,) = pages_of(planned(corpus, tiny_vocab_file, tmp_path / "out"), [0])
     with pytest.raises(RuntimeError, match="a Page is sent from one worker to another"):
-        registry.get_coder(Page).encode(Page(0, None))
+        registry.get_coder(Page).encode(page)
 
 
 def test_count_merge_and_train(corpus, tmp_path):
@@ -264,7 +265,7 @@ def test_a_tokenizer_is_compiled_once_for_all_threads(tokenizer, monkeypatch):
 def test_steps_travel_small(corpus, tiny_vocab_file, tmp_path):
     plan = planned(corpus, tiny_vocab_file, tmp_path / "out")
     counting = CountSplits(Counting(corpus, "out", "{}"))
-    for step in (FindCommitted([plan]), ReadPages("out"), *(StepFn(step, 0) for step in STEPS), counting):
+    for step in (FindCommitted(plan), ReadPages("out"), *(StepFn(step) for step in STEPS), counting):
         assert len(cloudpickle.dumps(step)) < 3000
 
 
