@@ -4,16 +4,15 @@
 `TOKENMILL_PRISM` names it, or it is `prism` on the PATH, or in `build/prism`; with `-m prism` Go builds it there, once.
 """
 
+import importlib.metadata  # to import Beam takes a second or two
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from apache_beam.version import __version__ as beam_version
-
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build/prism"
-PACKAGE = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{beam_version}"
+PACKAGE = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{importlib.metadata.version('apache-beam')}"
 BUILD_SECONDS = 1800
 
 

@@ -5,12 +5,15 @@ import json
 
 import pytest
 
-from tests.shuffled_job import N_DOCUMENTS, ShuffledJob
-
 
 @pytest.fixture
 def make_shuffled(tmp_path, tiny_vocab):
     """Makes jobs that shuffle 300 documents and a reject."""
+    from tests.shuffled_job import (
+        N_DOCUMENTS,
+        ShuffledJob,
+    )  # imports most of the pipeline, which most tests do not need
+
     words = ["the", "mill", "grinds", "text", "玫", "a"]
     texts = [" ".join(words[(i * i + 7 * j * i) % 6] for j in range(i % 29)) for i in range(N_DOCUMENTS)]
     lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
