@@ -113,14 +113,3 @@ def test_rejects_are_read_again_and_splits_change_no_row(make, case):
     totals = json.loads((job.output / "replay/manifest.json").read_text())["totals"]
     assert totals["n_documents"] == 3
     assert job.run("verify", "--deep") == 0
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_job_that_stopped_goes_on(make, case):
-    whole = make(case, "whole")
-    assert whole.run("tokenize", "--workers", "1") == 0
-    job = make(case, max_rejected=1)
-    assert job.run("tokenize", "--workers", "1") != 0
-    assert job.run("tokenize", "--workers", "1", "--resume", "--set", "input.max_rejected=9") == 0
-    assert job.rows() == whole.rows()
-    assert job.run("verify") == 0

@@ -3,14 +3,12 @@
 
 import json
 import random
-import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
-from tests.killing import run_killed
 from tokenmill.pipeline import cli
 
 WORDS = "the mill grinds text into tokens and shards feed it".split()
@@ -97,30 +95,6 @@ def test_a_job_from_plan_to_proof(make, capsys):
     assert job.run("inspect") == 0
     assert job.run("report") == 0
     assert "349 documents of 5 files became" in (job.output / "report.html").read_text()
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        {"format": ["parquet", "tfrecord", "mds", "arrow"]},
-        {"format": "megatron", "append": "[SEP]"},
-        {"shuffle": {"seed": 1, "shards": 3}},
-        {"packing": {"length": 64}},
-        {"parts": {"shares": {"train": 0.9, "test": 0.1}}},
-    ],
-    ids=str,
-)
-def test_every_kind_of_output_is_proven_and_is_the_same_after_a_stop(make, output):
-    whole = make("whole", output=output)
-    assert whole.run("run", "--workers", "2") == 0
-    assert whole.run("verify", "--deep", "--share", "1") == 0
-    job = make("job", output=output)
-    assert job.run("run", "--workers", "1", "--set", "input.sources.news.max_rejected=0") != 0
-    assert job.run("run", "--workers", "1", "--resume") == 0
-    names = sorted(p.relative_to(whole.output) for p in whole.output.rglob("*") if p.is_file())
-    for name in names:
-        if name.suffix in (".parquet", ".tfrecord", ".mds", ".arrow", ".bin", ".idx") or name.name == "manifest.json":
-            assert (job.output / name).read_bytes() == (whole.output / name).read_bytes(), name
 
 
 def test_words_are_counted_and_vocabularies_trained_by_source(make):
@@ -213,17 +187,7 @@ def test_keys_beside_sources_are_defaults_where_they_apply(make):
     assert job.rows() == plain.rows()
 
 
-def test_a_killed_job_goes_on_to_the_bytes_of_any_number_of_workers(make):
-    whole = make("whole")
-    assert whole.run("tokenize", "--workers", "4", "--mode", "processes") == 0
-    killed = make("killed")
-    for n_renames in (5, 30, 60):
-        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-    assert killed.run("tokenize", "--resume", "--workers", "2") == 0
-    assert killed.files() == whole.files()
-
-
-def test_conversations_of_several_sources_survive_kills(make_job, tmp_path):
+def test_conversations_of_several_sources_have_the_same_ids(make_job, tmp_path):
     vocabulary = tmp_path / "tokenizer"
     vocabulary.mkdir()
     (vocabulary / "tokenizer.json").write_text(make_tokenizer().to_str(), encoding="utf-8")
@@ -239,17 +203,10 @@ def test_conversations_of_several_sources_survive_kills(make_job, tmp_path):
         "b": {"paths": [str(tmp_path / "b.parquet")], "messages_field": "turns"},
     }
 
-    def make(name):
-        given = {"messages_field": "messages", "sources": sources, "split_bytes": 4000}
-        return make_job(name, input=given, tokenizer={"file": str(vocabulary)})
-
-    job, killed = make("job"), make("killed")
+    given = {"messages_field": "messages", "sources": sources, "split_bytes": 4000}
+    job = make_job("job", input=given, tokenizer={"file": str(vocabulary)})
     assert job.run("plan") == 0
     assert job.run("run", "--workers", "4") == 0
-    for n_renames in (5, 20):
-        assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-    assert killed.run("run", "--resume", "--workers", "1") == 0
-    assert killed.files() == job.files()
     assert job.run("verify", "--deep", "--share", "1") == 0
     ids = {row["doc_id"]: row["input_ids"] for row in job.rows()}
     assert len(ids) == 60

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tools.mutants`: what it changes, and that each change is one of the program."""
+
+import ast
+
+from tools import mutants, nearest
+
+SOURCE = '''"""Not 1 < 2 here."""
+LIMIT: int | None = 7
+
+
+def f(a: list[int | str], é: bool = False) -> int | None:
+    if é and (a) < LIMIT + 1 <= 3:  # é < a
+        return a[0]
+    return a \\
+        + a
+'''
+
+
+def test_operators_numbers_and_truth_values_are_changed_one_at_a_time() -> None:
+    changed = [place.changed(SOURCE).splitlines() for place in mutants.places("a.py", SOURCE)]
+    lines = SOURCE.splitlines()
+    differing = {each for text in changed for each, line in zip(text, lines, strict=True) if each != line}
+    assert differing == {
+        "LIMIT: int | None = 8",
+        "def f(a: list[int | str], é: bool = True) -> int | None:",
+        "    if é or (a) < LIMIT + 1 <= 3:  # é < a",
+        "    if é and (a) <= LIMIT + 1 <= 3:  # é < a",
+        "    if é and (a) < LIMIT - 1 <= 3:  # é < a",
+        "    if é and (a) < LIMIT + 2 <= 3:  # é < a",
+        "    if é and (a) < LIMIT + 1 < 3:  # é < a",
+        "    if é and (a) < LIMIT + 1 <= 4:  # é < a",
+        "        return a[1]",
+    }
+    assert len(changed) == len(differing)
+
+
+def test_the_changes_of_a_seed_are_the_same_in_both_packages_and_all_are_programs() -> None:
+    places = mutants.chosen(40, 3)
+    assert places == mutants.chosen(40, 3)
+    assert {place.path.partition("/")[0] for place in places} == {"tokenizer", "pipeline"}
+    for place in places:
+        text = nearest.texts()[place.path]
+        assert ast.dump(ast.parse(place.changed(text))) != ast.dump(ast.parse(text))
+    assert all(place.path.startswith("tokenizer/kernels/") for place in mutants.chosen(5, 3, "tokenizer/kernels/"))
+
+
+def test_the_nearest_tests_of_a_file_come_first() -> None:
+    assert mutants.tests_of("pipeline/books/ledger.py")[0] in (
+        "tests/pipeline/books/test_ledger.py",
+        *(name for name, n in nearest.distances(["pipeline/books/ledger.py"]).items() if n == 1),
+    )
