@@ -12,6 +12,14 @@ from typing import Any
 _TOKEN = re.compile(r"\*\*|\*|\?|\[!?\]?[^\]]*\]")
 
 
+class UnreadablePathError(OSError):
+    """What is wrong with a path that a pattern matches, or leads through; the message begins with `path`."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path!r} {problem}")
+        self.path = path
+
+
 def literal_folder(pattern: str) -> str:
     """Returns the folder of a store that holds all that a pattern matches."""
     return re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
@@ -36,16 +44,16 @@ def examine(path: str) -> os.stat_result:
     """Returns the status of what a path leads to.
 
     Raises:
-      OSError: naming the path, and where it leads if it is a link.
+      UnreadablePathError: naming the path, and where it leads if it is a link.
     """
     try:
         return os.stat(path)
     except OSError as error:
-        link = f" is a link to {os.readlink(path)!r}, which" if os.path.islink(path) else ""
-        raise OSError(f"{path!r}{link} cannot be examined: {error.strerror}") from error
+        link = f"is a link to {os.readlink(path)!r}, which " if os.path.islink(path) else ""
+        raise UnreadablePathError(path, f"{link}cannot be examined: {error.strerror}") from error
 
 
-def expand(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
+def expand(pattern: str, refuse: Callable[[UnreadablePathError], None]) -> Iterator[str]:
     """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word."""
     try:
         os.lstat(pattern)
@@ -55,7 +63,7 @@ def expand(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
         return
     except OSError as error:
         if not glob.has_magic(pattern):  # a pattern may be longer than a name can be
-            refuse(OSError(f"{pattern!r} cannot be examined: {error.strerror}"))
+            refuse(UnreadablePathError(pattern, f"cannot be examined: {error.strerror}"))
     else:
         yield pattern
         return
@@ -67,7 +75,10 @@ def expand(pattern: str, refuse: Callable[[OSError], None]) -> Iterator[str]:
 
 
 def _expand_components(
-    folder: str, components: Sequence[str], refuse: Callable[[OSError], None], above: tuple[tuple[int, int], ...]
+    folder: str,
+    components: Sequence[str],
+    refuse: Callable[[UnreadablePathError], None],
+    above: tuple[tuple[int, int], ...],
 ) -> Iterator[str]:
     """Yields the paths below `folder` that match the other components of a pattern.
 
@@ -85,7 +96,7 @@ def _expand_components(
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            refuse(OSError(f"{path!r} cannot be examined: {error.strerror}"))
+            refuse(UnreadablePathError(path, f"cannot be examined: {error.strerror}"))
             return
         yield from _expand_components(path, rest, refuse, ()) if rest else (path,)
         return
@@ -99,7 +110,7 @@ def _expand_components(
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        refuse(OSError(f"{folder or '.'!r} cannot be listed: {error.strerror}"))
+        refuse(UnreadablePathError(folder or ".", f"cannot be listed: {error.strerror}"))
         return
     if first == "**":
         yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, ())
@@ -118,12 +129,12 @@ def _expand_components(
             yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())
 
 
-def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[OSError], None]) -> bool:
+def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[UnreadablePathError], None]) -> bool:
     """Returns whether an entry is a folder; a link that leads nowhere is refused, as it may be to a disk not there."""
     if not entry.is_symlink():
         return entry.is_dir()
     try:
         return stat.S_ISDIR(examine(entry.path).st_mode)
-    except OSError as error:
+    except UnreadablePathError as error:
         refuse(error)
         return False

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from tokenmill.pipeline.globbing import examine, expand, literal_folder, matcher
+from tokenmill.pipeline.globbing import UnreadablePathError, examine, expand, literal_folder, matcher
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -89,7 +89,7 @@ def pattern_of(path: str) -> str:
     return os.path.join(glob.escape(path), "**", "*")
 
 
-def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileStat]:
+def match(pattern: str, problems: list[UnreadablePathError] | None = None) -> Iterable[FileStat]:
     """Returns the files that `pattern` names, local ones ordered by path, remote ones as the store lists them.
 
     They are looked up while the result is read. A path that exists is taken literally, even where it holds glob
@@ -107,22 +107,22 @@ def match(pattern: str, problems: list[OSError] | None = None) -> Iterable[FileS
     return _match_remote(pattern) if is_remote(pattern) else _match_local(pattern, problems)
 
 
-def _match_local(pattern: str, problems: list[OSError] | None) -> Iterator[FileStat]:
-    wrong: dict[str, OSError] = {}  # by message: `**` may meet a path more than once
+def _match_local(pattern: str, problems: list[UnreadablePathError] | None) -> Iterator[FileStat]:
+    wrong: dict[str, UnreadablePathError] = {}  # by message: `**` may meet a path more than once
 
-    def refuse(error: OSError) -> None:
+    def refuse(error: UnreadablePathError) -> None:
         wrong.setdefault(str(error), error)
 
     for path in sorted({*expand(pattern, refuse)}):
         try:
             status = examine(path)
-        except OSError as error:
+        except UnreadablePathError as error:
             refuse(error)
             continue
         if stat.S_ISREG(status.st_mode):
             yield _stat(path, status)
         elif not stat.S_ISDIR(status.st_mode):
-            refuse(OSError(f"{path!r} is a pipe, a socket or a device; only files can be read"))
+            refuse(UnreadablePathError(path, "is a pipe, a socket or a device; only files can be read"))
     if problems is None and wrong:
         raise next(iter(wrong.values()))
     if problems is not None:

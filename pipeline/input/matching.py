@@ -23,6 +23,7 @@ import numpy as np
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.formats import format_of
 from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.globbing import UnreadablePathError
 from tokenmill.pipeline.input import archives
 
 _LISTING_THREADS = 16
@@ -187,18 +188,21 @@ def _without_named(files: Files, config: InputConfig, seen: Seen) -> Files:
     return [each for each in files if each[0] not in named] if named else files
 
 
-def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listing, list[OSError], list[str]]:
+def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listing, Sequence[OSError], list[str]]:
     """Returns a pattern without abbreviations, its files, problems and warnings."""
-    pattern, wrong, warnings = storage.pattern_of(given), list[OSError](), list[str]()
+    pattern, wrong, warnings = storage.pattern_of(given), list[UnreadablePathError](), list[str]()
     found: Iterable[storage.FileStat] = ()
     excluded_by = config.excluder()
+
+    def is_excluded(path: str) -> bool:
+        by = excluded_by(path)
+        seen.excluding.update(by)
+        return bool(by)
 
     def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
         for file in files:
             seen.n_listed += 1
-            if by := excluded_by(file.path):
-                seen.excluding.update(by)
-            else:
+            if not is_excluded(file.path):
                 yield file
 
     try:
@@ -211,7 +215,10 @@ def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listi
         found = without_excluded(storage.match(pattern, wrong))
         if pattern != given and config.format == "auto":
             found = _of_known_formats(config.where, pattern, [*found], warnings)
-        return pattern, Listing(found), wrong, warnings
+        listing = Listing(found)
+        # `*/secret/*` leaves out all of a folder, so nobody needs to list it.
+        wrong = [each for each in wrong if not (is_excluded(each.path) or is_excluded(f"{each.path}/"))]
+        return pattern, listing, wrong, warnings
     except OSError as error:
         return pattern, Listing(()), [OSError(f"{pattern!r}: {error}")], warnings
 

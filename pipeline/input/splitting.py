@@ -36,6 +36,7 @@ from tokenmill.pipeline.config.formats import (
 )
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
 from tokenmill.pipeline.config.kept_fields import encode_fields, folder_fields, settle_fields
+from tokenmill.pipeline.globbing import UnreadablePathError
 from tokenmill.pipeline.input import archives
 from tokenmill.pipeline.input.cutting import StreamReader
 from tokenmill.pipeline.input.decompressing import (
@@ -119,7 +120,11 @@ def plan_splits(input: InputConfig, salt: str, warnings: list[str] | None = None
     if warnings is not None:
         warnings += plan.warnings(input, where)
     if problems := plan.problems:
-        advice = _LEAVE_OUT if splits and any(isinstance(each, _FileError) for each in problems) else ""
+        advice = ""
+        if splits and any(isinstance(each, _FileError) for each in problems):
+            advice = _LEAVE_OUT
+        elif splits and any(isinstance(each, UnreadablePathError) for each in problems):
+            advice = "; correct or remove what is named, or leave it out with input.exclude"
         raise _summarize(problems, where, advice)
     if input.keep_fields or input.sources:
         settled, wrong = settle_fields(input, plan.stored_fields)
@@ -227,26 +232,35 @@ def _cut_all(files: Files, first: int, config: InputConfig, seen: Seen) -> Itera
     """Yields what `_look_at` returns for each file, in order; `first` is the number of the first one."""
     prefix = f"{config.source}/" if config.source else ""
     step = -(-len(files) // MOST_LOOKED_AT)
+    looked_at: dict[int, list[_CutFile | Exception]] = {}  # of the sample, if all others are opened, too
     numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
     if step > 1:
         sample = [*itertools.islice(numbered, None, None, step)]
         numbered = ((first + n, (prefix + name, file)) for n, (name, file) in enumerate(files))
         found = [*_cut_files(sample, config, seen, trusts_names=False)]
-        problems = [each for each in found if isinstance(each, Exception) and not isinstance(each, UserWarning)]
+        cuts = itertools.chain.from_iterable(found)
+        problems = [each for each in cuts if isinstance(each, Exception) and not isinstance(each, UserWarning)]
         if any(config.on_damage == "fail" or not isinstance(each, _FileError) for each in problems):
             yield from problems
             return
         by_name = _cut_files(sample, config, seen, trusts_names=True)
-        files_of = [[each for each in cuts if not isinstance(each, UserWarning)] for cuts in (found, by_name)]
-        if any(looked_at != named for looked_at, named in zip(*files_of, strict=True)):
-            step, seen.n_opened = 1, 0  # all are opened, those of the sample again
+        if any(_without_warnings(cuts) != _without_warnings(named) for cuts, named in zip(found, by_name, strict=True)):
+            step, looked_at = 1, {number: cuts for (number, _), cuts in zip(sample, found, strict=True)}
     while group := list(itertools.islice(numbered, _GROUP_FILES)):
-        yield from _cut_files(group, config, seen, trusts_names=step > 1)
+        others = [each for each in group if each[0] not in looked_at]
+        cuts_of_others = _cut_files(others, config, seen, trusts_names=step > 1)
+        for number, _ in group:
+            yield from looked_at.pop(number) if number in looked_at else next(cuts_of_others)
+
+
+def _without_warnings(cuts: Sequence[_CutFile | Exception]) -> list[_CutFile | Exception]:
+    return [each for each in cuts if not isinstance(each, UserWarning)]
 
 
 def _cut_files(
     group: Sequence[_Numbered], config: InputConfig, seen: Seen, *, trusts_names: bool
-) -> Iterator[_CutFile | Exception]:
+) -> Iterator[list[_CutFile | Exception]]:
+    """Yields what `_look_at` returns for each file; of one that is known by its name, that."""
     by_name = [_cut_by_name(each, config) if trusts_names else None for each in group]
     others = [each for each, cut in zip(group, by_name, strict=True) if cut is None]
     look_at = partial(_look_at, config=config, excluded_by=config.excluder(), seen=seen)
@@ -255,7 +269,7 @@ def _cut_files(
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
             looked_at = iter([*pool.map(look_at, others)])
     for cut in by_name:
-        yield from next(looked_at) if cut is None else [cut]
+        yield next(looked_at) if cut is None else [cut]
 
 
 def _look_at(
@@ -339,7 +353,7 @@ def _cut_file(
         with closing(archives.open_file(file.path, file.version)) as handle:
             return _look_into(handle, numbered, config, said)
     except UnicodeEncodeError:
-        return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it")
+        return ValueError(f"{file.path!r} has a name that is not UTF-8; rename it, or leave it out with input.exclude")
     except ValueError as error:
         return _FileError(numbered, config, error)
     except OSError as error:
@@ -462,7 +476,8 @@ def _check_format(named: InputFormat, name: str, head: bytes, config: InputConfi
         return shown
     if head.strip() and named.begins is not None and not named.begins.match(head):
         raise ValueError(f"does not begin as {named.name} does; set input.format to what it is, or to 'auto'")
-    if shown not in (None, named) and shown.begins is not None and shown.begins.match(head):
+    is_whole = "document" in named.keys and config.document == "file"  # JSON is text, too, as a file of source code is
+    if not is_whole and shown not in (None, named) and shown.begins is not None and shown.begins.match(head):
         raise ValueError(f"begins as {shown.name} does, but input.format says {named.name!r}; set it to {shown.name!r}")
     return named
 

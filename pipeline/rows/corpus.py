@@ -20,6 +20,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
+from tokenmill.pipeline.globbing import UnreadablePathError
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.readers import is_cut_by_bytes
 from tokenmill.pipeline.input.reading import BATCH_BYTES, read_split
@@ -104,7 +105,7 @@ class ReadCorpus(FallibleTransform):
 
 def _find_one(path: str, options: InputConfig) -> None:
     """Raises OSError if a path or pattern matches no file; a store is listed up to the first."""
-    problems: list[OSError] = []
+    problems: list[UnreadablePathError] = []
     found = storage.match(storage.pattern_of(path), problems)
     excluded_by = options.excluder()
     if not any(not excluded_by(file.path) for file in found):

@@ -98,13 +98,20 @@ def test_files_whose_names_do_not_say_enough_are_opened(tmp_path, opened):
     assert len(opened) == 4 + 2
 
 
-def test_if_names_say_something_else_than_the_files_opened_all_are(tmp_path, opened):
+def test_if_names_say_something_else_than_the_files_opened_all_are_but_none_twice(tmp_path, opened, monkeypatch):
     corpus(tmp_path)
     (tmp_path / "a.b-000.jsonl").write_bytes(gzip.compress(DATA))
-    watched = Progress()
+    watched, counts, open_read = Progress(), [], storage.open_read
+
+    def counted(path):
+        counts.append(watched.snapshot("opening files").n_done)
+        return open_read(path)
+
+    monkeypatch.setattr(storage, "open_read", counted)
     with reporting_to(watched):
         assert {piece.name: piece.compression for piece in plan(tmp_path)[0].pieces}["a.b-000.jsonl"] == "gzip"
-    assert len(opened) == 4 + 24
+    assert len({*opened}) == len(opened) == 24
+    assert counts == sorted(counts)
     shown = watched.snapshot("opening files")
     assert (shown.n_done, shown.n_planned) == (24, 24)
     (tmp_path / "a.b-000.jsonl").write_bytes(DATA.decode().encode("utf-16"))

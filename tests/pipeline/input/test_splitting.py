@@ -495,6 +495,29 @@ def test_what_is_no_file_is_refused_by_name(tmp_path):
     assert len(plan(tmp_path / "a*.txt")) == 1
 
 
+def test_exclude_leaves_out_what_is_no_file(tmp_path):
+    write(tmp_path / "a.txt")
+    os.mkfifo(tmp_path / "b.txt")
+    (tmp_path / "d").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(OSError, match=r"correct or remove what is named, or leave it out with input\.exclude"):
+        plan(tmp_path)
+    for exclude in (["*/b.txt", "*/d"], [str(tmp_path / "b.txt"), str(tmp_path / "d")], ["*/[bd]*"]):
+        plan_splits(InputConfig(paths=[str(tmp_path)], exclude=exclude), "", warnings := [])
+        assert warnings == []
+    with pytest.raises(OSError, match=r"b\.txt' is a pipe") as caught:
+        plan(tmp_path, exclude=["*/d"])
+    assert "not mounted" not in str(caught.value)
+
+
+def test_a_json_array_is_text_where_each_file_is_a_document(tmp_path):
+    (tmp_path / "package.json").write_text('[{"name": "mill"}]\n')
+    split = plan(tmp_path, format="text", document="file")[0]
+    assert [(piece.name, piece.format) for piece in split.pieces] == [("package.json", "text")]
+    for document in ("line", "blank_line"):
+        with pytest.raises(ValueError, match=r"begins as json does, but input\.format says 'text'; set it to 'json'"):
+            plan(tmp_path, format="text", document=document)
+
+
 def test_a_loop_of_links_gives_no_file_twice(tmp_path):
     for name in ("z/a.txt", "z/y/b.txt"):
         write(tmp_path / name)
