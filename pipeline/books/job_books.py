@@ -13,7 +13,7 @@ from tokenmill.pipeline.books.counts import SOURCE, Counts, flatten, nest
 from tokenmill.pipeline.books.input_counts import READ_OF_FILES, PieceCounts, sum_of
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs, sums_of
+from tokenmill.pipeline.books.shard_entry import ShardEntry, Written, add_digests, digest_of_runs
 from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece
 
@@ -86,7 +86,9 @@ class JobBooks:
             self.sorted_splits.append(entry.split_id)
             digest = digest_of_runs(entry.index, entry.split_id, entry.shard.sha256)
             self.runs_digest = add_digests((self.runs_digest, digest))
-            self.sorted += sums_of(entry)
+            if entry.runs is None:
+                raise BooksError(f"split {entry.split_id} was not sorted")
+            self.sorted += entry.runs.sums
         else:
             self._add_written(entry, {"split": entry.split_id})
         if entry.rejects is not None:
@@ -99,7 +101,7 @@ class JobBooks:
         """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
         names = "problems", "sorted_splits", "runs_digest"
         files = [[asdict(file[0]), file[1], asdict(file[2])] for file in (self._first, self._file) if file is not None]
-        sums = {"sorted": self.sorted.to_record(), "merged": self.merged.to_record()}
+        sums = {"sorted": vars(self.sorted), "merged": vars(self.merged)}
         return {name: getattr(self, name) for name in names} | sums | {"files": files, "groups": self.counts.groups}
 
     def join(self, part: Mapping[str, Any]) -> None:
@@ -107,8 +109,8 @@ class JobBooks:
         self.counts.add_groups(part["groups"])
         self.sorted_splits += part["sorted_splits"]
         self.runs_digest = add_digests((self.runs_digest, part["runs_digest"]))
-        self.sorted += Sums.from_record(part["sorted"])
-        self.merged += Sums.from_record(part["merged"])
+        self.sorted += Sums(**part["sorted"])
+        self.merged += Sums(**part["merged"])
         for piece, n_planned, counts in part["files"][:1]:
             self._read(Piece(**piece), n_planned, PieceCounts(**counts))
         for piece, n_planned, counts in part["files"][1:]:
@@ -197,8 +199,8 @@ def imbalances(entry: Written) -> list[str]:
     counts["reject_rows"] = (entry.rejects.rows or 0) if entry.rejects else 0
     checks = [*quantities.OF_INPUT, *quantities.OF_TOKENS, *quantities.OF_REJECTS]
     if entry.runs is not None:
-        sums = entry.runs["sums"]
-        counts |= {f"sorted_{name}": sums[f"n_{name}"] for name in ("documents", "tokens", "oov_tokens")}
+        names = "documents", "tokens", "oov_tokens"
+        counts |= {f"sorted_{name}": getattr(entry.runs.sums, f"n_{name}") for name in names}
         checks += quantities.OF_RUNS
     lines = [*quantities.imbalances(checks, counts), *_imbalances_of_rows(entry, counts)]
     return [*(where + line for line in lines), *_imbalances_of_inputs(entry)]

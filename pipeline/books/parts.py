@@ -10,7 +10,6 @@ take it, and `train` where parts are shares. Rows have a column `lang`, which re
 so the two must agree.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from pydantic import TypeAdapter
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import json_files, quantities, shapes
-from tokenmill.pipeline.books.counts import flatten
+from tokenmill.pipeline.books.counts import Counts, flatten, nest
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
@@ -106,41 +105,51 @@ def _add_source(reads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**{name: reads[0].get(name, 0) for name in ("n_files", "n_records", "n_bytes")}, **found}
 
 
+def together(folders: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Returns numbers of all folders together, from those of each; names as `counts.flatten` gives them.
+
+    What a folder reads and rules leave out is the same in all of them. Filtered bytes are not added either, as they are
+    also those of other folders: they are what documents and rejects leave.
+    """
+    sums = Counts()
+    for numbers in folders:
+        sums.add(numbers)
+    found = {**sums.groups[""], **{name: n for name, n in folders[0].items() if _is_of_all(name)}}
+    found.pop(f"filtered:{OTHER_PART}", None)
+    used = ("n_skipped_bytes", "n_document_bytes", "n_rejected_bytes")
+    return {**found, "n_filtered_bytes": found["n_bytes"] - sum(found[name] for name in used)}
+
+
+def _is_of_all(name: str) -> bool:
+    """Returns whether a number is that of the whole input in every folder."""
+    kind, _, rule = name.partition(":")
+    return name in _EACH_HAS_ALL or (kind == "filtered" and rule not in {OTHER_PART, *OF_A_STEP})
+
+
 def add_up(folders: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the totals of all folders together, from those of each by its name.
 
     Raises:
       BooksError: if two of them read or filtered different things.
     """
-    shared = {name: _shared(totals) for name, totals in folders.items()}
-    (first, expected), *rest = shared.items()
-    for name, found in rest:
-        if wrong := [f"{key} {found[key]} != {n} of {first}" for key, n in expected.items() if found[key] != n]:
-            raise BooksError(f"{name}: {'; '.join(wrong)}")
-    sums: dict[str, Any] = {}
-    for name in _ADDED:
-        for totals in folders.values():
-            sums[name] = quantities.plus(sums[name], totals[name]) if name in sums else totals[name]
-    # A folder filters what every folder filters, what the others have, and of its own what a step leaves out.
-    # Subtracting what the others wrote or rejected leaves the rest, with what is left out of any of them.
-    elsewhere = sum(
-        totals["n_document_bytes"] + totals["n_rejected_bytes"] for name, totals in folders.items() if name != first
+    names = (*_EACH_HAS_ALL, "filtered", *_ADDED)
+    (first, expected), *others = (
+        (folder, flatten({name: totals[name] for name in names})) for folder, totals in folders.items()
     )
-    n_filtered_bytes = folders[first]["n_filtered_bytes"] - elsewhere
-    by_steps = Counter[str]()
-    for totals in folders.values():
-        by_steps.update({rule: n for rule, n in totals["filtered"].items() if rule in OF_A_STEP and n})
-    filtered = expected["filtered"] | by_steps
-    if n_filtered_bytes < 0 or (n_filtered_bytes and not filtered):
-        found = folders[first]["n_filtered_bytes"]
-        raise BooksError(f"{first}: {found} bytes are filtered, of which other parts have {elsewhere}")
-    return expected | sums | {"filtered": filtered, "n_filtered_bytes": n_filtered_bytes}
-
-
-def _shared(totals: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the counts that are the same in every part."""
-    filtered = {rule: n for rule, n in totals["filtered"].items() if rule not in {OTHER_PART, *OF_A_STEP}}
-    return {name: totals[name] for name in _EACH_HAS_ALL} | {"filtered": filtered}
+    for folder, numbers in others:
+        shared = sorted(name for name in {*expected, *numbers} if _is_of_all(name))
+        pairs = [(name, numbers.get(name, 0), expected.get(name, 0)) for name in shared]
+        if wrong := [f"{name} {ours} != {theirs} of {first}" for name, ours, theirs in pairs if ours != theirs]:
+            raise BooksError(f"{folder}: {'; '.join(wrong)}")
+    sums = together([expected, *(numbers for _, numbers in others)])
+    totals = {"rejected": {}, "filtered": {}, **nest(sums)}
+    n, filtered = totals["n_filtered_bytes"], totals["filtered"]
+    if n < 0 or (n and not filtered):
+        raise BooksError(
+            f"all parts: documents and rejects leave {n} of {totals['n_bytes']} bytes, but rules filter "
+            f"{filtered or 'nothing'}"
+        )
+    return totals
 
 
 def is_in_parts(output: str) -> bool:

@@ -173,7 +173,7 @@ class _Separators(_Open):
     pad_id: TokenId | None
 
 
-class SumsRecord(_Closed):
+class _Sums(_Closed):
     """What `Sums.to_record` returns."""
 
     n_documents: Count
@@ -183,16 +183,9 @@ class SumsRecord(_Closed):
     doc_ids: Hash
 
 
-class RunsRecord(_Closed):
-    """What `sums.describe_runs` returns."""
-
-    runs: list[Annotated[list[Count], Field(min_length=3)]]
-    sums: SumsRecord
-
-
 class _Shuffled(_Open):
     splits: list[Hash]
-    sums: SumsRecord
+    sums: _Sums
 
 
 class Manifest(_Open):

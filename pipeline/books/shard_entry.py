@@ -3,15 +3,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Self
 
-from pydantic import TypeAdapter
-
-from tokenmill.pipeline.books import json_files, ledger
+from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.books.ledger import Entry, FileRecord, LedgerEntry
-from tokenmill.pipeline.books.shapes import SumsRecord
 from tokenmill.pipeline.books.sums import SplitRuns, Sums
 
 
@@ -62,16 +59,10 @@ class ShardEntry(Entry):
         yield from super().files()
         yield self.keys
 
-    def to_json(self) -> bytes:
-        """Returns this as JSON, with the record of the sums."""
-        return ledger.to_json({"format_version": ledger.FORMAT_VERSION, **asdict(self), "sums": self.sums.to_record()})
-
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
-        fields = ledger.load_entry(data, _WHAT)
-        sums = Sums.from_record(json_files.check(fields.get("sums"), _SUMS, f"not {_WHAT}").model_dump())
-        entry = ledger.read_as(cls, {**fields, "sums": sums}, _WHAT)
+        entry = ledger.read_as(cls, ledger.load_entry(data, _WHAT), _WHAT)
         if entry.index >= entry.n_shards:
             raise ValueError(f"not {_WHAT}: shard {entry.index} of {entry.n_shards}")
         return entry
@@ -81,31 +72,12 @@ Written = LedgerEntry | ShardEntry
 """The entry of a shard: of a split, or of a merged one."""
 
 _WHAT = "the entry of a shard"
-_SUMS = TypeAdapter(SumsRecord)
-
-
-def sums_of(entry: LedgerEntry) -> Sums:
-    """Returns the sums of a sorted split, from its entry, also if another version of TokenMill sorted it.
-
-    Raises:
-      ValueError: if the split was not sorted.
-    """
-    if entry.runs is None:
-        raise ValueError(f"split {entry.split_id} was not sorted")
-    return Sums.from_record(entry.runs["sums"])
 
 
 def runs_of(entry: LedgerEntry) -> SplitRuns:
-    """Returns the runs of a split, from its entry.
-
-    Raises:
-      ValueError: if the split was not sorted.
-    """
-    if entry.runs is None:
-        raise ValueError(f"split {entry.split_id} was not sorted")
-    placed = {name: getattr(entry, name) for name in ("split_id", "index", "fields")}
-    placed["sha256"] = entry.shard.sha256
-    return SplitRuns.from_record({**entry.runs, **placed})
+    """Returns the runs of a split that was sorted, from its entry."""
+    assert entry.runs is not None
+    return SplitRuns(entry.split_id, entry.index, entry.shard.sha256, entry.runs.runs, entry.fields)
 
 
 def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:

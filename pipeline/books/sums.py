@@ -1,36 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over documents that do not depend on their order, and the description of sorted runs.
+"""Sums over documents that do not depend on their order, and where sorted runs are in a file.
 
 The sum over the splits must equal the sum over the shards. It is not a cryptographic checksum (the files have one), but
 a bug is unlikely to leave it unchanged: a document's hash covers its key, and a token's hash its position.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+import re
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BeforeValidator, Field
 
 from tokenmill.pipeline.books import sums_kernels
+from tokenmill.pipeline.books.json_files import Count
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.hashing import mix
 
 _MASK = (1 << 64) - 1
 
 
+def _from_hex(value: Any) -> Any:
+    """Returns the number that manifests, and entries of earlier versions, have as 16 hexadecimal digits."""
+    return int(value, 16) if isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) else value
+
+
+_Hash = Annotated[int, Field(strict=True, ge=0, le=_MASK), BeforeValidator(_from_hex)]
+
+
 @dataclass(frozen=True)
 class Sums:
     """Sums over documents, in any order; sums of parts add up to those of the whole."""
 
-    n_documents: int = 0
-    n_tokens: int = 0
+    n_documents: Count = 0
+    n_tokens: Count = 0
     """Tokens, without padding."""
-    n_oov_tokens: int = 0
-    tokens: int = 0
+    n_oov_tokens: Count = 0
+    tokens: _Hash = 0
     """The sum over documents, modulo 2**64, of a hash of the key and the tokens."""
-    doc_ids: int = 0
+    doc_ids: _Hash = 0
     """The same, of a hash of the key and the document's id."""
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -43,28 +53,22 @@ class Sums:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """Returns plain JSON; hashes as 16 hexadecimal digits."""
+        """Returns plain JSON, as the manifest has it; hashes as 16 hexadecimal digits."""
         return {**vars(self), "tokens": f"{self.tokens:016x}", "doc_ids": f"{self.doc_ids:016x}"}
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns the value that `to_record` turned into `record`."""
-        return cls(**{**record, "tokens": int(record["tokens"], 16), "doc_ids": int(record["doc_ids"], 16)})
 
+class Run(NamedTuple):
+    """One sorted run of a file; a list of numbers in JSON."""
 
-@dataclass(frozen=True)
-class Run:
-    """One sorted run of a file."""
-
-    n_rows: int
-    n_bytes: int
+    n_rows: Count
+    n_bytes: Count
     """How many bytes its rows took in memory."""
-    first_piece: int
+    first_piece: Count
     """The number of the record batch that is its first piece; the next ones follow."""
-    n_pieces: int
+    n_pieces: Annotated[int, Field(strict=True, ge=1)]
     """Into how many even ranges of keys it is cut, from `first` to `last`."""
-    first: int = 0
-    last: int = _MASK
+    first: _Hash = 0
+    last: _Hash = _MASK
     """The first and the last key, or bounds of them."""
 
     def bound(self, piece: int) -> int:
@@ -82,8 +86,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class SortedRuns:
+    """What a ledger entry has of a split whose documents were sorted for a shuffle."""
+
+    runs: tuple[Run, ...]
+    sums: Sums
+
+
+@dataclass(frozen=True)
 class SplitRuns:
-    """A file of sorted runs. It goes through Beam; that of a split is part of the split's entry."""
+    """A file of sorted runs. It goes through Beam."""
 
     split_id: str
     """The id of the split; of a merged file, another one of the same kind."""
@@ -92,8 +104,6 @@ class SplitRuns:
     sha256: str
     """SHA-256 of the file, in hex."""
     runs: tuple[Run, ...]
-    sums: Sums
-    """Sums of a split; zeros for a merged file."""
     fields: str = ""
     """`Split.fields`."""
     part: tuple[int, int] = (0, 1)
@@ -101,40 +111,16 @@ class SplitRuns:
     folder: int = 0
     """The number of the folder among those of the job."""
 
-    def to_record(self) -> dict[str, Any]:
-        """Returns plain JSON."""
-        bounds = [[run.first, run.last] for run in self.runs]
-        return {**vars(self), **describe_runs(self.runs, self.sums), "bounds": bounds}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Returns the value that `to_record` turned into `record`; without bounds, runs may hold any key."""
-        fields = {"part": (0, 1), **record}
-        bounds = fields.pop("bounds", None) or [()] * len(fields["runs"])
-        pairs = zip(fields["runs"], bounds, strict=True)
-        if any(len(numbers) != 4 or numbers[3] < 1 for numbers in fields["runs"]):
-            split_id = record["split_id"]
-            raise ValueError(f"split {split_id} was sorted by another version of TokenMill; start the job anew")
-        runs = tuple(Run(*numbers, *each) for numbers, each in pairs)
-        sums = Sums.from_record(fields["sums"])
-        return cls(**{**fields, "runs": runs, "sums": sums, "part": tuple(fields["part"])})
-
     def to_json(self) -> str:
-        """Returns `to_record` as JSON."""
-        return json.dumps(self.to_record())
+        """Returns one line that `from_json` reads back."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Returns the value that `to_json` turned into `text`."""
-        return cls.from_record(json.loads(text))
-
-
-def describe_runs(runs: Iterable[Run], sums: Sums) -> dict[str, Any]:
-    """Returns the part of a split's entry about its runs, plain JSON."""
-    return {
-        "runs": [[run.n_rows, run.n_bytes, run.first_piece, run.n_pieces] for run in runs],
-        "sums": sums.to_record(),
-    }
+    def from_json(cls, line: str) -> Self:
+        """Returns the value that `to_json` turned into `line`."""
+        fields = json.loads(line)
+        runs = tuple(Run(*numbers) for numbers in fields["runs"])
+        return cls(**{**fields, "runs": runs, "part": tuple(fields["part"])})
 
 
 def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) -> Sums:

@@ -7,16 +7,16 @@ So there is no second implementation to keep up to date, and everything that a j
 import functools
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenmill.pipeline.books.input_counts import PieceCounts
+from tokenmill.pipeline.books import parts
+from tokenmill.pipeline.books.counts import nest
+from tokenmill.pipeline.books.input_counts import sum_of
 from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.rules import OF_A_STEP, OTHER_PART
 from tokenmill.pipeline.books.shard_entry import Written, runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config
@@ -118,8 +118,10 @@ def _units(split: TrialSplit, entries: Mapping[str, LedgerEntry]) -> list[Unit]:
     first = 0
     for excerpt in split.excerpts:
         stop = first + len(excerpt.pieces)
-        each = {folder: _flat(asdict(_sum(entry.inputs[first:stop]))) for folder, entry in entries.items()}
-        counts = _together(each) if len(each) > 1 else each[""]
+        each = {folder: sum_of(entry.inputs[first:stop]) for folder, entry in entries.items()}
+        counts = _flat(nest(parts.together([*each.values()]) if len(each) > 1 else each[""]))
+        if len(each) > 1:
+            counts |= {f"{name}.{folder}": numbers[name] for folder, numbers in each.items() for name in OF_FOLDERS}
         n_planned = excerpt.n_planned(counts["n_bytes"], counts["n_records"])
         units.append(Unit(n_planned, excerpt.n_bytes if excerpt.is_cut_by_bytes else n_planned, {**counts}))
         first = stop
@@ -137,27 +139,6 @@ def _units(split: TrialSplit, entries: Mapping[str, LedgerEntry]) -> list[Unit]:
     spread(units, "n_added_tokens", total["n_added_tokens"], by["n_documents"])
     spread(units, "n_cut_tokens", total["n_cut_tokens"], cut)
     return units
-
-
-def _sum(inputs: Iterable[PieceCounts]) -> PieceCounts:
-    return sum(inputs, PieceCounts())
-
-
-def _together(folders: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Returns the counts of all folders together, as `parts.add_up` has them; see `OF_FOLDERS`."""
-    sums: Counter[str] = Counter()
-    for folder, counts in folders.items():
-        sums.update(counts)
-        sums.update({f"{name}.{folder}": counts.get(name, 0) for name in OF_FOLDERS})
-    # All folders have read everything, and have left out the same, but for what another one has, or a row cannot hold.
-    for name, n in next(iter(folders.values())).items():
-        if name.removeprefix("filtered.") in OF_A_STEP:
-            continue
-        if name in ("n_records", "n_bytes", "n_skipped_bytes") or name.startswith("filtered."):
-            sums[name] = n
-    sums.pop(f"filtered.{OTHER_PART}", None)
-    sums["filtered"] = sum(n for name, n in sums.items() if name.startswith("filtered."))
-    return sums
 
 
 def _spread_files(units: list[Unit], entries: Sequence[Written], output: OutputConfig) -> None:

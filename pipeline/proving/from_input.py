@@ -334,9 +334,9 @@ def _do_again(
             if ours.sha256 != theirs.sha256:
                 lines.append(f"{where}: {piece.path!r} is read as sha256 {ours.sha256}, recorded {theirs.sha256}")
         if entry.runs is not None:
-            now, then = (each.runs["sums"] if each.runs else None for each in (again, entry))
-            if now != then:
-                lines.append(f"{where}: its documents have the sums {now} when it is done again, recorded {then}")
+            sums, recorded = (each.runs.sums.to_record() if each.runs else None for each in (again, entry))
+            if sums != recorded:
+                lines.append(f"{where}: its documents have the sums {sums} when done again, recorded {recorded}")
             return lines
         files = (entry.shard, *entry.companions)
         changed = {

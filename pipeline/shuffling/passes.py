@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import ledger
-from tokenmill.pipeline.books.sums import SplitRuns, Sums
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import RUNS, runs_name
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
@@ -99,8 +99,8 @@ def merge_runs(
         file = writer.finish()
         staging.publish()
     first = splits[0]
-    merged = SplitRuns(name, group, file.sha256, tuple(writer.runs), Sums(), first.fields, part, first.folder)
-    storage.write_atomic(path, json.dumps({"file": asdict(file), "runs": merged.to_record()}).encode())
+    merged = SplitRuns(name, group, file.sha256, tuple(writer.runs), first.fields, part, first.folder)
+    storage.write_atomic(path, json.dumps({"file": asdict(file), "runs": merged.to_json()}).encode())
     return merged
 
 
@@ -110,7 +110,7 @@ def _load_merged(output: str, path: str) -> SplitRuns | None:
     with storage.open_read(path) as handle:
         try:
             found = json.load(handle)
-            file, merged = ledger.FileRecord(**found["file"]), SplitRuns.from_record(found["runs"])
+            file, merged = ledger.FileRecord(**found["file"]), SplitRuns.from_json(found["runs"])
         except (ValueError, KeyError, TypeError):
             return None
     return merged if ledger.problem(output, file) is None else None

@@ -15,9 +15,9 @@ import io
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow as pa
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import sums_kernels
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.sums import Run, SplitRuns, Sums, describe_runs, sum_rows
+from tokenmill.pipeline.books.sums import Run, SortedRuns, SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.columns import children, element_of, numpy_dtype
 from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
@@ -370,6 +370,6 @@ class SortedSplit:
         return (self._writer.finish(self._sums.n_tokens),)
 
     @property
-    def runs(self) -> Mapping[str, Any]:
-        """The part of the split's entry about its runs; complete after `finish`."""
-        return describe_runs(self._writer.runs, self._sums)
+    def runs(self) -> SortedRuns:
+        """What the split's entry has of its runs; complete after `finish`."""
+        return SortedRuns(tuple(self._writer.runs), self._sums)

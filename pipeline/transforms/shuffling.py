@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsDict, AsSingleton, PBegin, PCollection
 
 from tokenmill.pipeline.books.shard_entry import add_digests, runs_digest
-from tokenmill.pipeline.books.sums import SplitRuns, Sums
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
@@ -160,7 +160,7 @@ def _merge_runs(
     runs: Sequence[SplitRuns] = [*found]
     part = (number, into.n_ranges)
     if n_merged == sum(each.n_shards for each in shards):  # the runs may have been removed, and nobody needs them
-        return SplitRuns("", group, "", (), Sums(), runs[0].fields, part, folder)
+        return SplitRuns("", group, "", (), runs[0].fields, part, folder)
     config = shards[folder].config
     assert config.output.shuffle is not None
     schema = schema_of_rows(config, runs[0].fields)

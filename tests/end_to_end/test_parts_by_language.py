@@ -103,8 +103,6 @@ def test_an_existing_tokenizer_and_documents_in_no_language(make_parted, tiny_vo
     capsys.readouterr()
     assert cli.main(["verify", str(job.output)]) == 1
     assert f"lang=zh/{shard.name}: " in capsys.readouterr().out
-    assert job.run("replay") == 2
-    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
     assert job.run("tokenize", "--overwrite", "--mode", "inline", "--set", "output.parts=null") == 0
     assert not [path for path in job.output.glob("*=*/**/*") if path.is_file()]
 

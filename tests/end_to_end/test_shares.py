@@ -267,13 +267,6 @@ def test_names_of_folders_of_a_job_are_taken():
     assert filenames.check_part("counts_2") == "counts_2"
 
 
-def test_a_replay_is_refused(make_split, capsys):
-    job = make_split("job")
-    assert job.run("tokenize", "--mode", "inline") == 0
-    assert job.run("replay") == 2
-    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("shuffle", [None, {"seed": 1, "shards": 9, "run_bytes": 3000}], ids=str)
 def test_a_ledger_that_is_added_up_in_parts_gives_the_same_bytes(make_split, monkeypatch, shuffle):
     one = make_split("one", {"shuffle": shuffle, "format": ["parquet", "mds"]})

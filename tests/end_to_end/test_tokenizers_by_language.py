@@ -115,23 +115,6 @@ def final(job):
     return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
 
 
-def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_job, sections):
-    inline = make_job("inline", **sections)
-    assert inline.run("tokenize", "--mode", "inline") == 0
-    for mode in ("threads", "processes"):
-        other = make_job(mode, **sections)
-        assert other.run("tokenize", "--mode", mode, "--workers", "2") == 0
-        assert final(other) == final(inline)
-    killed = make_job("killed", **sections)
-    # Between two folders of a split, and between two finished folders.
-    for n_renames in (22, 30, 45):
-        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "parts.json").exists()
-    assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
-    assert final(killed) == final(inline)
-    assert killed.run("verify") == 0
-
-
 def test_damage_in_one_folder_or_in_the_sums_is_found(make_job, sections, capsys):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--mode", "inline") == 0

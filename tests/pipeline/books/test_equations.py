@@ -9,6 +9,7 @@ from tests.ledger_entries import READ, entry_of
 from tokenmill.pipeline.books import job_books
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.quantities import BooksError
+from tokenmill.pipeline.books.sums import SortedRuns, Sums
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ WINDOWS = {"n_documents": 3, "n_tokens": 9, "n_windows": 4, "n_repeated": 2, "n_
         ({"windows": WINDOWS | {"n_documents": 2}}, "documents in windows 2 != documents 3"),
         ({"windows": WINDOWS | {"n_tokens": 8}}, "tokens in windows 8 != tokens 9"),
         (
-            {"runs": {"runs": [], "sums": {"n_documents": 3, "n_tokens": 9, "n_oov_tokens": 0}}},
+            {"runs": SortedRuns((), Sums(n_documents=3, n_tokens=9, n_oov_tokens=0))},
             "unknown tokens sorted 0 != unknown tokens 1",
         ),
     ],

@@ -13,6 +13,7 @@ from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.counts import nest
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.sums import Run, SortedRuns, Sums
 from tokenmill.pipeline.splits import Split
 
 
@@ -42,9 +43,20 @@ def test_an_entry_of_another_format_is_refused():
         LedgerEntry.from_json(json.dumps(fields | {"format_version": 99}).encode())
 
 
-def test_an_entry_of_the_format_before_is_read():
-    entry = entry_of(**{"packing": {"n_sequences": 2}, "chat": {"lost:tool_calls": 1}})
+def test_runs_of_no_pieces_are_refused():
+    entry = entry_of(runs=SortedRuns((Run(5, 100, 0, 1),), Sums(5, 9, 0, 1 << 63, 7)))
+    assert LedgerEntry.from_json(entry.to_json()) == entry
     fields = json.loads(entry.to_json())
+    fields["runs"]["runs"][0][3] = 0
+    with pytest.raises(ValueError, match=r"runs.runs.0.3: Input should be greater than or equal to 1, found 0"):
+        LedgerEntry.from_json(json.dumps(fields).encode())
+
+
+def test_an_entry_of_the_format_before_is_read():
+    runs = SortedRuns((), Sums(5, 9, 0, 1 << 63, 7))
+    entry = entry_of(**{"packing": {"n_sequences": 2}, "chat": {"lost:tool_calls": 1}, "runs": runs})
+    fields = json.loads(entry.to_json())
+    fields["runs"] = {"runs": [[5, 0, 40, 80, 120]], "sums": runs.sums.to_record()}
     numbers = {"windows": None, "has_field": {}, "filtered": {}, **nest(fields.pop("counts")[""])}
     before = json.dumps({**fields, **numbers, "format_version": 4}).encode()
     assert LedgerEntry.from_json(before) == entry

@@ -52,9 +52,9 @@ def test_a_record_that_no_folder_has_is_noticed():
     ("other", "message"),
     [
         (totals(3, 30, n_records=11), r"tokenizer=zh: n_records 11 != 10 of tokenizer=default"),
-        (totals(3, 30, filtered={"sample": 1}), r"tokenizer=zh: filtered \{'sample': 1\} != \{\} of tokenizer=default"),
-        (totals(4, 31), r"tokenizer=default: 30 bytes are filtered, of which other parts have 31"),
-        (totals(4, 29), r"tokenizer=default: 30 bytes are filtered, of which other parts have 29"),
+        (totals(3, 30, filtered={"sample": 1}), r"tokenizer=zh: filtered:sample 1 != 0 of tokenizer=default"),
+        (totals(4, 31), r"all parts: documents and rejects leave -1 of 100 bytes, but rules filter nothing"),
+        (totals(4, 29), r"all parts: documents and rejects leave 1 of 100 bytes, but rules filter nothing"),
     ],
 )
 def test_folders_that_do_not_agree_are_named(other, message):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.shuffling.test_runs import ROWS, WIDE, keys_of, make_batch
-from tokenmill.pipeline.books.sums import SplitRuns, Sums
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling import passes
@@ -25,8 +25,8 @@ def sort(folder, index, batches, run_bytes):
             writer.write(keys_of(rows), make_batch(rows))
         file = writer.finish()
         staging.publish()
-    runs = SplitRuns(f"{index:016x}", index, file.sha256, tuple(writer.runs), Sums())
-    return SplitRuns.from_record(runs.to_record())
+    runs = SplitRuns(f"{index:016x}", index, file.sha256, tuple(writer.runs))
+    return SplitRuns.from_json(runs.to_json())
 
 
 def dealt(files, into):

@@ -64,7 +64,7 @@ def test_shards_do_not_depend_on_how_the_input_is_cut(make_shuffled, packing):
 def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monkeypatch):
     job = make_shuffled("usual", split_bytes=1 << 20)
     (first, *_) = job.prepare() or job.sort()
-    assert len(first.runs["runs"]) == 1
+    assert len(first.runs.runs) == 1
     job.merge([first])
     monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
     monkeypatch.setattr(
@@ -72,7 +72,7 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monke
     )
     little = make_shuffled("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
     (first, *_) = little.prepare() or little.sort()
-    assert len(first.runs["runs"]) > 1
+    assert len(first.runs.runs) > 1
     little.merge([first])
     assert little.shards() == job.shards()
 

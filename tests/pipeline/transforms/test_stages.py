@@ -14,7 +14,7 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from tokenmill.pipeline.books import ledger
-from tokenmill.pipeline.books.sums import SplitRuns, Sums
+from tokenmill.pipeline.books.sums import Run, SplitRuns
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
@@ -185,7 +185,11 @@ def test_what_an_error_elsewhere_leaves_staged_is_removed(corpus, tiny_vocab_fil
 
 
 def test_what_flows_is_sent_as_it_is(corpus, tiny_vocab_file, tmp_path):
-    for value in (splits_of(corpus)[0], Done(1, 3, "0123456789abcdef"), SplitRuns("a", 1, "b", (), Sums())):
+    for value in (
+        splits_of(corpus)[0],
+        Done(1, 3, "0123456789abcdef"),
+        SplitRuns("a", 1, "b", (Run(2, 3, 4, 5, 6, 7),)),
+    ):
         coder = registry.get_coder(type(value))
         assert isinstance(coder, LineCoder)
         assert coder.decode(coder.encode(value)) == value
