@@ -145,7 +145,7 @@ def run(
 def run_one(number: int, folder: Path) -> str:
     """Makes and runs one input; returns "proven: kind", "refused: kind" or what is wrong."""
     from tokenmill.pipeline import storage
-    from tokenmill.pipeline.books.planned import PlannedSplits
+    from tokenmill.pipeline.books.job_books import PlannedSplits
     from tokenmill.pipeline.config.file import load_config
     from tokenmill.pipeline.jobs import finish, planning
     from tokenmill.pipeline.proving import verify

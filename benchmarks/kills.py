@@ -267,7 +267,7 @@ def _final_files(output: Path) -> dict[str, bytes]:
 def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     """Returns what is wrong in a folder whose job was killed: every final name must have the final bytes."""
     from tokenmill.pipeline import filenames
-    from tokenmill.pipeline.books import ledger, shard_entry
+    from tokenmill.pipeline.books import ledger
 
     lines = [
         f"{name}: not as an undisturbed run writes it"
@@ -276,7 +276,7 @@ def _inconsistencies(output: Path, wanted: dict[str, bytes]) -> list[str]:
     ]
     names = [path.stem for path in (output / filenames.LEDGER).glob("*.json") if len(path.stem) == 16]
     splits = [ledger.LedgerEntry.read(str(output), name) for name in names]
-    merged = [shard_entry.ShardEntry.read(str(output), name) for name in names]
+    merged = [ledger.ShardEntry.read(str(output), name) for name in names]
     # Runs are needed until every shard is merged from them.
     needs_runs = sum(entry is not None for entry in merged) < _N_SHARDS
     for name, *entries in zip(names, splits, merged, strict=True):

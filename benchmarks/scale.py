@@ -29,9 +29,9 @@ from benchmarks import corpora, report
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import job_record, manifest
 from tokenmill.pipeline.books.input_counts import PieceCounts, sum_of
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
 from tokenmill.pipeline.books.lists import files_of_lists
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import PLAN, documents_name, entry_name, shard_name, statistics_name

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books.planned import PlannedSplits
-from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output

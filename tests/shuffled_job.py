@@ -3,9 +3,9 @@
 
 import os
 
-from tokenmill.pipeline.books import shard_entry
+from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
 from tokenmill.pipeline.input.reading import read_split
@@ -67,7 +67,7 @@ class ShuffledJob:
         ]
 
     def merge(self, entries, planned=None):
-        runs = [shard_entry.runs_of(entry) for entry in entries]
+        runs = [ledger.runs_of(entry) for entry in entries]
         return [merge_planned(each, runs, self.config, self.tokenizer) for each in planned or self.planned]
 
     def finish(self):

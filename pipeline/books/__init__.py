@@ -7,8 +7,8 @@
 
 - `counts`: numbers by group and name, and columns, which add up; `quantities`: their names, and which must be equal;
 - `input_counts`: what was read of each file;
-- `ledger`: one entry per committed split; `shard_entry`: one per merged shard, with the `sums` of its documents;
-- `planned` finds the entries of a plan, `job_books` checks each, adds them up and checks the totals;
+- `ledger`: one entry per committed split, and one per merged shard, with the `sums` of its documents;
+- `job_books` finds the entries of a plan, checks each, adds them up and checks the totals;
 - `manifest`: the summary of a finished job; `lists`: its long lists in files;
 - `parts`: the folders of an output in parts, and the books of all of them together;
 - `job_record`: which job a folder belongs to; `reject_limits`: when too much of a job, or of a file, is rejected.

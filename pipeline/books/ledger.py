@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: one entry per committed split, which says what the split read, what became of it, and what it wrote.
+"""The ledger: one entry per committed split, which says what it read, what became of that, and what it wrote.
+
+A job that shuffles has an entry for each merged shard, too.
 
 `staging` shows how an entry is written, `job_books` which of its numbers must be equal.
 """
@@ -20,7 +22,7 @@ from tokenmill.pipeline.books import json_files, quantities
 from tokenmill.pipeline.books.counts import flatten, nest
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.json_files import Count, FileName
-from tokenmill.pipeline.books.sums import SortedRuns
+from tokenmill.pipeline.books.sums import SortedRuns, SplitRuns, Sums
 from tokenmill.pipeline.filenames import EMPTY, documents_name, entry_name, rejects_name, shard_name
 from tokenmill.pipeline.splits import Piece, Split
 
@@ -164,6 +166,57 @@ class LedgerEntry(Entry):
         pieces = [{name: getattr(piece, name) for name in names} for piece in self.pieces]
         others = asdict(dataclasses.replace(self, inputs=(), pieces=()))  # which would copy every value of every piece
         return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs, "pieces": pieces})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardEntry(Entry):
+    """The contents of one shard of a shuffled job. All counts are exact."""
+
+    shard_id: str
+    n_shards: Count
+    runs: str
+    """`runs_digest` of the runs it was merged from."""
+    sums: Sums
+    documents: FileRecord
+    keys: FileRecord
+
+    @property
+    def n_documents(self) -> int:
+        """The number of documents, packed or not."""
+        return self.sums.n_documents
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the documents."""
+        return self.sums.n_tokens
+
+    @property
+    def n_oov_tokens(self) -> int:
+        """The number of unknown tokens of the documents."""
+        return self.sums.n_oov_tokens
+
+    def files(self) -> Iterator[FileRecord]:
+        """Yields the files this entry names."""
+        yield from super().files()
+        yield self.keys
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
+        entry = super().from_json(data)
+        if entry.index >= entry.n_shards:
+            raise ValueError(f"not a ledger entry: shard {entry.index} of {entry.n_shards}")
+        return entry
+
+
+Written = LedgerEntry | ShardEntry
+"""The entry of a shard: of a split, or of a merged one."""
+
+
+def runs_of(entry: LedgerEntry) -> SplitRuns:
+    """Returns the runs of a split that was sorted, from its entry."""
+    assert entry.runs is not None
+    return SplitRuns(entry.split_id, entry.index, entry.shard.sha256, entry.runs.runs, entry.fields)
 
 
 Kind = TypeVar("Kind")

@@ -19,7 +19,7 @@ from tokenmill.pipeline.books.job_record import Job, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, json_pieces
 from tokenmill.pipeline.books.lists import ListedRecords, files_of_lists, opened
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import imbalance_of_sums
+from tokenmill.pipeline.books.sums import imbalance_of_sums
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.filenames import MANIFEST
 

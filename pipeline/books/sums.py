@@ -5,8 +5,10 @@ The sum over the splits must equal the sum over the shards. It is not a cryptogr
 a bug is unlikely to leave it unchanged: a document's hash covers its key, and a token's hash its position.
 """
 
+import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -121,6 +123,29 @@ class SplitRuns:
         fields = json.loads(line)
         runs = tuple(Run(*numbers) for numbers in fields["runs"])
         return cls(**{**fields, "runs": runs, "part": tuple(fields["part"])})
+
+
+def runs_digest(splits: Iterable[SplitRuns]) -> str:
+    """Returns a digest, 64 hexadecimal digits, of what is merged: each split's place, id, and checksum of its runs."""
+    return add_digests(digest_of_runs(split.index, split.split_id, split.sha256) for split in splits)
+
+
+def digest_of_runs(index: int, split_id: str, sha256: str) -> str:
+    """Returns `runs_digest` of one split."""
+    return hashlib.sha256(f"{index} {split_id} {sha256}".encode()).hexdigest()
+
+
+def add_digests(digests: Iterable[str]) -> str:
+    """Returns the sum of digests, modulo 2**256: no process needs all splits to have that of a job."""
+    return f"{sum(int(digest, 16) for digest in digests) % (1 << 256):064x}"
+
+
+def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:
+    """Returns what differs between the documents of all splits and those of all shards, whatever their order."""
+    ours, theirs = before.to_record(), after.to_record()
+    return [
+        f"{name} of all splits {n} != of all shards {theirs[name]}" for name, n in ours.items() if n != theirs[name]
+    ]
 
 
 def sum_rows(keys: np.ndarray, batch: pa.RecordBatch, padding_side: str | None) -> Sums:

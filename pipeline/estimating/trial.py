@@ -16,8 +16,7 @@ from typing import Any
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.counts import nest
 from tokenmill.pipeline.books.input_counts import sum_of
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.shard_entry import Written, runs_of
+from tokenmill.pipeline.books.ledger import LedgerEntry, Written, runs_of
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig

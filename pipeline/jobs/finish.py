@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import ledger, lists, manifest, parts
+from tokenmill.pipeline.books.job_books import PlannedSplits, read_committed
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.planned import PlannedSplits, read_committed
 from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields

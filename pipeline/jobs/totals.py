@@ -13,13 +13,11 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import lists
-from tokenmill.pipeline.books.job_books import JobBooks, check_balance
+from tokenmill.pipeline.books.job_books import JobBooks, check_balance, entry_digest, read_committed
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.planned import entry_digest, read_committed
+from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry, Written
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.reject_limits import LossyFiles
-from tokenmill.pipeline.books.shard_entry import ShardEntry, Written
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.writers import mds

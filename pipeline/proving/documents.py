@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import schemas, storage
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.shard_entry import ShardEntry
+from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.sums import sum_doc_ids
 from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys

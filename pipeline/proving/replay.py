@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import COMMITTED
-from tokenmill.pipeline.books.shard_entry import runs_of
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.filenames import REPLAY

@@ -16,10 +16,9 @@ from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, manifest, parts
 from tokenmill.pipeline.books.job_books import imbalances
 from tokenmill.pipeline.books.job_record import differences, read_job
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.shard_entry import ShardEntry
 from tokenmill.pipeline.filenames import PARTS
 from tokenmill.pipeline.jobs.totals import Totals
 from tokenmill.pipeline.output import folders

@@ -14,9 +14,8 @@ import pyarrow as pa
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.job_books import check_balance
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.shard_entry import ShardEntry, add_digests, runs_digest, runs_of
-from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
+from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry, runs_of
+from tokenmill.pipeline.books.sums import SplitRuns, Sums, add_digests, runs_digest, sum_rows
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
 from tokenmill.pipeline.filenames import keys_name, runs_name
 from tokenmill.pipeline.output.placement import RowForm

@@ -9,10 +9,9 @@ from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.input_counts import read_of
 from tokenmill.pipeline.books.job_books import check_balance
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
-from tokenmill.pipeline.books.shard_entry import ShardEntry, runs_digest
-from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.books.sums import SplitRuns, runs_digest
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.rejects_file import RejectsFile

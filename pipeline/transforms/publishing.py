@@ -16,10 +16,9 @@ from apache_beam.pvalue import AsList, AsSingleton, PBegin, PCollection
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import ledger, lists, manifest
-from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config

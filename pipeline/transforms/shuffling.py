@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import apache_beam as beam
 from apache_beam.pvalue import AsDict, AsSingleton, PBegin, PCollection
 
-from tokenmill.pipeline.books.shard_entry import add_digests, runs_digest
-from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.books.sums import SplitRuns, add_digests, runs_digest
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes

@@ -27,8 +27,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import AsSingleton, PBegin, PCollection, TaggedOutput
 from apache_beam.typehints import no_annotations
 
-from tokenmill.pipeline.books.ledger import LedgerEntry
-from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.jobs.planning import TOKENIZING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.running.clock import Stopwatch

@@ -9,8 +9,8 @@ import pytest
 from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest
+from tokenmill.pipeline.books.job_books import PlannedSplits, entry_digest, read_committed
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.planned import PlannedSplits, entry_digest, read_committed
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.output.folders import prepare_output
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline.books.planned import PlannedSplits
-from tokenmill.pipeline.books.shard_entry import runs_of
+from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import forecast, report, trial
 from tokenmill.pipeline.jobs import planning

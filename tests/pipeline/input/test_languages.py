@@ -13,8 +13,7 @@ from rich.console import Console
 
 from tests.ledger_entries import changed
 from tokenmill.pipeline.books import job_books, ledger
-from tokenmill.pipeline.books.job_books import identities
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.job_books import PlannedSplits, identities
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.finished_splits import entry_of
 from tests.plain_job import PlainJob
 from tokenmill.pipeline.books import lists
-from tokenmill.pipeline.books.job_books import JobBooks
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_job
 from tokenmill.pipeline.jobs.totals import add_up_part

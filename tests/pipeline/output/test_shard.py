@@ -12,8 +12,8 @@ import pytest
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning

@@ -14,7 +14,7 @@ import pytest
 
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs import finish, planning
 from tokenmill.pipeline.output.writers.flat import MegatronWriter

@@ -9,7 +9,7 @@ import pytest
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import lists, manifest
-from tokenmill.pipeline.books.planned import PlannedSplits
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.looking import selecting

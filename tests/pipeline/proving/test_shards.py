@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline.books import ledger, manifest, shard_entry
+from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
@@ -24,7 +24,7 @@ def test_shards_of_other_runs_are_not_finished(make_shuffled, tmp_path):
     job.merge(entries, job.planned[:3])
     with pytest.raises(BooksError, match="has not been merged"):
         job.finish()
-    half = shard_entry.runs_of(entries[0])
+    half = ledger.runs_of(entries[0])
     merge_planned(job.planned[3], [half], job.config, job.tokenizer)
     with pytest.raises(BooksError, match="shards have been merged from runs"):
         job.finish()
@@ -55,7 +55,7 @@ def test_a_damaged_run_is_an_error_or_does_not_balance(make_shuffled):
 
 def _rewrite(job, change, n=1, keys=None):
     """Changes the rows of a shard and makes every record agree with its bytes: a mistake, not damage."""
-    entry = shard_entry.ShardEntry.read(str(job.output), job.planned[n].id)
+    entry = ledger.ShardEntry.read(str(job.output), job.planned[n].id)
     path = job.output / entry.shard.file
     before = path.read_bytes()
     table = pq.read_table(path)

@@ -14,10 +14,9 @@ import pytest
 from tests.ledger_entries import changed
 from tokenmill.pipeline import cli, filenames, schemas
 from tokenmill.pipeline.books import ledger, lists, manifest
-from tokenmill.pipeline.books.job_books import JobBooks
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import finish

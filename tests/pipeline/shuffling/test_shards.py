@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.shuffled_job import N_DOCUMENTS
-from tokenmill.pipeline.books import manifest, shard_entry
+from tokenmill.pipeline.books import ledger, manifest
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.shuffling import shards as shuffled
@@ -184,7 +184,7 @@ def test_mistakes_in_the_section_are_refused(make_shuffled, shuffle):
 
 def test_an_entry_of_a_shard_is_read_back_or_refused(make_shuffled):
     (shard, *_) = make_shuffled().run()
-    assert shard_entry.ShardEntry.from_json(shard.to_json()) == shard
+    assert ledger.ShardEntry.from_json(shard.to_json()) == shard
     for data in (b"{}", b"[]", b"x", shard.to_json().replace(b'"sums"', b'"sum"')):
         with pytest.raises(ValueError, match=r"."):
-            shard_entry.ShardEntry.from_json(data)
+            ledger.ShardEntry.from_json(data)

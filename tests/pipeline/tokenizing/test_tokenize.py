@@ -12,8 +12,8 @@ import pytest
 
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import job_books, ledger, manifest
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.books.planned import PlannedSplits
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input import reading
