@@ -133,39 +133,6 @@ def test_a_sample_is_taken_of_one_source(make):
     assert job.run("verify", "--deep", "--share", "1", sample) == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("input.paths=[x]", "input.paths: ['x']: sources have paths of their own"),
-        ("input.keep_fields=[source]", "input.keep_fields: 'source': is the name of the source"),
-        (
-            "output.parts={by: source, shares: {a: 0.5, b: 0.5}}",
-            "'source': would put a whole source into one",
-        ),
-        ("input.sources.wiki.paths=[]", "input.sources.wiki.paths"),
-        ("input.sources.wiki.messages_field=content", "input.sources.wiki"),
-        ("input.sources.wiki.nope=1", "input.sources.wiki.nope: unknown key"),
-        ("input.sources.wiki.text_feld=a", "input.sources.wiki.text_feld: unknown key; did you mean 'text_field'?"),
-        ("input.sources.wiki.split_bytes=5", "input.sources.wiki.split_bytes: unknown key"),
-        ("input.sources.a/b={paths: [x]}", "input.sources.a/b"),
-        ("input.sources.wiki=x", "input.sources.wiki: 'x': must be a section"),
-    ],
-)
-def test_mistakes_are_told_by_their_path(make, capsys, change, message):
-    job = make()
-    assert job.run("run", "--set", change) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_conversations_are_in_all_sources_or_in_none(make, capsys):
-    job = make(more={"chat": {"paths": ["x.jsonl"], "messages_field": "messages"}})
-    assert job.run("run") == 2
-    assert (
-        "input.sources.wiki.messages_field: null: is needed by all sources of a job, or by none"
-        in capsys.readouterr().err
-    )
-
-
 def test_files_that_cannot_be_read_are_told_with_the_key_of_their_source(make, capsys):
     assert make().run("run", "--set", "input.sources.wiki.text_field=nothing") == 2
     assert "has no column 'nothing' for input.sources.wiki.text_field; it has" in capsys.readouterr().err

@@ -144,21 +144,6 @@ def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("beam_args", "expected"),
-    [
-        (["--direct_running_mode=multi_threading"], "say it by --mode"),
-        (["--runner=DaskRunner"], "loses data"),
-        (["--runner=FlnkRunner"], "--runner=FlnkRunner: Beam has no such runner; did you mean FlinkRunner? there are "),
-        (["--max_cache_memory_usage_gb=1"], "no such Beam option; did you mean --max_cache_memory_usage_mb?"),
-    ],
-)
-def test_mistakes_in_beam_options(capsys, write_config, tmp_path, beam_args, expected):
-    assert cli.main(["tokenize", write_config(), "--", *beam_args]) == 2
-    assert expected in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config, tmp_path):
     config = write_config()
     assert cli.main(["tokenize", config, "--workers", "2"]) == 0

@@ -260,65 +260,6 @@ def test_a_misspelt_key_is_looked_for_at_every_level(written, meant):
         load_config(config, [f"{written}=[x]"], "run")
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        ("input: {paths: []}", "input.paths: []: must have at least 1 element"),
-        ("input: {paths: ['']}", "input.paths.0: '': must not be empty"),
-        ("input: {paths: 3}", "input.paths: 3: must be a list"),
-        ("input: {}", "input.paths: required but missing"),
-        ("input: {paths: [a], split_bytes: 0}", "input.split_bytes: 0: must be at least 1"),
-        ("input: {paths: [a], split_bytes: 1.5}", "input.split_bytes: 1.5: must be an integer"),
-        ("input: {paths: [a], split_bytes: true}", "input.split_bytes: true: must be an integer"),
-        (
-            "input: {paths: [a], max_document_bytes: 9999999999}",
-            "input.max_document_bytes: 9999999999: must be at most 1073741824",
-        ),
-        (
-            "input: {paths: [a], format: jsonl, document: file}",
-            "input.document: 'file': applies to text, but format is 'jsonl'",
-        ),
-        (
-            "input: {sources: {a/b: {paths: [x]}}}",
-            "input.sources.a/b: 'a/b': must be a name of 1 to 64 letters, digits, _ and -: it begins ids",
-        ),
-    ],
-)
-def test_one_mistake_in_input(write, section, expected):
-    assert problems_of(write(section + "\noutput: {path: out}")) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        (
-            "{truncation: {max_length: 8}, padding: {length: 7}}",
-            "tokenizer.padding.length: 7: must be at least truncation.max_length, which is 8",
-        ),
-        (
-            "{train: {special_tokens: [a, '[UNK]', a]}}",
-            "tokenizer.train.special_tokens: ['a', '[UNK]', 'a']: must name each token once; a occurs again",
-        ),
-        (
-            "{train: {special_tokens: [a]}}",
-            "tokenizer.train.special_tokens: ['a']: must contain '[UNK]', the unknown token",
-        ),
-        ("{train: {vocab_size: 4}}", "tokenizer.train.vocab_size: 4: must leave room for the 5 special tokens"),
-        (
-            "{train: {special_tokens: ['[UNK]']}, padding: {length: 3}}",
-            "tokenizer.train.special_tokens: ['[UNK]']: must contain [PAD] because `padding` needs them",
-        ),
-        (
-            "{train: {special_tokens: ['[UNK]']}, add_special_tokens: true}",
-            "tokenizer.train.special_tokens: ['[UNK]']: must contain [CLS], [SEP] because `add_special_tokens` "
-            "needs them",
-        ),
-    ],
-)
-def test_one_mistake_in_tokenizer(write, section, expected):
-    assert problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {section}\noutput: {{path: out}}")) == [expected]
-
-
 def test_byte_fallback_of_a_trained_vocabulary_needs_byte_tokens():
     with pytest.raises(ValidationError, match=r"must contain <0x00>, <0x01> and 254 more because `oov: byte`"):
         TokenizerConfig(train=TrainConfig(), oov="byte")
@@ -332,27 +273,6 @@ def test_models_check_themselves_when_built_in_python():
     with pytest.raises(ValidationError, match="applies to text"):
         InputConfig(paths=["a"], format="parquet", document="blank_line")
     assert PaddingConfig(length=3).side == "right"
-
-
-@pytest.mark.parametrize(
-    ("job", "tokenizer", "expected"),
-    [
-        ("run", "{}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input"),
-        ("run", "{file: null}", "tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the"),
-        ("run", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one, exactly one of them"),
-        ("count", "{file: a, train: {}}", "tokenizer: both file and train are given; remove one"),
-        ("train", "{file: a}", "tokenizer.train: required by the job train, for example `train: {vocab_size: 8000}`"),
-        ("tokenize", "{}", "tokenizer.file: required by the job tokenize"),
-        (
-            "tokenize",
-            "{train: {}}",
-            "tokenizer.file: required by the job tokenize; to train and tokenize in one go use",
-        ),
-    ],
-)
-def test_each_job_says_what_it_lacks(write, job, tokenizer, expected):
-    (problem,) = problems_of(write(f"input: {{paths: [a]}}\ntokenizer: {tokenizer}\noutput: {{path: out}}"), job=job)
-    assert problem.startswith(expected)
 
 
 def test_count_needs_no_tokenizer(write):
@@ -457,44 +377,6 @@ def test_loading_imports_neither_beam_nor_the_engine(write):
     assert subprocess.run([sys.executable, "-c", code, write(MINIMAL)], cwd=root, check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("train", "expected"),
-    [
-        ("{model: bpe, rule: frequency}", "rule: 'frequency': is an option of wordpiece, but model is 'bpe'"),
-        ("{shrinking_factor: 0.5}", "shrinking_factor: 0.5: is an option of unigram, but model is 'wordpiece'"),
-        (
-            '{shrinking_factor: "\\uDCFF"}',
-            r"shrinking_factor: '\\udcff': is an option of unigram, but model is 'wordpiece'",
-        ),
-        ("{model: bert}", "model: 'bert': allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
-        ("{model: []}", "model: []: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
-        ("{model: {a: b}}", "model: {'a': 'b'}: allowed: wordpiece, bpe, byte_level_bpe, unigram, wordlevel, char"),
-        ("{vocab_size: []}", "vocab_size: []: must have at least 1 element"),
-        ("{vocab_size: [8, '9']}", "vocab_size.1: '9': must be an integer"),
-        ("{vocab_size: [8000, 0]}", "vocab_size.1: 0: must be at least 1"),
-        ("{vocab_size: [8000, 8000]}", "vocab_size: [8000, 8000]: must name each size once"),
-        ("{vocab_size: [8000, 4]}", "vocab_size: [8000, 4]: must leave room for the 5 special tokens"),
-        ("{model: unigram, shrinking_factor: 1.0}", "shrinking_factor: 1.0: must be less than 1.0"),
-        ("{model: unigram, character_coverage: 0.0}", "character_coverage: 0.0: must be greater than 0.0"),
-        ("{model: bpe, special_tokens: [a]}", "special_tokens: ['a']: must contain '<unk>', the unknown token"),
-        ("{pre_tokenizer: gpt3}", None),
-        (
-            "{model: unigram, normalizer: sentencepiece}",
-            "pre_tokenizer: 'whitespace_metaspace': must be none: normalizer sentencepiece cuts words itself",
-        ),
-    ],
-)
-def test_options_of_training_follow_the_model(write, train, expected):
-    (problem,) = problems_of(
-        write(f"input: {{paths: [a]}}\ntokenizer: {{train: {train}}}\noutput: {{path: out}}"), job="train"
-    )
-    if expected is None:
-        assert problem.startswith("tokenizer.train.pre_tokenizer: 'gpt3': allowed: bert, whitespace, ")
-        assert problem.endswith("did you mean 'gpt2'?")
-    else:
-        assert problem == f"tokenizer.train.{expected}"
-
-
 def test_what_is_not_given_follows_the_model():
     assert TrainConfig().limit_alphabet == 1000
     assert TrainConfig(limit_alphabet=None).limit_alphabet is None
@@ -504,22 +386,6 @@ def test_what_is_not_given_follows_the_model():
     assert unigram.limit_alphabet is None
     assert TrainConfig(model="byte_level_bpe").tokens == ["<|endoftext|>"]
     assert TrainConfig(vocab_size=[9000, 8000]).sizes == [9000, 8000]
-
-
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ("{by: [language]}", "counts.by.0: 'language': allowed: source, lang; did you mean 'lang'?"),
-        ("{by: [source, lang]}", "counts.by: ['source', 'lang']: must have at most 1 element"),
-        ("{by: [lang]}", "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough"),
-        ("{sources: {a: b}}", "counts.sources: {'a': 'b'}: needs `by: [source]`"),
-        ("{min_count: 0}", "counts.min_count: 0: must be at least 1"),
-        ("{max_words: 0}", "counts.max_words: 0: must be at least 1"),
-    ],
-)
-def test_what_word_counts_keep(write, counts, expected):
-    path = write(f"input: {{paths: [a]}}\ncounts: {counts}\noutput: {{path: out}}")
-    assert problems_of(path, job="count") == [expected]
 
 
 def test_the_job_run_tokenizes_with_one_size(write):
@@ -532,43 +398,6 @@ def test_a_training_on_counts_needs_no_input(write):
     path = write("tokenizer: {train: {counts: a}}\noutput: {path: out}")
     assert load_config(path, job="train").tokenizer.train.counts == "a"
     assert problems_of(path, job="run") == ["input: required but missing"]
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("format: [parquet, parquet]", "output.format: ['parquet', 'parquet']: must name each format once"),
-        (
-            "format: [parquet, megatrn]",
-            "output.format.1: 'megatrn': allowed: parquet, tfrecord, arrow, mds, megatron, ",
-        ),
-        ("format: []", "output.format: []: must have at least 1 element"),
-        ("format: [parquet, mds], compression: zstd", "output.compression: 'zstd': mds allows auto, none"),
-        (
-            "format: tfrecord, packing: {length: 8}",
-            "output.format: 'tfrecord': TFRecord holds documents only; packing ",
-        ),
-        ("packing: {length: 0}", "output.packing.length: 0: must be at least 1"),
-        ("packing: {strategy: best_fit}", "output.packing.length: required but missing"),
-        (
-            "packing: {length: 8, strategy: bestfit}",
-            "output.packing.strategy: 'bestfit': allowed: concatenate, best_fit",
-        ),
-        ("packing: {length: 8, boundaries: []}", "output.packing.boundaries: []: must have at least 1 element"),
-        (
-            "packing: {length: 8, boundaries: [positions, positions]}",
-            "output.packing.boundaries: ['positions', 'positions']: must name each column once",
-        ),
-        (
-            "packing: {length: 8, incomplete: short, pad_token: x}",
-            "output.packing.pad_token: 'x': nothing is padded where incomplete is 'short'; remove one",
-        ),
-    ],
-)
-def test_mistakes_in_formats_and_packing_are_named(write, output, expected):
-    path = write("input: {paths: [a]}\ntokenizer: {file: v}\noutput: {path: out, " + output + "}")
-    (problem,) = problems_of(path, [], "tokenize")
-    assert problem.startswith(expected)
 
 
 def test_packing_needs_tokens_that_training_gives_and_no_padding(write):

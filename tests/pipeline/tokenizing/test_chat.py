@@ -759,66 +759,6 @@ def test_a_job_keeps_its_template(folder: Path) -> None:
     assert config["chat"]["special_tokens"] == NAMED
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"normalize": ["nfc"]}, "normalize"),
-        ({"input": {"messages_field": None}, "chat": {}}, "chat: 'given'"),
-        (
-            {"output": {"format": "megatron"}},
-            "output.format: 'megatron': has no place for which tokens are trained",
-        ),
-        ({"output": {"format": "tfrecord", "labels": True}}, "output.format: 'tfrecord': has no place for"),
-        ({"output": {"append": "</s>"}}, "output.append"),
-        ({"output": {"for": "trl", "format": "mds"}}, "output.format: 'mds': `for: trl` needs parquet or arrow"),
-        ({"output": {"for": "megatron", "format": "arrow"}}, "`for: megatron` needs parquet"),
-        ({"output": {"for": "trl", "labels": False}}, "output.labels: false: `for: trl` decides it"),
-        ({"output": {"for": "trl"}, "tokenizer": {"padding": {"length": 9}}}, "tokenizer.padding: 'given': `for: trl`"),
-        ({"output": {"for": "trl", "packing": {"length": 9, "boundaries": ["positions"]}}}, "needs cu_seqlens; add it"),
-        ({"output": {"for": "trl", "packing": {"length": 9, "incomplete": "pad"}}}, "output.packing.incomplete: 'pad'"),
-        ({"output": {"for": "trl", "packing": {"length": 9, "pad_token": "</s>"}}}, "nothing is padded with `for`"),
-        ({"output": {"fro": "trl"}}, "output.fro: unknown key; did you mean 'for'"),
-        ({"output": {"for": "TRL"}}, "output.for: 'TRL'"),
-        ({"input": {"messages_field": None}, "output": {"for": "trl"}}, "output.for: 'trl': is for conversations"),
-        ({"output": {"packing": {"length": 8, "strategy": "concatenate"}}}, "take best_fit or no_split"),
-        ({"output": {"packing": {"length": 2, "separator": "</s>"}}}, "output.packing.length: 2: too short"),
-        (
-            {"output": {"packing": {"length": 8}}, "tokenizer": {"truncation": {"max_length": 9}}},
-            "tokenizer.truncation.max_length: 9: a packed sequence has room for 8 tokens",
-        ),
-        (
-            {
-                "input": {"messages_field": None},
-                "tokenizer": {"truncation": {"max_length": 9, "overflow": "leave_out"}},
-            },
-            "tokenizer.truncation.overflow: 'leave_out': is for conversations",
-        ),
-        (
-            {"tokenizer": {"truncation": {"max_length": 9, "overflow": "leave_out", "side": "left"}}},
-            "tokenizer.truncation.side: 'left': nothing is cut",
-        ),
-        ({"input": {"text_field": "content"}}, "input.messages_field"),
-        ({"input": {"format": "text"}}, "input.messages_field"),
-        ({"tokenizer": {"truncation": {"max_length": 8, "overflow": "rows"}}}, "tokenizer.truncation.overflow"),
-        ({"chat": {"template": "{% for %}"}}, "chat.template: not a chat template"),
-        ({"chat": {"template": "no/such/folder"}}, "chat.template"),
-        ({"chat": {"template_name": "tools"}}, "no chat template 'tools'"),
-        ({"chat": {"date": "soon"}}, "chat.date"),
-        ({"chat": {"train": "user"}}, "chat.train"),
-        ({"chat": {"train": ["asistant"]}}, "chat.train"),
-        ({"chat": {"arguments": {"messages": []}}}, "chat.arguments"),
-        ({"chat": {"template": "{{ strftime_now('%Y') }}"}}, "chat.date: the template asks"),
-        ({"languages": {}}, "languages"),
-    ],
-)
-def test_a_setting_without_effect_is_a_mistake(folder: Path, sections: dict[str, Any], message: str) -> None:
-    made = config_of(folder)
-    for section, keys in sections.items():
-        made[section] = {**made.get(section, {}), **keys} if isinstance(keys, dict) else keys
-    with pytest.raises(ConfigError, match=message):
-        load_config(made, job="tokenize")
-
-
 @pytest.mark.parametrize("job", ["count", "train"])
 def test_words_are_not_counted_in_conversations(folder: Path, job: Any) -> None:
     with pytest.raises(ConfigError, match=r"input\.messages_field"):

@@ -6,7 +6,6 @@ import json
 
 import pyarrow as pa
 import pytest
-from pydantic import ValidationError
 
 from tests.chats import make_tokenizer
 from tokenmill.pipeline import schemas
@@ -138,38 +137,6 @@ def test_sections_that_do_not_fit_are_refused():
         load_tokenizer(TokenizerConfig())
     with pytest.raises(ValueError, match=r"tokenizer\.train must be given"):
         train_tokenizer(COUNTS, TokenizerConfig())
-
-
-@pytest.mark.parametrize(
-    ("train", "more", "problem"),
-    [
-        ({"model": "bpe"}, {"oov": "contain"}, "is for wordpiece, but train.model is 'bpe'; remove it"),
-        (
-            {"model": "char", "special_tokens": ["<unk>", "[CLS]", "[SEP]"]},
-            {"add_special_tokens": True},
-            "is for wordpi",
-        ),
-        (
-            {"model": "unigram", "pre_tokenizer": "cl100k_base"},
-            {},
-            "for unigram, whose words have no spaces; or none with",
-        ),
-        (
-            {"model": "wordpiece", "normalizer": "sentencepiece", "pre_tokenizer": "none"},
-            {},
-            "is for bpe, unigram, char",
-        ),
-        ({"model": "byte_level_bpe", "vocab_size": 256}, {}, "room for the 1 special tokens and 256 bytes"),
-        (
-            {"model": "bpe", "vocab_size": 3, "user_defined_symbols": ["x"]},
-            {},
-            "special tokens and the 1 user-defined symb",
-        ),
-    ],
-)
-def test_combinations_that_make_no_sense_are_refused_by_the_config(train, more, problem):
-    with pytest.raises(ValidationError, match=problem):
-        TokenizerConfig(train=train, **more)
 
 
 @pytest.mark.parametrize(
