@@ -39,7 +39,7 @@ os.fsync = lambda fd: None
 
 hypothesis.settings.register_profile(
     "tokenmill",
-    max_examples=int(os.environ.get("TOKENMILL_EXAMPLES", "50")),
+    max_examples=int(os.environ.get("TOKENMILL_EXAMPLES", "50" if "TOKENMILL_THOROUGH" in os.environ else "30")),
     derandomize="CI" in os.environ,
     deadline=None,  # the first example of a kernel compiles it
     print_blob=True,

@@ -146,10 +146,10 @@ class Copy:
 
 
 def tests_of(path: str) -> list[str]:
-    """Returns the test files that import a file, the nearest first."""
-    hops = nearest.distances([path])
+    """Returns the test files that import a file: those of its folder first, then the nearest."""
+    hops, own = nearest.distances([path]), f"tests/{path.rpartition('/')[0]}/"
     tests = [name for name in hops if name.startswith("tests/") and Path(name).name.startswith("test_")]
-    return sorted(tests, key=lambda name: (hops[name], name))
+    return sorted(tests, key=lambda name: (not name.startswith(own), hops[name], name))
 
 
 def main(arguments: list[str]) -> int:

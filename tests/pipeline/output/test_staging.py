@@ -78,6 +78,7 @@ def test_the_entry_comes_last(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="disk full"):
             commit(output)
         monkeypatch.setattr(storage, "rename", rename)
+        assert not any("_ledger" in path for path in calls)
         assert committed(output) is None
         assert os.listdir(os.path.join(output, "_tmp")) == []
         commit(output)

@@ -165,7 +165,7 @@ def test_the_number_of_shards_follows_the_bytes_of_the_input_unless_it_is_given(
 
 
 def test_more_shards_than_documents_and_no_documents_at_all(make_shuffled, tmp_path):
-    job = make_shuffled(shuffle={"shards": 2000})
+    job = make_shuffled(shuffle={"shards": N_DOCUMENTS + 100})
     job.run()
     assert len(job.rows()) == N_DOCUMENTS
     assert verify(str(job.output)).problems == []
