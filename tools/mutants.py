@@ -24,7 +24,7 @@ from pathlib import Path
 from tools import nearest
 
 ROOT = nearest.ROOT
-SECONDS, STUCK_SECONDS = 90, 240
+SECONDS, STUCK_SECONDS = 90, 600
 """How long the tests of a change may run, and when one that does not end counts as noticed, as its loop never does."""
 _OTHERS: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",

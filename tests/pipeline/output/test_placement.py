@@ -252,3 +252,19 @@ def test_incomplete_sequences_may_stay_short():
 def test_documents_beyond_one_window_are_packed():
     found, _ = pack(documents([50, 1, 0, 7]), length=4, window=4)
     assert sum(row["n_tokens"] for row in found) == 58 + 4
+
+
+@pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])
+def test_the_first_token_of_a_segment_is_not_trained(strategy):
+    # What is in front of it is another document, which says nothing of it.
+    lengths = [5, 3, 20, 8, 1]
+    rows, schema = documents(lengths), schemas.TOKENS.append(schemas.LOSS_MASK)
+    masks = pa.array([[True] * n for n in lengths], schemas.LOSS_MASK.type)
+    packer = Arranger(RowForm(Marks(), strategy, 8, 0, SEPARATOR, PAD, 8), schema, schemas.BOUNDARIES)
+    batch = pa.record_batch([*token_rows(rows).columns, masks], schema=schema)
+    packed = [row for part in (*packer.add(batch), *packer.rest()) for row in part.to_pylist()]
+    for row in packed:
+        starts = row["cu_seqlens"][:-1]
+        of_text = [token >= 100 for token in row["input_ids"]]
+        assert row["loss_mask"] == [is_text and i not in starts for i, is_text in enumerate(of_text)]
+    assert sum(sum(row["loss_mask"]) for row in packed) == sum(lengths) - packer.counts["n_first_tokens"]

@@ -147,7 +147,9 @@ def test_the_answer_of_a_tool_inside_a_turn_is_not_trained(at: Any) -> None:
 
 def test_special_tokens_beside_messages_are_found_too() -> None:
     marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
-    for more in ({"tools": [{"name": "</s>"}]}, {"tools": '[{"</s>": 1}]'}, {"documents": [{"text": "<|im_end|>"}]}):
+    named = {"messages": [{**ASK, "name": "</s>"}, ANSWER]}
+    tools = {"tools": [{"name": "</s>"}]}, {"tools": '[{"</s>": 1}]'}
+    for more in (*tools, {"documents": [{"text": "<|im_end|>"}]}, named):
         with pytest.raises(ConversationError) as error:
             marker.mark(read_conversation({"messages": [ASK, ANSWER], **more}))
         assert error.value.reason == "special_token_in_content"
