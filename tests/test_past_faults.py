@@ -25,8 +25,9 @@ def _told(name: str) -> tuple[str, list[str]]:
 
 
 def _apply(root: Path, name: str, *options: str) -> str:
-    command = ["git", "apply", *options, str(FOLDER / f"{name}.patch")]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stderr
+    command = ["git", "apply", "-C0", *options, str(FOLDER / f"{name}.patch")]  # whatever the lines around it are now
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
 
 
 @pytest.mark.parametrize("name", FAULTS)
