@@ -85,14 +85,12 @@ def prove(
       OSError, ValueError: if it is no folder of a job, or cannot be read.
     """
     from tokenmill.pipeline.books.parts import folders_of, is_in_parts
-    from tokenmill.pipeline.proving import replay, verify
-    from tokenmill.pipeline.proving.verify import verify_parts
+    from tokenmill.pipeline.proving.replay import verify_replay
+    from tokenmill.pipeline.proving.verify import verify
 
-    if is_in_parts(output):
-        report = verify_parts(output)
-    else:
-        report = verify.verify(output)
-        replay.verify_replay(output, report)
+    report = verify(output)
+    if not is_in_parts(output):
+        verify_replay(output, report)
     again = None
     if deep and report.is_proven:
         from tokenmill.pipeline.proving.from_input import SAMPLE, DeepReport, verify_deep

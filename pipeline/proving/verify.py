@@ -6,7 +6,7 @@ Of an output in parts it proves each folder by itself, then `parts.json`, which 
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from tokenmill.tokenizer import UNICODE_VERSIONS, Tokenizer
 
 
 def verify(output: str) -> VerifyReport:
-    """Checks a finished output folder against its manifest.
+    """Checks a finished output folder against its manifest; of an output in parts each folder, and then their sums.
 
     It proves:
 
@@ -51,18 +51,25 @@ def verify(output: str) -> VerifyReport:
     Raises:
       OSError: if the folder cannot be read at all.
     """
+    if parts.is_in_parts(output):
+        return _checked(output, PARTS, _check_parts)
+    return _checked(output, filenames.MANIFEST, _check_folder)
+
+
+def _checked(output: str, name: str, check: Callable[[str, VerifyReport], None]) -> VerifyReport:
+    """Returns what `check` reports of a folder, and whether its file `name` can be used."""
     report = VerifyReport()
     try:
-        found = manifest.read(output)
-        _check_folder(output, found, report)
+        check(output, report)
     except ValueError as error:
         report.problems.append(str(error))
     except (KeyError, TypeError, AttributeError) as error:
-        report.problems.append(f"{filenames.MANIFEST}: not as TokenMill writes it: {error!r}")
+        report.problems.append(f"{name}: not as TokenMill writes it: {error!r}")
     return report
 
 
-def _check_folder(output: str, found: Mapping[str, Any], report: VerifyReport) -> None:
+def _check_folder(output: str, report: VerifyReport) -> None:
+    found = manifest.read(output)
     report.has_digest = "digest" in found
     if report.has_digest and found["digest"] != (digest := manifest.digest(found)):
         report.problems.append(
@@ -323,38 +330,27 @@ def _differing(table: pa.Table, expected: pa.Table) -> str | None:
     return next(f"has {ours}, the vocabulary says {theirs}" for ours, theirs in pairs if ours != theirs)
 
 
-def verify_parts(output: str) -> VerifyReport:
-    """Checks all folders of an output in parts as `verify` does, and that together they have every record once.
-
-    Raises:
-      OSError: if a folder cannot be read at all.
-    """
-    report = VerifyReport()
-    try:
-        found = parts.read(output)
-        record = read_job(output)
-        files = [FileRecord(**each) for each in found["files"]]
-        manifests = {part["folder"]: FileRecord(**part["manifest"]) for part in found["parts"]}
-        for file in files:
-            check_file(output, file, report)
-        for name, file in manifests.items():
-            check_file(output, file, report)
-            proven = verify(storage.join(output, name))
-            proven.problems = [f"{name}/{problem}" for problem in proven.problems]
-            report.merge(proven)
-        if record is None:
-            report.problems.append(f"{output!r} has no record of its job")
-        elif report.is_proven:
-            job, _ = record
-            read = {
-                name: (file, manifest.read(storage.join(output, name)))
-                for name, file in manifests.items()
-                if name in job.parts["folders"]
-            }
-            again = parts.build(job, read, files)
-            report.problems += [f"{PARTS}: {line}" for line in differences(found, again)]
-    except ValueError as error:
-        report.problems.append(str(error))
-    except (KeyError, TypeError, AttributeError) as error:
-        report.problems.append(f"{PARTS}: not as TokenMill writes it: {error!r}")
-    return report
+def _check_parts(output: str, report: VerifyReport) -> None:
+    """Checks all folders of an output in parts, and that together they have every record once."""
+    found = parts.read(output)
+    record = read_job(output)
+    files = [FileRecord(**each) for each in found["files"]]
+    manifests = {part["folder"]: FileRecord(**part["manifest"]) for part in found["parts"]}
+    for file in files:
+        check_file(output, file, report)
+    for name, file in manifests.items():
+        check_file(output, file, report)
+        proven = _checked(storage.join(output, name), filenames.MANIFEST, _check_folder)
+        proven.problems = [f"{name}/{problem}" for problem in proven.problems]
+        report.merge(proven)
+    if record is None:
+        report.problems.append(f"{output!r} has no record of its job")
+    elif report.is_proven:
+        job, _ = record
+        read = {
+            name: (file, manifest.read(storage.join(output, name)))
+            for name, file in manifests.items()
+            if name in job.parts["folders"]
+        }
+        again = parts.build(job, read, files)
+        report.problems += [f"{PARTS}: {line}" for line in differences(found, again)]

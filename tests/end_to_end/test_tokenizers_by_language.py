@@ -146,8 +146,6 @@ def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys,
         assert cli.main(["inspect", str(folder), "--json", "--rows", "1000", "--longest"]) == 0
         alone = [*map(json.loads, capsys.readouterr().out.splitlines())]
         assert [each for each in rows if each["shard"].startswith(f"{folder}/")] == alone
-    assert job.run("replay") == 2
-    assert "output.parts: replay takes a job with one folder" in capsys.readouterr().err
 
 
 def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
