@@ -28,9 +28,9 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output.spill import RunFiles, SortedSplit, merge_range, open_runs, shard_range
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.spill import RunFiles, SortedSplit, merge_range, open_runs, shard_range
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -176,8 +176,7 @@ def _sort(folder: str, index: int, run_bytes: int, fan_in: int) -> SplitRuns:
             sorted_split.add(documents, rows)
         (file,) = sorted_split.finish()
         staging.publish()
-    record = {"split_id": split.id, "index": index, "sha256": file.sha256, **sorted_split.runs}
-    return SplitRuns.from_record(record)
+    return SplitRuns(split.id, index, file.sha256, sorted_split.runs.runs)
 
 
 def _batch(places: np.ndarray, rng: np.random.Generator) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -36,6 +36,10 @@ TRAINING_NAME = "training.json"
 TOKEN_COUNTS = f"{VOCABULARY}/token_counts.parquet"
 COUNTS = "counts"
 COUNTING = "_counts"
+"""The folder of the ledger of merged hash partitions of word counts, which stays."""
+COUNTED_SPLITS = f"{COUNTING}/splits"
+"""The folder of the ledger and the runs of counted splits; removed when the job is finished."""
+COUNTED_LEDGER = f"{COUNTED_SPLITS}/{LEDGER}"
 REPLAY = "replay"
 """The folder, inside the output folder, for rejected records that were tokenized later."""
 RUNS = "_runs"
@@ -56,7 +60,9 @@ _VOCABULARY_FILE = re.compile(
     r"(tokenizer\.json|training\.json|vocab\.txt|vocab\.json|merges\.txt|vocab\.tiktoken|tokenizer\.model|token_counts\.parquet)",
     re.ASCII,
 )
-_OF_A_JOB = re.compile(rf"{RUNS}/[0-9a-f]{{16}}\.(arrow|run|json)|{COUNTING}/[\w-]+\.(arrow|json|parquet)", re.ASCII)
+_OF_A_JOB = re.compile(
+    rf"{RUNS}/[0-9a-f]{{16}}\.(arrow|run|json)|{COUNTED_SPLITS}/alphabet-\d{{5,20}}\.parquet", re.ASCII
+)
 _OTHERS = rf"(?!(?:{REJECTED}|{DOCUMENTS}|{VOCABULARY}|{COUNTS}|{REPLAY})(?![a-z0-9_]))"
 _PART = re.compile(rf"(?:(?:tokenizer|lang)=[A-Za-z0-9_-]{{1,80}}|{_OTHERS}[a-z][a-z0-9_]{{0,39}})")
 _OF_A_PART = re.compile(rf"{_PART.pattern}/{re.escape(MANIFEST)}")

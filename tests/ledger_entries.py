@@ -4,7 +4,7 @@
 import dataclasses
 import hashlib
 
-from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
@@ -97,4 +97,6 @@ def commit(output, entry=None):
 
 def committed(output, **changes):
     arguments = {"split": SPLIT, "n_splits": 4, "suffix": ".parquet", "tokenizer": "t"} | changes
-    return ledger.load_committed(output, arguments.pop("split"), **arguments)
+    place = arguments["split"].index, arguments["n_splits"]
+    names = [filenames.shard_name(*place, arguments["suffix"]), filenames.documents_name(*place)]
+    return LedgerEntry.committed(output, arguments["split"], arguments["tokenizer"], names)

@@ -44,9 +44,7 @@ class ShuffledJob:
             self.tokenizer.enable_padding(length=padding["length"], direction=padding.get("side", "right"))
         self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
         self.splits = plan_splits(self.config.input, self.job.digest)
-        self.planned = shuffled.plan_shards(
-            self.config.output, len(self.splits), sum(split.n_bytes for split in self.splits), self.job.digest
-        )
+        self.planned = shuffled.plan_shards(self.config.output, PlannedSplits(self.splits), self.job.digest)
 
     def prepare(self, mode="new"):
         suffix, *companions = formats.suffixes(self.config.output)

@@ -16,8 +16,8 @@ from tokenmill.pipeline.books.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCounts:
-    """What was read, and what became of it. All numbers are exact, and can be added up."""
+class PieceCounts:
+    """What a split read of one of its pieces, or a batch of a piece, and what became of it; exact, and can be added."""
 
     n_records: int = 0
     n_documents: int = 0
@@ -31,26 +31,6 @@ class ReadCounts:
     n_rejected_bytes: int = 0
     n_filtered_bytes: int = 0
     n_skipped_bytes: int = 0
-
-    def __add__(self, other: Self) -> Self:
-        return quantities.add(self, other)
-
-    def imbalances(self) -> list[str]:
-        """Returns every equation of `quantities.OF_INPUT` that does not hold, with both numbers."""
-        numbers = dict(zip(_READ_NAMES, _read(self), strict=True))
-        for name in ("rejected", "filtered"):  # most files have none
-            numbers[name] = sum((numbers[name] or {}).values())
-        return quantities.imbalances(quantities.OF_INPUT, numbers)
-
-
-_READ_NAMES = quantities.counted(ReadCounts)
-_read = attrgetter(*_READ_NAMES)
-
-
-@dataclass(frozen=True, slots=True)
-class PieceCounts(ReadCounts):
-    """What a split read of one of its pieces, or a batch of a piece."""
-
     n_chars: int = 0
     """Characters of the texts that were tokenized."""
     n_spaced_words: int = 0
@@ -63,6 +43,13 @@ class PieceCounts(ReadCounts):
     def __add__(self, other: Self) -> Self:
         return quantities.add(self, other, sha256="")
 
+    def imbalances(self) -> list[str]:
+        """Returns every equation of `quantities.OF_INPUT` that does not hold, with both numbers."""
+        numbers = dict(zip(_READ_NAMES, _read(self), strict=True))
+        for name in ("rejected", "filtered"):  # most files have none
+            numbers[name] = sum((numbers[name] or {}).values())
+        return quantities.imbalances(quantities.OF_INPUT, numbers)
+
     def to_record(self) -> dict[str, Any]:
         """Returns the fields that are not zero or empty, as plain JSON; of a small file most are zero."""
         return {name: value for name, value in zip(_NAMES, _values(self), strict=True) if value}
@@ -70,6 +57,8 @@ class PieceCounts(ReadCounts):
 
 _NAMES = tuple(each.name for each in fields(PieceCounts))
 _values = attrgetter(*_NAMES)
+_READ_NAMES = tuple(each.name for each in quantities.READ)
+_read = attrgetter(*_READ_NAMES)
 
 
 class Accounts:

@@ -8,7 +8,7 @@ entries of a plan.
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.counts import SOURCE, Counts, flatten, nest
 from tokenmill.pipeline.books.input_counts import READ_OF_FILES, PieceCounts, sum_of
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, Written
+from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry, SplitEntry, Written
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.sums import Sums, add_digests, digest_of_runs
+from tokenmill.pipeline.books.sums import Sums
 from tokenmill.pipeline.splits import Piece, Split
 
 _TOTALS = (
@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 1000
 class JobBooks:
     """Adds up entries that balance, checks that no part of a file is missing, and passes on the manifest's records.
 
-    It holds sums, the file that the last entry ended in and, for a job that shuffles, 65 bytes for each split.
+    It holds sums, the file that the last entry ended in and, for a job that shuffles, the ids of its splits.
     """
 
     def __init__(
@@ -63,8 +63,6 @@ class JobBooks:
         """Problems of input files so far, a line each."""
         self.sorted_splits: list[str] = []
         """If the job shuffles: the id of each split."""
-        self.runs_digest = add_digests(())
-        """If the job shuffles: the digest of the runs from which shards must have been merged."""
         self.sorted, self.merged = Sums(), Sums()
         """If the job shuffles: sums of the documents of all splits, and of all merged shards."""
         self._is_part = is_part
@@ -83,13 +81,10 @@ class JobBooks:
         return {name: nest(numbers) for name, numbers in self.counts.labels(SOURCE).items()}
 
     def add(self, entry: LedgerEntry) -> None:
-        """Adds the entry of the next split, in the order of the plan: the pieces of a file are neighbours in it."""
-        self.counts.add_groups(entry.counts)
-        self.counts.add({"n_splits": 1})
+        """Adds the entry of the next split that was tokenized, in the order of the plan."""
+        self.add_read(entry)
         if self.is_shuffled:
             self.sorted_splits.append(entry.split_id)
-            digest = digest_of_runs(entry.index, entry.split_id, entry.shard.sha256)
-            self.runs_digest = add_digests((self.runs_digest, digest))
             if entry.runs is None:
                 raise BooksError(f"split {entry.split_id} was not sorted")
             self.sorted += entry.runs.sums
@@ -98,12 +93,17 @@ class JobBooks:
         if entry.rejects is not None:
             self.counts.add({"reject_rows": entry.rejects.rows or 0, "reject_bytes": entry.rejects.n_bytes})
             self._take("rejects", {**entry.rejects.to_record(), "split": entry.split_id})
-        for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `equations` checks that they are as many
+
+    def add_read(self, entry: SplitEntry) -> None:
+        """Adds what a split read and counted: of the next one, as the pieces of a file are neighbours in the plan."""
+        self.counts.add_groups(entry.counts)
+        self.counts.add({"n_splits": 1})
+        for piece, counts in zip(entry.pieces, entry.inputs, strict=False):  # `imbalances` checks that they are as many
             self._read(piece, piece.stop - piece.start, counts)
 
     def to_record(self) -> dict[str, Any]:
         """Returns the books of a part as plain JSON; of its files all but the first and the last are passed on."""
-        names = "problems", "sorted_splits", "runs_digest"
+        names = "problems", "sorted_splits"
         files = [[asdict(file[0]), file[1], asdict(file[2])] for file in (self._first, self._file) if file is not None]
         sums = {"sorted": vars(self.sorted), "merged": vars(self.merged)}
         return {name: getattr(self, name) for name in names} | sums | {"files": files, "groups": self.counts.groups}
@@ -112,7 +112,6 @@ class JobBooks:
         """Adds the books of the next stretch of the splits, from `to_record`; what it passed on comes after that."""
         self.counts.add_groups(part["groups"])
         self.sorted_splits += part["sorted_splits"]
-        self.runs_digest = add_digests((self.runs_digest, part["runs_digest"]))
         self.sorted += Sums(**part["sorted"])
         self.merged += Sums(**part["merged"])
         for piece, n_planned, counts in part["files"][:1]:
@@ -192,8 +191,11 @@ def identities(totals: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [equation.terms(counts) for equation in equations]
 
 
-def imbalances(entry: Written) -> list[str]:
+def imbalances(entry: Written | SplitEntry) -> list[str]:
     """Returns a line for every equation that does not hold, with the split or shard and both numbers."""
+    if not isinstance(entry, LedgerEntry | ShardEntry):
+        lines = quantities.imbalances(quantities.OF_INPUT, entry.counts.get("", {}))
+        return [*(f"split {entry.split_id}: {line}" for line in lines), *_imbalances_of_inputs(entry)]
     counts = {**entry.counts.get("", {}), "n_documents": entry.n_documents, "n_tokens": entry.n_tokens}
     if isinstance(entry, ShardEntry):
         counts["n_keys"] = entry.keys.rows or 0
@@ -210,7 +212,7 @@ def imbalances(entry: Written) -> list[str]:
     return [*(where + line for line in lines), *_imbalances_of_inputs(entry)]
 
 
-def _imbalances_of_inputs(entry: LedgerEntry) -> list[str]:
+def _imbalances_of_inputs(entry: SplitEntry) -> list[str]:
     """Returns the equations that do not hold for a file of the split, or between the split and the sums of files."""
     where = f"split {entry.split_id}"
     if len(entry.inputs) != len(entry.pieces):
@@ -245,7 +247,7 @@ def _imbalances_of_rows(entry: Written, counts: Mapping[str, int]) -> list[str]:
     return lines
 
 
-def check_balance(entry: Written) -> None:
+def check_balance(entry: Written | SplitEntry) -> None:
     """Raises BooksError with the lines of `imbalances`, if there are any."""
     if wrong := imbalances(entry):
         raise BooksError("\n".join(wrong))
@@ -266,7 +268,7 @@ class PlannedSplits:
         self.fields = ""
         """`Split.fields`, which is the same in all splits."""
         self.digest = 0
-        """The sum of `entry_digest` of the entries of all splits, modulo 2**64."""
+        """The sum of `entry_digest` of the entries of all splits, modulo 2**64; the same for all folders of a job."""
         for split in splits:
             indices.append(split.index)
             ids.append(int(split.id, 16))
@@ -291,10 +293,11 @@ def read_committed(split_id: str, output: str, tokenizer: str) -> LedgerEntry:
     return entry
 
 
-def entry_digest(entry: LedgerEntry) -> int:
-    """Returns 64 bits of a digest of the split that an entry is of."""
+def entry_digest(entry: SplitEntry) -> int:
+    """Returns 64 bits of a digest of the split that an entry is of, whatever its id."""
     return _digest(Split(entry.index, entry.split_id, entry.pieces, entry.fields))
 
 
 def _digest(split: Split) -> int:
-    return int.from_bytes(hashlib.blake2b(split.to_json().encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    line = replace(split, id="").to_json()
+    return int.from_bytes(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.counts import flatten, nest
 from tokenmill.pipeline.books.input_counts import PieceCounts
 from tokenmill.pipeline.books.json_files import Count, FileName
 from tokenmill.pipeline.books.sums import SortedRuns, SplitRuns, Sums
-from tokenmill.pipeline.filenames import EMPTY, documents_name, entry_name, rejects_name, shard_name
+from tokenmill.pipeline.filenames import EMPTY, entry_name
 from tokenmill.pipeline.splits import Piece, Split
 
 FORMAT_VERSION = 5
@@ -56,7 +56,7 @@ class FileRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What all entries have: those of splits, and those of shards that were merged from several."""
+    """Fields common to the entries of splits and those of files that were merged from several, such as shards."""
 
     index: Count
     """The place of the split in the plan, or of the shard."""
@@ -109,7 +109,7 @@ class Entry:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
-        return read_as(cls, load_entry(data, "a ledger entry"), "a ledger entry")
+        return read_as(cls, load_entry(data))
 
     @classmethod
     def read(cls, output: str, entry_id: str) -> Self | None:
@@ -125,17 +125,54 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerEntry(Entry):
-    """What one split read, what became of it, and what it wrote. All counts are exact."""
+class SplitEntry(Entry):
+    """What one split read, and what became of it; the entry of a split whose words were counted. Counts are exact."""
 
     split_id: str
     pieces: tuple[Piece, ...]
     inputs: tuple[PieceCounts, ...]
     """What was read of each piece, in the order of `pieces`; their sum is what the split read."""
+    runs: SortedRuns | None = None
+    """The sorted runs of word counts, or of documents if the job shuffles; `shard` is then their file."""
+
+    def to_json(self) -> bytes:
+        """Returns this as JSON; of each piece the counts that are not zero."""
+        inputs = [counts.to_record() for counts in self.inputs]
+        names = [each.name for each in dataclasses.fields(Piece)]
+        pieces = [{name: getattr(piece, name) for name in names} for piece in self.pieces]
+        others = asdict(dataclasses.replace(self, inputs=(), pieces=()))  # which would copy every value of every piece
+        return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs, "pieces": pieces})
+
+    @classmethod
+    def committed(
+        cls, output: str, split: Split, tokenizer: str, names: Sequence[str | None], *, are_merged: bool = False
+    ) -> Self | None:
+        """Returns the entry of a split if it needs no work: committed, from the same input, with all files as recorded.
+
+        Returns None otherwise. Reads the split's files, to compare their checksums.
+
+        Args:
+          output: the output folder.
+          split: as planned now.
+          tokenizer: digest of the tokenizer.
+          names: those of the shard or the file of runs, of its companions, and of its table of documents.
+          are_merged: whether all runs are merged already, so that their file may have been removed.
+        """
+        entry = cls.read(output, split.id)
+        if entry is None:
+            return None
+        mine = entry.split_id, entry.index, entry.pieces, entry.fields, entry.tokenizer
+        is_same = mine == (split.id, split.index, split.pieces, split.fields, tokenizer)
+        without = entry.shard if are_merged else None
+        return entry if is_same and entry.has_files(output, names, without=without) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry(SplitEntry):
+    """The entry of a split that was tokenized."""
+
     rejects: FileRecord | None
     statistics: FileRecord
-    runs: SortedRuns | None = None
-    """If the job shuffles, the sorted runs; `shard` is then their file."""
 
     @property
     def n_documents(self) -> int:
@@ -159,14 +196,6 @@ class LedgerEntry(Entry):
             yield self.rejects
         yield self.statistics
 
-    def to_json(self) -> bytes:
-        """Returns this as JSON; of each piece the counts that are not zero."""
-        inputs = [counts.to_record() for counts in self.inputs]
-        names = [each.name for each in dataclasses.fields(Piece)]
-        pieces = [{name: getattr(piece, name) for name in names} for piece in self.pieces]
-        others = asdict(dataclasses.replace(self, inputs=(), pieces=()))  # which would copy every value of every piece
-        return to_json({"format_version": FORMAT_VERSION, **others, "inputs": inputs, "pieces": pieces})
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShardEntry(Entry):
@@ -174,8 +203,6 @@ class ShardEntry(Entry):
 
     shard_id: str
     n_shards: Count
-    runs: str
-    """`runs_digest` of the runs it was merged from."""
     sums: Sums
     documents: FileRecord
     keys: FileRecord
@@ -203,7 +230,9 @@ class ShardEntry(Entry):
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
-        entry = super().from_json(data)
+        fields = load_entry(data)
+        fields.pop("runs", None)  # which earlier versions had: what it was merged from follows from its id now
+        entry = read_as(cls, fields)
         if entry.index >= entry.n_shards:
             raise ValueError(f"not a ledger entry: shard {entry.index} of {entry.n_shards}")
         return entry
@@ -213,29 +242,30 @@ Written = LedgerEntry | ShardEntry
 """The entry of a shard: of a split, or of a merged one."""
 
 
-def runs_of(entry: LedgerEntry) -> SplitRuns:
+def runs_of(entry: SplitEntry) -> SplitRuns:
     """Returns the runs of a split that was sorted, from its entry."""
-    assert entry.runs is not None
-    return SplitRuns(entry.split_id, entry.index, entry.shard.sha256, entry.runs.runs, entry.fields)
+    of = entry.runs
+    assert of is not None
+    return SplitRuns(entry.split_id, entry.index, entry.shard.sha256, of.runs, entry.fields, groups=of.groups)
 
 
 Kind = TypeVar("Kind")
 
 
-def load_entry(data: bytes | str, what: str, format_version: int = FORMAT_VERSION) -> dict[str, Any]:
-    """Returns the fields of an entry of a format, or of 4, the one before; ValueError if `data` is not `what`."""
+def load_entry(data: bytes) -> dict[str, Any]:
+    """Returns the fields of an entry of this format, or of 4, the one before; ValueError if it is something else."""
     try:
         fields: dict[str, Any] = json_files.load(data)
         version = fields.pop("format_version")
-        if version == 4 != format_version:
+        if version == FORMAT_VERSION - 1:
             numbers = flatten({name: fields.pop(name) for name in _COUNTED_BY_4 if name in fields})
             if isinstance(runs := fields.get("runs"), dict):  # of a split; they were other files, which are removed
                 fields["runs"] = {**runs, "runs": []}
             return {**fields, "counts": {"": numbers}}
     except (RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not {what}: {error!r}") from error
-    if version != format_version:
-        raise ValueError(f"{what} of format {version!r}, but this TokenMill reads {format_version}")
+        raise ValueError(f"not a ledger entry: {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise ValueError(f"a ledger entry of format {version!r}, but this TokenMill reads {FORMAT_VERSION}")
     return fields
 
 
@@ -246,11 +276,12 @@ _COUNTED_BY_4 = (
 """The keys of entries of format 4 that are numbers, or mappings of names to numbers."""
 
 
-def read_as(kind: Callable[..., Kind], fields: dict[str, Any], what: str) -> Kind:
-    """Returns the dataclass `kind` with these fields, plain JSON; raises ValueError if they are not `what`."""
+def read_as(kind: Callable[..., Kind], fields: dict[str, Any]) -> Kind:
+    """Returns an entry of a kind with these fields, plain JSON; raises ValueError if they are not those of it."""
     if wrong := {each.name for each in dataclasses.fields(cast(Any, kind))} ^ {*fields}:
-        raise ValueError(f"not {what}: {min(wrong)!r} is {'no' if min(wrong) in fields else 'a missing'} key of it")
-    found: Kind = json_files.check(fields, _shape(kind), f"not {what}")
+        is_known = "no" if min(wrong) in fields else "a missing"
+        raise ValueError(f"not a ledger entry: {min(wrong)!r} is {is_known} key of it")
+    found: Kind = json_files.check(fields, _shape(kind), "not a ledger entry")
     return found
 
 
@@ -271,47 +302,6 @@ def json_pieces(value: Any) -> Iterator[bytes]:
     while text := "".join(itertools.islice(tokens, _TOKENS)):
         # UTF-8 has no lone surrogates, which come from file names that are not UTF-8; they become JSON escapes.
         yield text.encode("utf-8", "backslashreplace")
-
-
-def load_committed(
-    output: str,
-    split: Split,
-    *,
-    n_splits: int,
-    suffix: str,
-    tokenizer: str,
-    companions: Sequence[str] = (),
-    runs: str | None = None,
-    are_merged: bool = False,
-) -> LedgerEntry | None:
-    """Returns the entry of a split if it needs no work: committed, from the same input, with all files as recorded.
-
-    Returns None otherwise. Reads the split's files, to compare their checksums.
-
-    Args:
-      output: the output folder.
-      split: as planned now.
-      n_splits: the number of splits of the plan, which is part of the names of shards.
-      suffix: the suffix of shards.
-      tokenizer: digest of the tokenizer.
-      companions: suffixes of the other files of a shard.
-      runs: the name of the file with the sorted runs, if the job shuffles; the split has no other shard.
-      are_merged: whether all shards are merged already, so that runs may have been removed.
-    """
-    entry = LedgerEntry.read(output, split.id)
-    names = [runs]
-    if runs is None:
-        names = [shard_name(split.index, n_splits, each) for each in (suffix, *companions)]
-        names.append(documents_name(split.index, n_splits))
-    if (
-        entry is None
-        or (entry.split_id, entry.index, entry.pieces, entry.fields, entry.tokenizer)
-        != (split.id, split.index, split.pieces, split.fields, tokenizer)
-        or (entry.rejects is not None and entry.rejects.file != rejects_name(split.index, n_splits))
-        or not entry.has_files(output, names, without=entry.shard if are_merged else None)
-    ):
-        return None
-    return entry
 
 
 def problem(output: str, record: FileRecord) -> str | None:

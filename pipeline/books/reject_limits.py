@@ -125,6 +125,12 @@ def by_limits(
         yield section, {**numbers, "rejected": read.get("rejected") or {}}
 
 
+def check_rejects(config: InputConfig, totals: Mapping[str, Any], by_source: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises ValueError if more was rejected than a section allows; takes the arguments of `by_limits`."""
+    for section, read in by_limits(config, totals, by_source):
+        RejectLimits.of(section).check_all(**read)
+
+
 class LossyFiles:
     """The input files that are damaged, or lost too much: their number, and a line about each of the first."""
 

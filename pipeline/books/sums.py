@@ -5,10 +5,8 @@ The sum over the splits must equal the sum over the shards. It is not a cryptogr
 a bug is unlikely to leave it unchanged: a document's hash covers its key, and a token's hash its position.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -89,10 +87,12 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class SortedRuns:
-    """What a ledger entry has of a split whose documents were sorted for a shuffle."""
+    """What a ledger entry has of a split whose documents, or word counts, were sorted."""
 
     runs: tuple[Run, ...]
-    sums: Sums
+    sums: Sums = Sums()
+    groups: tuple[tuple[str, ...], ...] = ()
+    """The labels of the words of each run, where runs are word counts."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ class SplitRuns:
     """The range of keys in the file, as `spill.shard_range` takes it: its number, and how many there are."""
     folder: int = 0
     """The number of the folder among those of the job."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """As in `SortedRuns`."""
 
     def to_json(self) -> str:
         """Returns one line that `from_json` reads back."""
@@ -122,22 +124,8 @@ class SplitRuns:
         """Returns the value that `to_json` turned into `line`."""
         fields = json.loads(line)
         runs = tuple(Run(*numbers) for numbers in fields["runs"])
-        return cls(**{**fields, "runs": runs, "part": tuple(fields["part"])})
-
-
-def runs_digest(splits: Iterable[SplitRuns]) -> str:
-    """Returns a digest, 64 hexadecimal digits, of what is merged: each split's place, id, and checksum of its runs."""
-    return add_digests(digest_of_runs(split.index, split.split_id, split.sha256) for split in splits)
-
-
-def digest_of_runs(index: int, split_id: str, sha256: str) -> str:
-    """Returns `runs_digest` of one split."""
-    return hashlib.sha256(f"{index} {split_id} {sha256}".encode()).hexdigest()
-
-
-def add_digests(digests: Iterable[str]) -> str:
-    """Returns the sum of digests, modulo 2**256: no process needs all splits to have that of a job."""
-    return f"{sum(int(digest, 16) for digest in digests) % (1 << 256):064x}"
+        groups = tuple(map(tuple, fields["groups"]))
+        return cls(**{**fields, "runs": runs, "part": tuple(fields["part"]), "groups": groups})
 
 
 def imbalance_of_sums(before: Sums, after: Sums) -> list[str]:

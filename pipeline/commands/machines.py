@@ -193,7 +193,7 @@ def _progress(output: str) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
     splits = [*planning.read_plan(path)]
     stages = [
-        progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTING, splits),
+        progress.Stage.of(planning.COUNTING_STAGE, filenames.COUNTED_LEDGER, splits),
         progress.Stage.of(planning.TOKENIZING_STAGE, filenames.LEDGER, splits),
     ]
     watched = progress.Progress(stages)

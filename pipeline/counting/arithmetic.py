@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import schemas, storage
+from tokenmill.pipeline.books.counts import Counts
 from tokenmill.pipeline.counting import counts
 from tokenmill.pipeline.counting.counts import CountsArtifact, Group, PartitionWriter, Pruning
 from tokenmill.pipeline.counting.merging import merge_streams
@@ -294,8 +295,7 @@ def _write(
         raise ValueError(f"output folder {output!r} holds counts already; choose another folder")
     labels, artifact = terms[0].labels, terms[0].artifact
     n_partitions = _n_partitions(terms)
-    found = np.zeros(counts.N_CODE_POINTS, np.int64)
-    files, n_words, n_distinct = [], dict.fromkeys(totals, 0), dict.fromkeys(totals, 0)
+    found, files, written = np.zeros(counts.N_CODE_POINTS, np.int64), [], Counts()
     for partition in range(n_partitions):
         with Staging(output, f"counts-{partition}") as staging:
             writer = PartitionWriter(staging.create(counts.partition_name(partition, n_partitions)), labels)
@@ -304,17 +304,15 @@ def _write(
             files.append(writer.finish())
             staging.publish()
         found = _add_characters([found, writer.characters])
-        for rows in writer.groups:
-            n_words[rows.labels] += rows.n_words
-            n_distinct[rows.labels] += rows.n_distinct_words
-    if sum(n_words.values()) > MAX_COUNT:
-        raise ValueError(f"all words add up to {sum(n_words.values())}, more than 2**63 - 1; take smaller weights")
+        written.add_groups(writer.counts.groups)
+    no_words, rows = {"n_words": 0, "n_distinct_words": 0}, counts.groups_of(written.groups)
     groups: list[dict[str, Any]] = [
-        {"labels": list(group), **totals[group], "n_words": n_words[group], "n_distinct_words": n_distinct[group]}
-        for group in sorted(totals)
+        {"labels": list(group), **totals[group], **rows.get(group, no_words)} for group in sorted(totals)
     ]
+    if (n_words := sum(group["n_words"] for group in groups)) > MAX_COUNT:
+        raise ValueError(f"all words add up to {n_words}, more than 2**63 - 1; take smaller weights")
     summed = {name: sum(int(group[name]) for group in groups) for name in (*_TOTALS, "n_distinct_words")}
-    counts.write_report(
+    counts.finish_artifact(
         output,
         labels=labels,
         words=artifact.words,
@@ -322,7 +320,7 @@ def _write(
         groups=groups,
         pruning=pruning,
         partitions=files,
-        alphabet=counts.write_alphabet(found if characters is None else characters, output),
+        characters=found if characters is None else characters,
         made={"how": kind, "of": [{"digest": term.artifact.digest, "name": term.name} for term in terms], **more},
     )
     return counts.open_counts(output)

@@ -1,55 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the words of splits, each into a file. No Beam here.
+"""Counts the words of splits, each into a file of sorted runs. No Beam here.
 
-    split --count_split--> _counts/<id>.arrow  --merge_partition--> counts/counts-00003-of-00016.parquet
-                           _counts/<id>.json   --finish_counts-->   counts/alphabet.parquet, counts/counts.json
+    split --count_split--> words in memory --spill.RunsWriter--> _counts/splits/_runs/<id>.arrow
+                           the split's entry -----------------> _counts/splits/_ledger/<id>.json
 
 Words are normalized pre-tokens, so counts depend on the input, the normalizer and the pre-tokenizer, and on nothing
-else: not on the vocabulary, not on how the input was cut into splits. Only a few hundred bytes pass between the steps,
-as `SplitCounts` and `PartitionCounts`; the counts themselves stay in files. Every step can be repeated, or run twice at
-the same time: it finds its result on disk, or writes the same bytes again.
+else: not on the vocabulary, not on how the input was cut into splits. A run holds the words of one group, by the keys
+of `partitions.word_keys`, so a hash partition is a range of each run; `finishing` merges these ranges. A split is
+committed as one that is tokenized, by renames and an entry of the ledger, so every step can be repeated, or run twice
+at the same time: it finds its result on disk, or writes the same bytes again.
 
-Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` are emptied into the file.
-`finishing` processes the files.
+Memory is bounded whatever the corpus: counters that have grown to `MAX_COUNTER_BYTES` become runs.
 """
 
-import dataclasses
 import fnmatch
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.books import ledger
+from tokenmill.pipeline import filenames, storage
+from tokenmill.pipeline.books.counts import Counts, flatten
 from tokenmill.pipeline.books.input_counts import Accounts, count_reasons
+from tokenmill.pipeline.books.ledger import SplitEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
+from tokenmill.pipeline.books.sums import SortedRuns
 from tokenmill.pipeline.config.input import PLACES, InputConfig
 from tokenmill.pipeline.config.text import TextOptions
 from tokenmill.pipeline.config.tokenizer import CountsConfig
-from tokenmill.pipeline.counting.counts import Group
-from tokenmill.pipeline.counting.partitions import N_PARTITIONS, partitions_of
-from tokenmill.pipeline.counting.split_counts import FORMAT_VERSION, GroupTotals, SplitCounts, Totals
+from tokenmill.pipeline.counting.counts import Group, group_name
+from tokenmill.pipeline.counting.partitions import N_PARTITIONS, word_keys
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input import given_up, languages
 from tokenmill.pipeline.input.batches import ReadBatch
 from tokenmill.pipeline.input.given_up import REASON as TEXT_TIMEOUT
 from tokenmill.pipeline.input.given_up import without_rejected
 from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.output.staging import Staging
+from tokenmill.pipeline.output.spill import RunsWriter
+from tokenmill.pipeline.output.staging import StagedFile, Staging
 from tokenmill.pipeline.running.progress import OnBatch
 from tokenmill.pipeline.splits import Piece, Split
 from tokenmill.tokenizer import ScannedTexts, Tokenizer, WordCounter, unchecked_text_rows
-
-if TYPE_CHECKING:
-    from tokenmill.tokenizer.text import TextTokenizer
 
 MAX_COUNTER_BYTES = 256 << 20
 """When the distinct words of a split take more memory than this, they are written out, and counting starts at zero."""
@@ -57,26 +54,46 @@ MAX_COUNTER_BYTES = 256 << 20
 MAX_GROUPS = 4096
 """The most sources by which a corpus may be counted."""
 
+_KEY_VERSION = 4
+"""Changes when the words of a text, or what is counted of it, change."""
 
-def count_key(
-    input_config: InputConfig,
-    counts: CountsConfig,
-    tokenizer_json: str,
-    text: TextOptions = TextOptions(),  # noqa: B008
-    n_partitions: int = N_PARTITIONS,
-) -> str:
-    """Returns the digest of all that a split's counts depend on besides its bytes: how it is read, what a word is."""
-    words = describe_words(tokenizer_json)
-    decides = {
-        "format_version": FORMAT_VERSION,
-        "input": input_config.model_dump(exclude={**PLACES, "split_bytes": True}),
-        "counts": counts.model_dump() | {"sources": list(counts.sources.items())},  # a list, as their order matters
-        "normalizer": words["normalizer"],
-        "pre_tokenizer": words["pre_tokenizer"],
-        **({"text": text.parts()} if text else {}),
-        **({"n_partitions": n_partitions} if n_partitions != N_PARTITIONS else {}),
-    }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+@dataclass(frozen=True)
+class Counting:
+    """A count of words: all that its result depends on."""
+
+    input: InputConfig
+    output: str
+    """The output folder."""
+    tokenizer: str
+    """A `tokenizer.json`, whose normalizer and pre-tokenizer define the words; needs no vocabulary."""
+    counts: CountsConfig = CountsConfig()  # noqa: RUF009 - immutable; every word is kept, whatever its source
+    text: TextOptions = TextOptions()  # noqa: RUF009 - immutable
+    """How text is changed before its words are counted; spans are not words."""
+    n_partitions: int = N_PARTITIONS
+    plan: str = ""
+    """A digest of all splits."""
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The digest of all that the counts of a split depend on besides its bytes."""
+        words = describe_words(self.tokenizer)
+        decides = {
+            "format_version": _KEY_VERSION,
+            "input": self.input.model_dump(exclude={**PLACES, "split_bytes": True}),
+            # A list, as the order of sources matters.
+            "counts": self.counts.model_dump() | {"sources": list(self.counts.sources.items())},
+            "normalizer": words["normalizer"],
+            "pre_tokenizer": words["pre_tokenizer"],
+            **({"text": self.text.parts()} if self.text else {}),
+            **({"n_partitions": self.n_partitions} if self.n_partitions != N_PARTITIONS else {}),
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def splits(self) -> str:
+        """The folder of the splits: their runs and their ledger."""
+        return storage.join(self.output, filenames.COUNTED_SPLITS)
 
 
 def source_of(piece: Piece, counts: CountsConfig) -> str:
@@ -114,31 +131,20 @@ def check_sources(splits: Iterable[Split], counts: CountsConfig) -> None:
 
 def count_split(
     split: Split,
-    input_config: InputConfig,
-    output: str,
+    of: Counting,
     tokenizer: Tokenizer,
-    key: str,
-    counts_config: CountsConfig | None = None,
-    n_partitions: int = N_PARTITIONS,
     on_batch: OnBatch | None = None,
-    text: TextOptions = TextOptions(),  # noqa: B008
     read: Callable[[Split, InputConfig], Iterator[ReadBatch]] | None = None,
-) -> SplitCounts:
-    """Counts the words of one split into `_counts/`, or returns what an earlier attempt has committed there.
+) -> SplitEntry:
+    """Counts the words of one split into a file of runs, or returns the entry that an earlier attempt has committed.
 
-    The file holds `schemas.WORD_COUNTS`, one record batch for each group and hash partition that has words, and as many
-    again each time the counters had to be emptied. A word is in one partition only.
+    The numbers of its documents and words are in the groups `counts.group_name`, all others in the group "".
 
     Args:
       split: the split to read.
-      input_config: the `input` section.
-      output: the output folder.
-      tokenizer: its normalizer and pre-tokenizer decide what a word is; needs no vocabulary.
-      key: `count_key` of the config and the tokenizer.
-      counts_config: the `counts` section; None for its defaults.
-      n_partitions: the number of hash partitions.
+      of: what is counted.
+      tokenizer: that of `of`.
       on_batch: called after each batch; an exception from it stops the count.
-      text: how text is changed before it is counted; spans are not words.
       read: yields the batches of the split; None: `read_split`.
 
     Raises:
@@ -146,148 +152,125 @@ def count_split(
       BooksError: if the numbers of records read and counted differ.
       ValueError: if this split alone has more rejected records than the job may have.
     """
-    if committed := _load_committed(output, split, key):
+    name = filenames.runs_name(split.id)
+    if (committed := SplitEntry.committed(of.splits, split, of.key, [name])) is not None:
         return committed
-    name = f"{filenames.COUNTING}/{split.id}.arrow"
-    grouping = _Grouping(split, counts_config or CountsConfig())
-    # Staged under a name of this attempt, so that two attempts never write into one file.
-    with Staging(output, split.id) as staging:
-        staged = staging.create(name)
-        totals = Totals(rejected={}, filtered={})
-        accounts = Accounts(len(split.pieces))
-        before = text.wrap(tokenizer) if text else None
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_file(staged, schemas.WORD_COUNTS, options=options) as writer:
-            counters = _Counters(tokenizer, writer, n_partitions)
-            for batch in (read or read_split)(dataclasses.replace(split, fields=""), input_config):
-                if text.languages is not None:
-                    batch, _ = languages.tell_languages(batch, text.languages)
-                batch = _count_batch(batch, before, counters, grouping, split)
-                done = _totals_of(batch)
-                totals += done
-                accounts.add(batch.pieces)
-                RejectLimits.of(input_config.of(split.source)).check(
-                    totals.n_records, sum((totals.rejected or {}).values())
-                )
-                if on_batch is not None:
-                    on_batch(done.n_bytes, done.n_documents, sum((done.rejected or {}).values()), 0, batch.n_filtered)
-            counters.empty()
-        groups = tuple(counters.totals[group] for group in counters.numbers)
-        totals += Totals(n_words=sum(group.n_words for group in groups))
-        record = staged.finish()
-        reads = ((i, accounts.sum([i])) for i in range(len(split.pieces)))
-        inputs = tuple((i, read) for i, read in reads if read.rejected or len(split.pieces) == 1)
-        counts = SplitCounts(split.id, key, split.pieces, totals, groups, tuple(counters.batches), record, inputs)
-        totals.check(f"split {split.id}")
-        staging.publish()
-    storage.write_atomic(storage.join(output, _descriptor_name(split.id)), counts.to_json().encode())
-    return counts
+    with Staging(of.splits, split.id) as staging:
+        counter = _SplitCounter(split, of, tokenizer, staging.create(name))
+        for batch in (read or read_split)(replace(split, fields=""), of.input):
+            counted, n_rejected = counter.add(batch)
+            if on_batch is not None:
+                on_batch(counted.n_bytes, counted.documents.num_rows, n_rejected, 0, counted.n_filtered)
+        entry = counter.finish()
+        staging.commit(entry)
+    return entry
 
 
-def _count_batch(
-    batch: ReadBatch, before: "TextTokenizer | None", counters: "_Counters", grouping: "_Grouping", split: Split
-) -> ReadBatch:
-    """Counts the words of a batch; returns it with documents on which something gave up as rejects."""
-    while True:
-        try:
-            return _count_all(batch, before, counters.update, grouping, split)
-        except given_up.GAVE_UP:
-            attempt = partial(_scan_documents, batch, before, counters, grouping, split)
-            reasons = given_up.find_given_up(attempt, batch.documents)
-            if not reasons.any():
-                raise
-            for reason in given_up.REASONS:
-                batch = without_rejected(batch, reasons == reason, reason, split)
-                reasons = reasons[reasons != reason]
+class _SplitCounter:
+    """Counts the words of a split, group by group; counters become runs when they grow too large."""
 
-
-def _scan_documents(
-    batch: ReadBatch,
-    before: "TextTokenizer | None",
-    counters: "_Counters",
-    grouping: "_Grouping",
-    split: Split,
-    documents: pa.RecordBatch,
-) -> None:
-    _count_all(replace(batch, documents=documents), before, counters.scan, grouping, split)
-
-
-def _count_all(
-    batch: ReadBatch, before: "TextTokenizer | None", count: Callable[..., object], grouping: "_Grouping", split: Split
-) -> ReadBatch:
-    texts, numbers = batch.documents.column("text"), grouping.numbers(batch.documents)
-    if before is not None:
-        prepared = languages.prepare(before, batch.documents)
-        texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, TEXT_TIMEOUT, split)
-        if prepared.cut is not None:
-            numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
-    count(batch.documents, texts, numbers, grouping)
-    return batch
-
-
-class _Counters:
-    """A word counter for each group of a split; all are written to a file and emptied when they grow too large."""
-
-    def __init__(self, tokenizer: Tokenizer, writer: pa.ipc.RecordBatchFileWriter, n_partitions: int) -> None:
-        self._tokenizer, self._writer, self._n_partitions = tokenizer, writer, n_partitions
+    def __init__(self, split: Split, of: Counting, tokenizer: Tokenizer, file: StagedFile) -> None:
+        self._split, self._of, self._tokenizer = split, of, tokenizer
+        self._steps = of.text.wrap(tokenizer) if of.text else None
+        self._grouping = _Grouping(split, of.counts)
+        self._limits = RejectLimits.of(of.input.of(split.source))
+        self._writer = RunsWriter(file, MAX_COUNTER_BYTES, of_all_keys=True, compression="zstd")
+        self._groups: list[Group] = []
+        """That of each run."""
         self._scanner = tokenizer.new_word_counter()
         self._counters: dict[Group, WordCounter] = {}
-        self.numbers: dict[Group, int] = {}
-        """Groups in the order in which they were met."""
-        self.totals: dict[Group, GroupTotals] = {}
-        self.batches: list[tuple[int, int, int]] = []
+        self._accounts, self._counts, self._n_rejected = Accounts(len(split.pieces)), Counts(), 0
 
-    def update(
-        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
-    ) -> None:
-        """Counts words in texts: those of documents, perhaps changed by steps and spans.
-
-        Args:
-          documents: `schemas.DOCUMENTS`, for the totals.
-          texts: the texts to count words in; numbers: int32[len(texts)], as `grouping.numbers` gives them.
-          grouping: the grouping of the split.
+    def add(self, batch: ReadBatch) -> tuple[ReadBatch, int]:
+        """Counts a batch; returns what was counted, with more rejects perhaps, and how many of its records those are.
 
         Raises:
-          TimeoutError, MemoryError: if the pre-tokenizer gives up on a text; nothing is counted then.
+          ValueError: if the split has more rejected records than the job may have.
         """
-        scanned = self.scan(documents, texts, numbers, grouping)
-        for group, of_group in _by_group(documents.column("text"), grouping.numbers(documents), grouping.labels):
-            self.numbers.setdefault(group, len(self.numbers))
-            read = GroupTotals(group, len(of_group), *_text_sizes(of_group))
-            self.totals[group] = self.totals.get(group, GroupTotals(group)) + read
-        for group, of_group in scanned:
-            if group in self.numbers:  # otherwise all its documents were rejected
+        if self._of.text.languages is not None:
+            batch, _ = languages.tell_languages(batch, self._of.text.languages)
+        batch = self._count(batch)
+        numbers, n_rejected = _numbers_of(batch), batch.rejects.num_rows if batch.rejects is not None else 0
+        self._counts.add(numbers)
+        self._accounts.add(batch.pieces)
+        self._n_rejected += n_rejected
+        self._limits.check(self._counts["n_records"], self._n_rejected)
+        return batch, n_rejected
+
+    def finish(self) -> SplitEntry:
+        """Finishes the file of runs and returns the entry of the split."""
+        self._empty()
+        file = self._writer.finish()
+        return SplitEntry(
+            split_id=self._split.id,
+            index=self._split.index,
+            tokenizer=self._of.key,
+            pieces=self._split.pieces,
+            fields=self._split.fields,
+            counts=self._counts.groups,
+            inputs=self._accounts.finish(),
+            shard=file,
+            runs=SortedRuns(tuple(self._writer.runs), groups=tuple(self._groups)),
+        )
+
+    def _count(self, batch: ReadBatch) -> ReadBatch:
+        """Counts the words of a batch; returns it with documents on which something gave up as rejects."""
+        while True:
+            try:
+                scanned, batch = self._scan(batch)
+                self._update(batch.documents, scanned)
+                return batch
+            except given_up.GAVE_UP:
+                attempt = functools.partial(self._scan_documents, batch)
+                reasons = given_up.find_given_up(attempt, batch.documents)
+                if not reasons.any():
+                    raise
+                for reason in given_up.REASONS:
+                    batch = without_rejected(batch, reasons == reason, reason, self._split)
+                    reasons = reasons[reasons != reason]
+
+    def _scan_documents(self, batch: ReadBatch, documents: pa.RecordBatch) -> None:
+        self._scan(replace(batch, documents=documents))
+
+    def _scan(self, batch: ReadBatch) -> tuple[list[tuple[Group, ScannedTexts]], ReadBatch]:
+        """Finds the words of each group, the part that may fail, without changing any count.
+
+        Raises:
+          TimeoutError, MemoryError: if the pre-tokenizer gives up on a text.
+        """
+        texts, numbers = batch.documents.column("text"), self._grouping.numbers(batch.documents)
+        if self._steps is not None:
+            prepared = languages.prepare(self._steps, batch.documents)
+            texts, batch = prepared.texts(), without_rejected(batch, prepared.rejected, TEXT_TIMEOUT, self._split)
+            if prepared.cut is not None:
+                numbers = np.repeat(numbers, np.diff(prepared.cut.documents))
+        groups = _by_group(texts, numbers, self._grouping.labels)
+        return [(group, self._scanner.scan(unchecked_text_rows(each))) for group, each in groups], batch
+
+    def _update(self, documents: pa.RecordBatch, scanned: Iterable[tuple[Group, ScannedTexts]]) -> None:
+        numbers = self._grouping.numbers(documents)
+        for group, texts in _by_group(documents.column("text"), numbers, self._grouping.labels):
+            read = {"n_documents": len(texts), "n_words": 0, **_text_sizes(texts)}
+            self._counts.add(read, group_name(group))
+        for group, words in scanned:
+            if group_name(group) in self._counts.groups:  # otherwise all its documents were rejected
                 if group not in self._counters:
                     self._counters[group] = self._tokenizer.new_word_counter()
-                self._counters[group].add(of_group)
+                self._counters[group].add(words)
         if sum(counter.n_bytes for counter in self._counters.values()) > MAX_COUNTER_BYTES:
-            self.empty()
+            self._empty()
 
-    def scan(
-        self, documents: pa.RecordBatch, texts: pa.Array, numbers: npt.NDArray[np.int32], grouping: "_Grouping"
-    ) -> list[tuple[Group, ScannedTexts]]:
-        """Does the part of `update` that may fail, without changing any count."""
-        groups = _by_group(texts, numbers, grouping.labels)
-        return [(group, self._scanner.scan(unchecked_text_rows(of))) for group, of in groups]
-
-    def empty(self) -> None:
-        """Writes the counts and starts again at zero."""
+    def _empty(self) -> None:
+        """Writes the counts as runs, and starts again at zero."""
         for group, counter in self._counters.items():
-            counts = counter.to_table(ordered=False)
+            counts = counter.to_table(ordered=False).combine_chunks()
             counter.clear()
-            for partition, batch in enumerate(partitions_of(counts, self._n_partitions)):
-                if batch.num_rows:
-                    self._writer.write_batch(batch)
-                    self._add_batch(self.numbers[group], partition)
-            n_words = pc.sum(counts["count"]).as_py() or 0
-            self.totals[group] += GroupTotals(group, n_words=n_words)
+            self._counts.add({"n_words": pc.sum(counts["count"]).as_py() or 0}, group_name(group))
+            for batch in counts.to_batches():
+                self._writer.write(word_keys(batch.column("word"), self._of.n_partitions), batch)
+            self._writer.end_run()
+            self._groups += [group] * (len(self._writer.runs) - len(self._groups))
         self._counters = {}
-
-    def _add_batch(self, group: int, partition: int) -> None:
-        first = partition
-        if self.batches and self.batches[-1][::2] == (group, partition):  # nearly always: most partitions have words
-            first = self.batches.pop()[1]
-        self.batches.append((group, first, partition + 1))
 
 
 class _Grouping:
@@ -326,40 +309,24 @@ def _by_group(
         yield group, texts if len(by_group) == 1 else texts.filter(pa.array(np.isin(numbers, mine)))
 
 
-def _text_sizes(texts: pa.Array) -> tuple[int, int]:
+def _text_sizes(texts: pa.Array) -> dict[str, int]:
     n_bytes, n_chars = pc.sum(pc.binary_length(texts)).as_py(), pc.sum(pc.utf8_length(texts)).as_py()
-    return n_bytes or 0, n_chars or 0
+    return {"n_text_bytes": n_bytes or 0, "n_chars": n_chars or 0}
 
 
-def _totals_of(batch: ReadBatch) -> Totals:
+def _numbers_of(batch: ReadBatch) -> dict[str, int]:
+    """Returns what was read, counted by the documents and rejects themselves, and not by their files as `Accounts`."""
     documents, rejects, read = batch.documents, batch.rejects, batch.counts
-    return Totals(
-        n_records=batch.n_records,
-        n_documents=documents.num_rows,
-        rejected=count_reasons(rejects) if rejects is not None else {},
-        filtered=read.filtered,
-        n_bytes=batch.n_bytes,
-        n_document_bytes=pc.sum(documents.column("n_bytes")).as_py() or 0,
-        n_rejected_bytes=(pc.sum(rejects.column("n_bytes")).as_py() or 0) if rejects is not None else 0,
-        n_filtered_bytes=read.n_filtered_bytes,
-        n_skipped_bytes=batch.n_skipped_bytes,
-        n_text_bytes=pc.sum(pc.binary_length(documents.column("text"))).as_py() or 0,
-        n_chars=pc.sum(pc.utf8_length(documents.column("text"))).as_py() or 0,
+    return flatten(
+        {
+            "n_records": batch.n_records,
+            "n_documents": documents.num_rows,
+            "rejected": count_reasons(rejects) if rejects is not None else {},
+            "filtered": read.filtered,
+            "n_bytes": batch.n_bytes,
+            "n_document_bytes": pc.sum(documents.column("n_bytes")).as_py() or 0,
+            "n_rejected_bytes": (pc.sum(rejects.column("n_bytes")).as_py() or 0) if rejects is not None else 0,
+            "n_filtered_bytes": read.n_filtered_bytes,
+            "n_skipped_bytes": batch.n_skipped_bytes,
+        }
     )
-
-
-def _descriptor_name(split_id: str) -> str:
-    return f"{filenames.COUNTING}/{split_id}.json"
-
-
-def _load_committed(output: str, split: Split, key: str) -> SplitCounts | None:
-    path = storage.join(output, _descriptor_name(split.id))
-    if not storage.exists(path):
-        return None
-    with storage.open_read(path) as handle:
-        try:
-            counts = SplitCounts.from_json(handle.read())
-        except ValueError:
-            return None
-    is_same = (counts.split_id, counts.counter, counts.pieces) == (split.id, key, split.pieces)
-    return counts if is_same and not ledger.problem(output, counts.file) else None

@@ -10,6 +10,7 @@ Rows with the same labels are a group: one source, one language, or, without lab
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from tokenmill.pipeline import filenames, schemas, storage
 from tokenmill.pipeline.books import json_files, ledger
+from tokenmill.pipeline.books.counts import Counts, Groups
 from tokenmill.pipeline.books.json_files import AnyJson, Count, FileName
 from tokenmill.pipeline.books.ledger import FileRecord
 from tokenmill.pipeline.books.lists import ListedRecords
@@ -83,14 +85,18 @@ class Pruning:
         )
 
 
-@dataclass(frozen=True)
-class GroupRows:
-    """The number of rows and words of a group in one partition, or in all."""
+_GROUP = "words:"
 
-    labels: Group
-    n_words: int
-    """Sum of the counts that are kept."""
-    n_distinct_words: int
+
+def group_name(group: Group) -> str:
+    """Returns the name of the numbers of a group in `books.counts.Counts`."""
+    return f"{_GROUP}{json.dumps(group)}"
+
+
+def groups_of(counts: Groups) -> dict[Group, Mapping[str, int]]:
+    """Returns the numbers of each group, by its labels and in their order."""
+    names = (name for name in counts if name.startswith(_GROUP))
+    return dict(sorted((tuple(json.loads(name.removeprefix(_GROUP))), counts[name]) for name in names))
 
 
 def partition_name(partition: int, n_partitions: int) -> str:
@@ -111,7 +117,8 @@ class PartitionWriter:
         self._pending: list[pa.Table] = []
         self._n_pending = self._n_pending_bytes = 0
         self._n_characters = 0.0
-        self.groups: list[GroupRows] = []
+        self.counts = Counts()
+        """Of each group `n_words`, the sum of the counts that are kept, and `n_distinct_words`, the rows."""
         self.pruning = Pruning(bound)
         self.characters = np.zeros(N_CODE_POINTS, np.int64)
 
@@ -136,7 +143,7 @@ class PartitionWriter:
             self._add(group, table)
         self._flush(group)
         if n_distinct:
-            self.groups.append(GroupRows(group, n_words, n_distinct))
+            self.counts.add({"n_words": n_words, "n_distinct_words": n_distinct}, group_name(group))
 
     def _check_characters(self, group: Group, table: pa.Table) -> None:
         lengths = pc.binary_length(table["word"]).to_numpy().astype(np.float64)
@@ -148,7 +155,9 @@ class PartitionWriter:
     def finish(self) -> FileRecord:
         """Ends the file."""
         self._writer.close()
-        return self._file.finish(rows=sum(group.n_distinct_words for group in self.groups))
+        return self._file.finish(
+            rows=sum(group["n_distinct_words"] for group in groups_of(self.counts.groups).values())
+        )
 
     def _add(self, group: Group, table: pa.Table) -> None:
         self._pending.append(table)
@@ -178,8 +187,8 @@ class PartitionWriter:
         )
 
 
-def write_alphabet(characters: npt.NDArray[np.int64], output: str, name: str = ALPHABET_NAME) -> FileRecord:
-    """Writes how often each code point occurs, int64[0x110000], as `ALPHABET`."""
+def write_alphabet(characters: npt.NDArray[np.int64], staging: Staging, name: str = ALPHABET_NAME) -> FileRecord:
+    """Stages how often each code point occurs, int64[0x110000], as `ALPHABET`."""
     code_points = np.flatnonzero(characters)
     table = pa.table(
         [
@@ -189,12 +198,9 @@ def write_alphabet(characters: npt.NDArray[np.int64], output: str, name: str = A
         ],
         schema=ALPHABET,
     )
-    with Staging(output, "alphabet") as staging:
-        staged = staging.create(name)
-        pq.write_table(table, staged, compression="zstd", store_schema=False)
-        record = staged.finish(rows=table.num_rows)
-        staging.publish()
-    return record
+    staged = staging.create(name)
+    pq.write_table(table, staged, compression="zstd", store_schema=False)
+    return staged.finish(rows=table.num_rows)
 
 
 def read_alphabet(output: str, name: str) -> npt.NDArray[np.int64]:
@@ -206,7 +212,7 @@ def read_alphabet(output: str, name: str) -> npt.NDArray[np.int64]:
     return characters
 
 
-def write_report(
+def finish_artifact(
     output: str,
     *,
     labels: Sequence[str],
@@ -215,10 +221,13 @@ def write_report(
     groups: Sequence[Mapping[str, Any]],
     pruning: Pruning,
     partitions: Sequence[FileRecord],
-    alphabet: FileRecord,
+    characters: npt.NDArray[np.int64],
     **more: Any,
 ) -> None:
-    """Writes `counts/counts.json`, which makes the artifact complete."""
+    """Writes `counts/alphabet.parquet`, and `counts/counts.json`, which makes the artifact complete."""
+    with Staging(output, "alphabet") as staging:
+        alphabet = write_alphabet(characters, staging)
+        staging.publish()
     report = {
         "format_version": FORMAT_VERSION,
         "digest": digest_of(words, partitions),
@@ -440,7 +449,7 @@ def read_report(output: str, shape: TypeAdapter[Any] = _OF_JOB) -> dict[str, Any
     """Returns `counts.json` of a job's folder; sums of counts lack the numbers of what was read.
 
     Raises:
-      ValueError: if it is of another format, or not as `write_report` writes it; OSError: if it cannot be read.
+      ValueError: if it is of another format, or not as `finish_artifact` writes it; OSError: if it cannot be read.
     """
     report: dict[str, Any] = json_files.read(output, REPORT_NAME, shape, versions=[FORMAT_VERSION])
     try:

@@ -1,87 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the counts of splits into the counts artifact: merges each hash partition, prunes, checks sums. No Beam here.
 
+    a range of the runs of all splits --merge_partition--> counts/counts-00003-of-00016.parquet
+                                                           _counts/_ledger/<id>.json
+    all entries of the ledger ---------finish_counts-----> counts/alphabet.parquet, counts/counts.json
+
 Every word is in one partition, whose runs are merged in bounded memory (`merging`). Words are left out only if the
 config says so, and only after their exact count is known, so the result does not depend on any order. `min_count` drops
 words that occur less often. `max_words` drops words that occur at most B times, where B is the smallest number that
 leaves no more than `max_words` words. B, and how many words and occurrences were dropped, are in counts.json.
+
+The id of a partition is a hash of the plan and of all else that decides what it holds. So its entry says that it needs
+no work, even when the runs are gone.
 """
 
 import hashlib
-import heapq
-import itertools
-import json
-import marshal
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from operator import itemgetter
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger
-from tokenmill.pipeline.books.input_counts import PieceCounts
-from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline import filenames, schemas, storage
+from tokenmill.pipeline.books import quantities
+from tokenmill.pipeline.books.counts import Counts, Groups, nest
+from tokenmill.pipeline.books.job_books import JobBooks, PlannedSplits, entry_digest
+from tokenmill.pipeline.books.ledger import Entry, SplitEntry
 from tokenmill.pipeline.books.lists import RecordList
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits, by_limits
-from tokenmill.pipeline.config.input import InputConfig
+from tokenmill.pipeline.books.reject_limits import LossyFiles, by_limits, check_rejects
+from tokenmill.pipeline.books.shapes import REASONS
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.tokenizer import CountsConfig
 from tokenmill.pipeline.counting import counts as artifact
-from tokenmill.pipeline.counting.counts import Group, GroupRows, PartitionWriter, Pruning
-from tokenmill.pipeline.counting.merging import merge_runs
-from tokenmill.pipeline.counting.split_counts import Described, GroupTotals, SplitCounts, Totals
+from tokenmill.pipeline.counting.count import Counting
+from tokenmill.pipeline.counting.counts import Group, PartitionWriter, Pruning, groups_of
+from tokenmill.pipeline.counting.merging import merge_counts
 from tokenmill.pipeline.counting.words import describe_words
 from tokenmill.pipeline.input.unusable import check_usable
+from tokenmill.pipeline.output.spill import RunFiles, RunReader, shard_range
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 _RUNS_AHEAD = 8
-"""Batches read before they are merged; each is at most `MAX_COUNTER_BYTES`, divided by the number of partitions."""
+"""Parts of runs read before they are merged; each is at most `MAX_COUNTER_BYTES`, divided by the number of
+partitions, and a piece more."""
 
-_RUN_FILES = 1 << 16
-_CHUNK_FILES = 1 << 11
-
-_DONE_NAME = f"{filenames.COUNTING}/done.json"
-
-
-@dataclass(frozen=True)
-class PartitionCounts(Described):
-    """One file of the counts artifact."""
-
-    what = "the counts of a partition"
-    partition: int
-    groups: tuple[GroupRows, ...]
-    pruning: Pruning
-    file: FileRecord
-    alphabet: FileRecord
-    """The counts of the characters in its words, a file in `_counts/`."""
-
-    @property
-    def n_words(self) -> int:
-        """All occurrences of words in the partition, kept or left out."""
-        return sum(group.n_words for group in self.groups) + self.pruning.n_occurrences
+_PRUNED = "pruned"
+"""The group of the numbers of `Pruning` in the entry of a partition."""
 
 
-def histogram_partition(
-    partition: int, splits: Iterable[SplitCounts], output: str, min_count: int
-) -> list[tuple[int, int]]:
+def histogram_partition(partition: int, splits: Sequence[SplitRuns], of: Counting) -> list[tuple[int, int]]:
     """Returns pairs of a count and the number of words with this count in a partition, by ascending count.
 
     Counts below `min_count` are left out. Memory: as for `merge_partition`.
     """
     found: Counter[int] = Counter()
-    splits = sorted(splits, key=lambda counts: counts.split_id)
     for group in _groups_of(splits):
-        for table in merge_runs(_runs_of(partition, group, splits, output), output, f"{partition}"):
+        for table in merge_counts(_words_of(partition, group, splits, of), of.output, f"{partition}"):
             counts, n_words = np.unique(table["count"].to_numpy(), return_counts=True)
             found.update(dict(zip(counts.tolist(), n_words.tolist(), strict=True)))
-    return sorted((count, n_words) for count, n_words in found.items() if count >= min_count)
+    return sorted((count, n_words) for count, n_words in found.items() if count >= of.counts.min_count)
 
 
 def find_bound(histograms: Iterable[Iterable[tuple[int, int]]], config: CountsConfig) -> int:
@@ -108,229 +90,187 @@ def find_bound(histograms: Iterable[Iterable[tuple[int, int]]], config: CountsCo
     return bound
 
 
-def merge_partition(
-    partition: int,
-    n_partitions: int,
-    splits: Iterable[SplitCounts],
-    output: str,
-    labels: Sequence[str] = (),
-    bound: int = 0,
-) -> PartitionCounts:
-    """Adds up one hash partition of all splits and writes it as one file of the counts artifact.
+def merge_partition(partition: int, splits: Sequence[SplitRuns], of: Counting, bound: int = 0) -> Entry:
+    """Adds up one hash partition of all splits and commits it as one file of the counts artifact.
 
-    Memory: bounded, see `merging.merge_runs`, and one row group.
+    If an earlier attempt has, this only returns its entry. Memory: bounded, see `merging.merge_counts`, and one row
+    group.
 
     Args:
       partition: the index of the partition.
-      n_partitions: how many there are.
-      splits: the counts of all splits, in any order.
-      output: the output folder.
-      labels: the kinds of labels of groups.
+      splits: the runs of all splits, in any order.
+      of: what was counted.
       bound: words that occur at most this often are left out, see `find_bound`.
     """
-    splits = sorted(splits, key=lambda counts: counts.split_id)
-    with Staging(output, f"counts-{partition}") as staging:
-        writer = PartitionWriter(staging.create(artifact.partition_name(partition, n_partitions)), labels, bound)
+    if (entry := _merged(partition, of)) is not None:
+        return entry
+    with Staging(of.output, f"counts-{partition}") as staging:
+        name, alphabet_name = _names(partition, of)
+        writer = PartitionWriter(staging.create(name), of.counts.by, bound)
         for group in _groups_of(splits):
-            runs = _runs_of(partition, group, splits, output)
-            writer.add_group(group, merge_runs(runs, output, f"{partition}"))
-        record = writer.finish()
+            words = _words_of(partition, group, splits, of)
+            writer.add_group(group, merge_counts(words, of.output, f"{partition}"))
+        entry = Entry(
+            index=partition,
+            tokenizer=of.key,
+            counts={**writer.counts.groups, _PRUNED: asdict(writer.pruning)},
+            shard=writer.finish(),
+            companions=(artifact.write_alphabet(writer.characters, staging, alphabet_name),),
+        )
         staging.publish()
-    alphabet = artifact.write_alphabet(
-        writer.characters, output, f"{filenames.COUNTING}/alphabet-{partition:05d}.parquet"
+    path = storage.join(of.output, filenames.COUNTING, filenames.entry_name(_id_of(partition, of)))
+    storage.write_atomic(path, entry.to_json())
+    return entry
+
+
+def is_finished(of: Counting) -> bool:
+    """Returns whether an earlier run has finished these counts of these splits; reads all files to make sure."""
+    return storage.exists(storage.join(of.output, artifact.REPORT_NAME)) and all(
+        _merged(partition, of, with_alphabet=False) is not None for partition in range(of.n_partitions)
     )
-    return PartitionCounts(partition, tuple(writer.groups), writer.pruning, record, alphabet)
 
 
-def finish_counts(
-    splits: Iterable[SplitCounts],
-    partitions: Sequence[PartitionCounts],
-    output: str,
-    key: str,
-    tokenizer_json: str,
-    labels: Sequence[str] = (),
-    config: InputConfig | None = None,
-) -> list[PartitionCounts]:
-    """Checks that no word was lost, and writes counts/alphabet.parquet and counts/counts.json.
+def finish_counts(of: Counting, planned: PlannedSplits, splits: Iterable[Split]) -> None:
+    """Adds up the ledger, checks that no word was lost, and writes counts/alphabet.parquet and counts/counts.json.
 
-    Memory: 20 bytes for each input file.
+    Memory: a split at a time.
 
     Args:
-      splits: the counts of all splits, in any order; looked at again if all records of a source were rejected.
-      partitions: those of `merge_partition`.
-      output: the output folder.
-      key: `count_key`.
-      tokenizer_json: what says what a word is.
-      labels: the kinds of labels of groups.
-      config: the section `input`; None: no limits.
-
-    Returns:
-      The partitions in order.
+      of: what was counted; its partitions are merged.
+      planned: the plan.
+      splits: its splits, in any order; looked at if all records of a source were rejected.
 
     Raises:
-      BooksError: if the counts do not sum up to the words read.
-      ValueError: if all records were rejected, more than `config`, the `input` section, allows, or too much of a file.
+      BooksError: if a split is not counted as planned, a part of a file is missing, or the counts do not sum up to the
+        words read.
+      ValueError: if all records were rejected, more than the section `input` allows, or too much of a file.
     """
-    partitions = sorted(partitions, key=lambda counts: counts.partition)
-    totals, by_source, files, digest = Totals(rejected={}, filtered={}), dict[str, Totals](), _Files(), _PlanDigest(key)
-    read: dict[Group, GroupTotals] = {}
-    for split in splits:
-        totals += split.totals
-        source = split.pieces[0].source if split.pieces else ""
-        by_source[source] = by_source.get(source, Totals(rejected={}, filtered={})) + split.totals
-        for group in split.groups:
-            read[group.labels] = read.get(group.labels, GroupTotals(group.labels)) + group
-        files.add(split)
-        digest.add(split)
-    inputs = RecordList(output, "counted")
-    lossy = LossyFiles(config) if config is not None else None
-    for record in files:
-        inputs.add(record)
-        if lossy is not None:
-            lossy.add(record)
-    if config is not None and lossy is not None:
-        for section, given in by_limits(
-            config, asdict(totals), {name: asdict(each) for name, each in by_source.items()}
-        ):
-            check_usable(given["n_records"], given["rejected"], splits, section, where="")
-            RejectLimits.of(section).check_all(**given)
-        lossy.check()
-    n_counted = sum(counts.n_words for counts in partitions)
-    if n_counted != totals.n_words:
-        raise BooksError(f"counts: the words of all splits are {totals.n_words}, the sum of all counts is {n_counted}")
-    totals.check("counts")
-    characters = np.zeros(artifact.N_CODE_POINTS, np.int64)
-    for counts in partitions:
-        characters += artifact.read_alphabet(output, counts.alphabet.file)
-    artifact.write_report(
-        output,
-        labels=labels,
-        words=describe_words(tokenizer_json),
-        totals=asdict(totals) | {"n_distinct_words": sum(counts.file.rows or 0 for counts in partitions)},
-        groups=_group_report(read, partitions),
-        pruning=sum((counts.pruning for counts in partitions), Pruning()),
-        partitions=[counts.file for counts in partitions],
-        alphabet=artifact.write_alphabet(characters, output),
-        counter=key,
-        inputs=inputs.finish(),
+    inputs, lossy = RecordList(of.output, "counted"), LossyFiles(of.input)
+
+    def take(_: str, record: Mapping[str, Any]) -> None:
+        counted = {"name": record["name"], "n_bytes": record["n_bytes"]}
+        inputs.add(counted | ({"read": record["read"]} if record["read"].get("rejected") else {}))
+        lossy.add(record)
+
+    def read(split_id: str) -> SplitEntry:
+        entry = SplitEntry.read(of.splits, split_id)
+        if entry is None or entry.tokenizer != of.key:
+            raise BooksError(f"the words of split {split_id} have not been counted")
+        return entry
+
+    books, digest = JobBooks(take), 0
+    for entry in in_turn(read, planned.ids(), waits=storage.is_remote(of.output)):
+        books.add_read(entry)
+        digest += entry_digest(entry)
+    books.close()
+    if digest % (1 << 64) != planned.digest:
+        raise BooksError("the splits whose words were counted are not those of the plan")
+    if books.problems:
+        raise BooksError("\n".join(books.problems))
+    for section, given in by_limits(of.input, books.totals, books.by_source):
+        check_usable(given["n_records"], given["rejected"], splits, section, where="")
+    check_rejects(of.input, books.totals, books.by_source)
+    lossy.check()
+    write_artifact(of, books.counts.groups, inputs=inputs.finish())
+
+
+def write_artifact(of: Counting, numbers: Groups, inputs: Any = ()) -> None:
+    """Writes what makes the merged partitions an artifact.
+
+    Args:
+      of: what was counted.
+      numbers: the sums of the numbers of all splits.
+      inputs: the list of input files, as in counts.json.
+
+    Raises:
+      BooksError: if a partition is not merged, or the counts do not sum up to the words read.
+    """
+    totals, entries = totals_of(numbers), [_read(partition, of) for partition in range(of.n_partitions)]
+    merged, pruning, characters = Counts(), Pruning(), np.zeros(artifact.N_CODE_POINTS, np.int64)
+    for entry in entries:
+        merged.add_groups(entry.counts)
+        pruning += Pruning(**entry.counts[_PRUNED])
+        characters += artifact.read_alphabet(of.output, _names(entry.index, of)[1])
+    rows = groups_of(merged.groups)
+    n_counted = sum(group["n_words"] for group in rows.values()) + pruning.n_occurrences
+    if n_counted != totals["n_words"]:
+        raise BooksError(
+            f"counts: the words of all splits are {totals['n_words']}, the sum of all counts is {n_counted}"
+        )
+    if wrong := quantities.imbalances(quantities.OF_INPUT, numbers[""]):
+        raise BooksError("\n".join(f"counts: {line}" for line in wrong))
+    n_distinct = {group: rows.get(group, {}).get("n_distinct_words", 0) for group in groups_of(numbers)}
+    artifact.finish_artifact(
+        of.output,
+        labels=of.counts.by,
+        words=describe_words(of.tokenizer),
+        totals=totals | {"n_distinct_words": sum(n_distinct.values())},
+        groups=[
+            {"labels": list(group), **read, "n_distinct_words": n_distinct[group]}
+            for group, read in groups_of(numbers).items()
+        ],
+        pruning=pruning,
+        partitions=[entry.shard for entry in entries],
+        characters=characters,
+        counter=of.key,
+        inputs=inputs,
     )
-    done = {"splits": digest.value(), "partitions": [counts.to_json() for counts in partitions]}
-    storage.write_atomic(storage.join(output, _DONE_NAME), json.dumps(done).encode())
-    return partitions
 
 
-def _group_report(read: Mapping[Group, GroupTotals], partitions: Iterable[PartitionCounts]) -> list[dict[str, Any]]:
-    n_distinct: Counter[Group] = Counter()
-    for counts in partitions:
-        n_distinct.update({rows.labels: rows.n_distinct_words for rows in counts.groups})
-    return [asdict(read[labels]) | {"n_distinct_words": n_distinct[labels]} for labels in sorted(read)]
+def totals_of(numbers: Groups) -> dict[str, Any]:
+    """Returns the totals of counts.json, but for distinct words, from the numbers of splits."""
+    read, groups = nest(numbers[""]), groups_of(numbers).values()
+    return {
+        **{each.name: read.get(each.name, {} if each.name in REASONS else 0) for each in quantities.READ},
+        **{each.name: sum(group[each.name] for group in groups) for each in quantities.TEXTS},
+    }
 
 
-def delete_staged(output: str) -> None:
-    """Removes the counts of single splits, which are not needed after the job."""
-    folder = storage.join(output, filenames.COUNTING)
-    for name in storage.list_files(folder):
-        if name != _DONE_NAME.rpartition("/")[2]:
-            storage.delete(storage.join(folder, name))
+def _names(partition: int, of: Counting) -> list[str]:
+    """Returns the names of the files of a partition: of its words, and of how often their characters occur."""
+    alphabet = f"{filenames.COUNTED_SPLITS}/alphabet-{partition:05d}.parquet"
+    return [artifact.partition_name(partition, of.n_partitions), alphabet]
 
 
-def load_finished(splits: Sequence[Split], output: str, key: str) -> list[PartitionCounts] | None:
-    """Returns the partitions of finished counts of exactly these splits, if all files are as recorded; else None."""
-    path = storage.join(output, _DONE_NAME)
-    if not storage.exists(path) or not storage.exists(storage.join(output, artifact.REPORT_NAME)):
+def _id_of(partition: int, of: Counting) -> str:
+    return hashlib.sha256(f"{of.key} {of.plan} {partition} {of.n_partitions}".encode()).hexdigest()[:16]
+
+
+def _read(partition: int, of: Counting) -> Entry:
+    entry = Entry.read(storage.join(of.output, filenames.COUNTING), _id_of(partition, of))
+    if entry is None or entry.index != partition:
+        raise BooksError(f"partition {partition} of the word counts has not been merged")
+    return entry
+
+
+def _merged(partition: int, of: Counting, *, with_alphabet: bool = True) -> Entry | None:
+    """Returns the entry of a partition that needs no work: it is committed, and its files are as recorded."""
+    try:
+        entry = _read(partition, of)
+    except BooksError:
         return None
-    with storage.open_read(path) as handle:
-        try:
-            done = json.loads(handle.read())
-            partitions = [PartitionCounts.from_json(text) for text in done["partitions"]]
-            digest = _PlanDigest(key)
-            for split in splits:
-                digest.add(split)
-            is_same = done["splits"] == digest.value()
-        except (ValueError, KeyError, TypeError):
-            return None
-    if not is_same or any(ledger.problem(output, counts.file) for counts in partitions):
-        return None
-    return partitions
+    spared = None if with_alphabet else next(iter(entry.companions), None)
+    return entry if entry.has_files(of.output, _names(partition, of), without=spared) else None
 
 
-def _groups_of(splits: Iterable[SplitCounts]) -> list[Group]:
-    return sorted({group.labels for split in splits for group in split.groups})
+def _groups_of(splits: Iterable[SplitRuns]) -> list[Group]:
+    return sorted({group for split in splits for group in split.groups})
 
 
-def _runs_of(partition: int, group: Group, splits: Iterable[SplitCounts], output: str) -> Iterator[pa.Table]:
-    def places() -> Iterator[tuple[str, int]]:
-        for split in splits:
-            labels, n_before = [each.labels for each in split.groups], 0
-            for number, first, stop in split.batches:
-                if first <= partition < stop and labels[number] == group:
-                    yield split.file.file, n_before + partition - first
-                n_before += stop - first
+def _words_of(partition: int, group: Group, splits: Sequence[SplitRuns], of: Counting) -> Iterator[pa.Table]:
+    """Yields the words of a group in one partition, from one run after another."""
+    low, high = shard_range(partition, of.n_partitions)
+    with RunFiles(of.output) as files:
 
-    def read(place: tuple[str, int]) -> pa.Table:
-        with storage.open_read(storage.join(output, place[0])) as handle, pa.ipc.open_file(handle) as file:
-            return pa.Table.from_batches([file.get_batch(place[1])])
+        def read(run: RunReader) -> pa.Table:
+            run.start(low)
+            rows = pa.Table.from_batches([each.remove_column(0) for each in run.take(high)], schemas.WORD_COUNTS)
+            return rows.take(np.arange(rows.num_rows))  # a copy, as slices keep all of their pieces in memory
 
-    return in_turn(read, places(), waits=storage.is_remote(output), n_ahead=_RUNS_AHEAD)
-
-
-class _PlanDigest:
-    """A digest of the pieces of all splits, with the versions of their files, and of a key; in any order."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._sum = self._n = 0
-
-    def add(self, split: Split | SplitCounts) -> None:
-        """Adds the pieces of a split."""
-        for piece in split.pieces:
-            digest = hashlib.sha256(json.dumps(asdict(piece), sort_keys=True).encode()).digest()
-            self._sum = (self._sum + int.from_bytes(digest)) % (1 << 256)
-            self._n += 1
-
-    def value(self) -> str:
-        """Returns the digest, in hex."""
-        return hashlib.sha256(json.dumps([self._key, self._n, self._sum]).encode()).hexdigest()
-
-
-class _Files:
-    """The record of every input file, however the files were cut, in the order of names; packed, 20 bytes for each.
-
-    A file that has rejects has what was read of it.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[str, str, int, dict[str, Any] | None]] = []
-        self._runs: list[list[bytes]] = []
-
-    def add(self, split: SplitCounts) -> None:
-        """Adds the pieces of a split."""
-        reads = dict(split.inputs)
-        for i, piece in enumerate(split.pieces):
-            read = reads[i].to_record() if i in reads else None
-            self._waiting.append((piece.name, piece.path, piece.n_bytes, read))
-        if len(self._waiting) >= _RUN_FILES:
-            self._pack()
-
-    def _pack(self) -> None:
-        self._waiting.sort(key=_PLACE)
-        chunks = range(0, len(self._waiting), _CHUNK_FILES)
-        packed = (marshal.dumps(self._waiting[start : start + _CHUNK_FILES]) for start in chunks)
-        self._runs.append([zlib.compress(chunk, 1) for chunk in packed])
-        self._waiting = []
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        self._pack()
-        for _, pieces in itertools.groupby(heapq.merge(*map(_unpacked, self._runs), key=_PLACE), _PLACE):
-            read = PieceCounts()
-            for name, _, n_bytes, counts in pieces:
-                record = {"name": name, "n_bytes": n_bytes}
-                read += PieceCounts(**counts or {})
-            yield record | ({"read": read.to_record()} if read.rejected else {})
-
-
-_PLACE = itemgetter(0, 1)
-
-
-def _unpacked(run: Iterable[bytes]) -> Iterator[tuple[str, str, int, dict[str, Any] | None]]:
-    return itertools.chain.from_iterable(marshal.loads(zlib.decompress(chunk)) for chunk in run)
+        runs = (
+            RunReader(files, storage.join(of.splits, filenames.runs_name(split.split_id)), run, schemas.WORD_COUNTS)
+            for split in splits
+            for run, labels in zip(split.runs, split.groups, strict=True)
+            if labels == group
+        )
+        yield from in_turn(read, runs, waits=files.is_remote, n_ahead=_RUNS_AHEAD)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up any number of word counts in bounded memory: counts that do not fit go to sorted files, which are merged.
+"""Adds up any number of word counts in bounded memory: counts that do not fit go to a file, and are merged from it.
 
-Word counts come as runs: tables of `schemas.WORD_COUNTS`, in any order. Runs are added up in memory as long as
-the distinct words take no more than `MERGE_BYTES`; then they become a sorted file. The files are merged block by block.
-Every file has one block in memory; the smallest of their last words is the limit. All words up to the limit can be
+Word counts come as tables of `schemas.WORD_COUNTS`, in any order. They are added up in memory as long as the distinct
+words take no more than `MERGE_BYTES`; then they become a sorted run of a file. Runs are merged block by block.
+Every run has one block in memory; the smallest of their last words is the limit. All words up to the limit can be
 added up, because later blocks have only words after it. The result does not depend on how the counts were cut into
-runs, because sums do not.
+tables, because sums do not.
 """
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -18,51 +18,87 @@ from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import add_word_counts
 
 MERGE_BYTES = 64 << 20
-"""Distinct words and counts held in memory before they become a file; a merge takes about six times as much."""
+"""Distinct words and counts held in memory before they become a run; a merge takes about six times as much."""
 
-MAX_RUNS = 64
-"""Sorted files merged at once, a block of each in memory."""
+_BATCH_BYTES = 1 << 16
+"""About the size of a record batch of a run; a block is at least one."""
 
-_BLOCK_BYTES = 1 << 20
+_BLOCKS_BYTES = 64 << 20
+"""The blocks of all runs together take about this much, as long as each is at least a batch; of one run, a MiB."""
 
 
-def merge_runs(runs: Iterable[pa.Table], output: str, name: str) -> Iterator[pa.Table]:
-    """Yields the sums of runs, word by word, ordered by word bytes, in tables of any size, none empty.
+def merge_counts(tables: Iterable[pa.Table], output: str, name: str) -> Iterator[pa.Table]:
+    """Yields the sums of word counts, word by word, ordered by word bytes, in tables of any size, none empty.
 
     Args:
-      runs: tables of `schemas.WORD_COUNTS`.
-      output: the folder in whose `_tmp/` files may be made; they are removed at the end.
-      name: what is merged, for the names of these files.
+      tables: tables of `schemas.WORD_COUNTS`.
+      output: the folder in whose `_tmp/` a file may be made; it is removed at the end.
+      name: what is merged, for the name of this file.
 
-    Memory: about `6 * MERGE_BYTES` and `MAX_RUNS` blocks of 1 MiB; a run that is larger than `MERGE_BYTES`, thrice.
+    Memory: about `6 * MERGE_BYTES`, or thrice a table that is larger; then 64 MiB for the blocks of up to 1024 runs, as
+    80 million words are 50 runs, and beyond a thousandth of the distinct words.
 
     Raises:
       OverflowError: if counts add up to more than 63 bits hold.
     """
-    with _Files(output, name) as files:
-        merged, pending, n_pending = schemas.WORD_COUNTS.empty_table(), [], 0
-        for run in runs:
-            pending.append(run)
-            n_pending += run.nbytes
+    merged, pending, n_pending = schemas.WORD_COUNTS.empty_table(), list[pa.Table](), 0
+    with Staging(output, f"merge-{name}") as staging:
+        runs = _Runs(staging)
+        for table in tables:
+            pending.append(table)
+            n_pending += table.nbytes
             if n_pending > MERGE_BYTES:
                 merged, pending, n_pending = add_word_counts([merged, *pending]), [], 0
                 if merged.nbytes > MERGE_BYTES:
-                    files.add(_blocks_of(merged))
+                    runs.add(merged)
                     merged = schemas.WORD_COUNTS.empty_table()
         merged = add_word_counts([merged, *pending])
-        if not files.paths:
-            if merged.num_rows:
-                yield merged
-            return
-        files.add(_blocks_of(merged))
-        del merged, pending
-        while len(files.paths) > MAX_RUNS:
-            files.merge_first(MAX_RUNS)
-        yield from merge_streams([files.read(path) for path in files.paths])
+        if runs.ranges:
+            runs.add(merged)
+            del merged, pending
+            with runs.open() as handle, pa.ipc.open_file(handle) as reader:
+                yield from merge_streams([_read(reader, each, len(runs.ranges)) for each in runs.ranges])
+        elif merged.num_rows:
+            yield merged
+
+
+class _Runs:
+    """A staged file of sorted runs; there is none before the first run."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self.ranges: list[range] = []
+        """The numbers of the record batches of each run."""
+
+    def add(self, table: pa.Table) -> None:
+        """Writes one more run."""
+        if not self.ranges:
+            self._file = self._staging.create("words.arrow")
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            self._writer = pa.ipc.new_file(self._file, table.schema, options=options)
+        n_rows = max(1, table.num_rows * _BATCH_BYTES // max(1, table.nbytes))
+        batches = table.to_batches(max_chunksize=n_rows)
+        for batch in batches:
+            self._writer.write_batch(batch)
+        first = self.ranges[-1].stop if self.ranges else 0
+        self.ranges.append(range(first, first + len(batches)))
+
+    def open(self) -> BinaryIO:
+        """Ends the file and opens it for reading."""
+        self._writer.close()
+        self._file.finish()
+        return storage.open_read(self._file.path)
+
+
+def _read(reader: pa.ipc.RecordBatchFileReader, run: range, n_runs: int) -> Iterator[pa.Table]:
+    """Yields the blocks of a run."""
+    n_batches = max(1, min(1 << 20, _BLOCKS_BYTES // n_runs) // _BATCH_BYTES)
+    for first in range(0, len(run), n_batches):
+        yield pa.Table.from_batches([reader.get_batch(i) for i in run[first : first + n_batches]])
 
 
 def merge_streams(streams: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Yields the sums of streams of word counts, each ordered by word bytes throughout; see `merge_runs`."""
+    """Yields the sums of streams of word counts, each ordered by word bytes throughout; see `merge_counts`."""
     heads = [_Head(stream) for stream in streams]
     while heads := [head for head in heads if head.fill()]:
         end = min(head.last_word() for head in heads)
@@ -100,47 +136,3 @@ class _Head:
                 high = middle
         taken, self._block = self._block.slice(0, low), self._block.slice(low)
         return taken
-
-
-class _Files(contextlib.AbstractContextManager["_Files"]):
-    """Sorted files of word counts, removed at the end."""
-
-    def __init__(self, output: str, name: str) -> None:
-        self._staging = Staging(output, f"merge-{name}")
-        self._n_files = 0
-        self.paths: list[str] = []
-
-    def __exit__(self, *error: object) -> None:
-        self._staging.__exit__(*error)
-
-    def add(self, tables: Iterable[pa.Table]) -> None:
-        """Writes one more file."""
-        self._n_files += 1
-        file = self._staging.create(f"run-{self._n_files:05d}.arrow")
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_file(file, schemas.WORD_COUNTS, options=options) as writer:
-            for table in tables:
-                writer.write_table(table)
-        file.finish()
-        self.paths.append(file.path)
-
-    def read(self, path: str) -> Iterator[pa.Table]:
-        """Yields the blocks of a file."""
-        with storage.open_read(path) as handle, pa.ipc.open_file(handle) as file:
-            for i in range(file.num_record_batches):
-                yield pa.Table.from_batches([file.get_batch(i)])
-
-    def merge_first(self, n: int) -> None:
-        """Merges the first n files into one."""
-        first, self.paths = self.paths[:n], self.paths[n:]
-        merged = merge_streams([self.read(path) for path in first])
-        self.add(block for table in merged for block in _blocks_of(table))
-        for path in first:
-            storage.delete(path)
-
-
-def _blocks_of(table: pa.Table) -> Iterator[pa.Table]:
-    """Yields a table in pieces of about a MiB."""
-    n_rows = max(1, table.num_rows * _BLOCK_BYTES // max(1, table.nbytes))
-    for start in range(0, table.num_rows, n_rows):
-        yield table.slice(start, n_rows)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash partition of a counts artifact that a word belongs to. No Beam here.
+"""Hashes of words, which say where in a spill a word is, and in which hash partition of a counts artifact. No Beam.
 
-A kernel finds it. Its reference implementation is in `tests/pipeline/counting/test_count.py`.
+A kernel computes them. Its reference implementation is in `tests/pipeline/counting/test_count.py`.
 """
 
 import itertools
@@ -45,10 +45,25 @@ def partition_of(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[n
     The hash covers the length and the first 32 bytes, in which nearly all words of any language differ. Words that
     agree in both are merely in the same partition.
     """
-    partitions = np.empty(len(words), np.int64)
+    return (_hashes(words) % np.uint64(n_partitions)).astype(np.int64)
+
+
+def word_keys(words: pa.LargeBinaryArray, n_partitions: int) -> npt.NDArray[np.uint64]:
+    """Returns uint64[n]: the key of each word in a spill. Partition i has the keys of `spill.shard_range(i, ...)`.
+
+    Args:
+      words: the words.
+      n_partitions: how many partitions there are, a power of two from 2.
+    """
+    hashes, n_bits = _hashes(words), np.uint64(n_partitions.bit_length() - 1)
+    return (hashes >> n_bits) | (hashes << (np.uint64(64) - n_bits))  # the lowest bits are the partition
+
+
+def _hashes(words: pa.LargeBinaryArray) -> npt.NDArray[np.uint64]:
+    hashes = np.empty(len(words), np.uint64)
     starts, data = children(words)
-    hash_words(data.to_numpy(), starts, np.uint64(n_partitions), partitions)
-    return partitions
+    hash_words(data.to_numpy(), starts, hashes)
+    return hashes
 
 
 def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatch]:
@@ -69,15 +84,14 @@ def partitions_of(counts: pa.Table, n_partitions: int) -> Iterator[pa.RecordBatc
 
 
 @kernel
-def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) -> None:
-    """Finds the hash partition of words.
+def hash_words(values: Any, offsets: Any, hashes: Any) -> None:
+    """Hashes words.
 
     Args:
       values: uint8[n_bytes]; offsets: int64[n + 1]: the words; `values` are read-only.
-      n_partitions: how many there are, uint64.
-      partitions: int64[n], filled.
+      hashes: uint64[n], filled.
     """
-    for k in range(partitions.size):
+    for k in range(hashes.size):
         at, stop = offsets[k], offsets[k + 1]
         state = np.uint64(stop - at)
         for begin in range(at, at + _HASHED_BYTES, 8):
@@ -89,4 +103,4 @@ def hash_words(values: Any, offsets: Any, n_partitions: Any, partitions: Any) ->
             state ^= state >> np.uint64(33)
             state *= _SECOND
             state ^= state >> np.uint64(29)
-        partitions[k] = np.int64(state % n_partitions)
+        hashes[k] = state

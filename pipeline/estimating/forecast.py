@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import parts
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.estimating import sample, trial
@@ -216,15 +217,14 @@ def _with_shards(
 ) -> tuple[Config, dict[str, list[PlannedShard]]]:
     """Returns the config of a trial and the shards of each folder to merge: those of the job, or one for each split."""
     shuffle = config.output.shuffle
-    n_splits, n_bytes = len(plan.splits), plan.n_bytes
     if shuffle is None:
         return config, {}
     if not is_whole:
         output = config.output.model_copy(update={"shuffle": shuffle.model_copy(update={"shards": len(splits)})})
         config = config.model_copy(update={"output": output})
-        n_splits, n_bytes = len(splits), sum(each.split.n_bytes for each in splits)
+    planned = plan.planned if is_whole else PlannedSplits(each.split for each in splits)
     configs, salt = parts.configs(config), plan.job.digest
-    return config, {name: plan_shards(each.output, n_splits, n_bytes, salt) for name, each in configs.items()}
+    return config, {name: plan_shards(each.output, planned, salt) for name, each in configs.items()}
 
 
 def _n_shards(plan: JobPlan) -> int:

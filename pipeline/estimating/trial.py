@@ -9,19 +9,20 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tokenmill.pipeline.books import parts
-from tokenmill.pipeline.books.counts import nest
+from tokenmill.pipeline.books.counts import Counts, nest
 from tokenmill.pipeline.books.input_counts import sum_of
 from tokenmill.pipeline.books.ledger import LedgerEntry, Written, runs_of
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.input import NO_LIMITS
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
-from tokenmill.pipeline.counting import count, finishing
-from tokenmill.pipeline.counting.partitions import N_PARTITIONS
+from tokenmill.pipeline.counting import finishing
+from tokenmill.pipeline.counting.count import Counting, count_split
 from tokenmill.pipeline.estimating.costs import memory_now, peak_memory
 from tokenmill.pipeline.estimating.estimates import Unit, spread
 from tokenmill.pipeline.estimating.sample import TrialSplit
@@ -169,25 +170,22 @@ def bytes_of(output: OutputConfig, files: Iterable[tuple[str, int]]) -> dict[str
 def count_words(splits: Sequence[TrialSplit], config: Config, counting_json: str) -> Trial:
     """Counts the words of splits; see `tokenize`."""
     trial, tokenizer, at_first = Trial(), Tokenizer.from_str(counting_json), memory_now()
-    key, done = count.count_key(config.input, config.counts, counting_json, config.text), []
+    of, books = Counting(config.input, config.output.path, counting_json, config.counts, config.text), Counts()
+    runs: list[SplitRuns] = []
     for split in splits:
         started = time.perf_counter()
-        counts = count.count_split(
-            split.split, config.input, config.output.path, tokenizer, key, config.counts, text=config.text,
-            read=functools.partial(read_split, limits=split.limits),
-        )  # fmt: skip
-        done.append(counts)
+        entry = count_split(split.split, of, tokenizer, read=functools.partial(read_split, limits=split.limits))
+        books.add_groups(entry.counts)
+        runs.append(runs_of(entry))
         (excerpt,) = split.excerpts
-        totals = _flat(asdict(counts.totals))
+        totals = _flat(finishing.totals_of(entry.counts))
         n_planned = excerpt.n_planned(totals["n_bytes"], totals["n_records"])
         unit = Unit(n_planned, excerpt.n_bytes if excerpt.is_cut_by_bytes else n_planned, {**totals})
         trial.note(time.perf_counter() - started, [unit])
     started = time.perf_counter()
-    by = config.counts.by
-    partitions = [
-        finishing.merge_partition(number, N_PARTITIONS, done, config.output.path, by) for number in range(N_PARTITIONS)
-    ]
-    finishing.finish_counts(done, partitions, config.output.path, key, counting_json, by)
+    for partition in range(of.n_partitions):
+        finishing.merge_partition(partition, runs, of)
+    finishing.write_artifact(of, books.groups)
     trial.merge_seconds = time.perf_counter() - started
     trial.memory = peak_memory() - at_first
     return trial

@@ -15,7 +15,7 @@ from tokenmill.pipeline.books import ledger, lists, manifest, parts
 from tokenmill.pipeline.books.job_books import PlannedSplits, read_committed
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import FileRecord
-from tokenmill.pipeline.books.reject_limits import RejectLimits, by_limits, check_unknown
+from tokenmill.pipeline.books.reject_limits import by_limits, check_rejects, check_unknown
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.kept_fields import decode_fields
 from tokenmill.pipeline.input.unusable import check_usable
@@ -23,7 +23,7 @@ from tokenmill.pipeline.jobs.totals import Totals, part_path, totals_of
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.ownership import Lease
 from tokenmill.pipeline.output.placement import RowForm
-from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.output.writers import formats, mds
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.shuffling.shards import plan_shards
@@ -69,41 +69,60 @@ def finish_output(folder: Folder, lease: Lease | None = None) -> Mapping[str, An
       ValueError: if all records were rejected, more than the config allows or too much of a file, or the folder has
         another owner now; there is no manifest then either.
     """
-    config, job, tokenizer, output = folder.config, folder.job, folder.tokenizer, folder.config.output.path
+    output = folder.config.output.path
     listed = lists.Lists(output)
     added = _add_up(folder, listed)
     summed = manifest.sums(added.books)
+    files = [write_file(output, name, data) for name, data in files_of(folder, added).items()]
+    built = manifest_of(folder, summed, listed.finish(), [*files, *folder.files])
+    _check_losses(folder, added)
+    suffix, *companions = formats.suffixes(folder.config.output)
+    folders.publish(output, folder.job, built, suffix=suffix, companions=companions, lease=lease)
+    return lists.opened(output, built)
+
+
+def files_of(folder: Folder, added: Totals) -> dict[str, bytes]:
+    """Returns the files of a folder besides shards, ledger and manifest: a function of the ledger's sums alone."""
+    config, tokenizer = folder.config, folder.tokenizer
     table = token_counts(added.statistics.token_counts, tokenizer)
-    written = [
-        *write_vocabulary(output, tokenizer, formats_of(config)),
-        write_file(output, filenames.TOKEN_COUNTS, _to_parquet(table)),
-        write_file(output, filenames.STATS, ledger.to_json(added.summarize(table))),
-        *_write_mds_index(config, tokenizer_info(tokenizer), added.mds_shards, folder.splits.fields),
-        *_write_hub_config(output, config.output.formats),
-        *folder.files,
-    ]
-    form = RowForm.of(config, tokenizer)
-    built = manifest.build(
-        job,
+    return {
+        **vocabulary_files(tokenizer, formats_of(config)),
+        filenames.TOKEN_COUNTS: _to_parquet(table),
+        filenames.STATS: ledger.to_json(added.summarize(table)),
+        **_mds_index(config, tokenizer_info(tokenizer), added.mds_shards, folder.splits.fields),
+        **_hub_config(config.output.formats),
+    }
+
+
+def manifest_of(
+    folder: Folder, summed: Mapping[str, Any], listed: Mapping[str, Any], files: Sequence[FileRecord]
+) -> dict[str, Any]:
+    """Returns the manifest of a folder, a function of the ledger and the files.
+
+    Args:
+      folder: the folder.
+      summed: `manifest.sums` of its books.
+      listed: the lists, from `lists.Lists.finish`.
+      files: the files besides shards and ledger.
+    """
+    form = RowForm.of(folder.config, folder.tokenizer)
+    return manifest.build(
+        folder.job,
         summed,
-        listed.finish(),
-        tokenizer=_describe(tokenizer),
-        files=written,
+        listed,
+        tokenizer=_describe(folder.tokenizer),
+        files=files,
         marks=form.marks.to_record(),
         packing={"separator_id": form.separator_id, "pad_id": form.pad_id} if form.is_packed else None,
         fields=folder.splits.fields,
     )
-    _check_losses(folder, added)
-    suffix, *companions = formats.suffixes(config.output)
-    folders.publish(output, job, built, suffix=suffix, companions=companions, lease=lease)
-    return lists.opened(output, built)
 
 
 def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
     """Returns the totals of a folder; raises BooksError unless they are those of its plan."""
     config, planned, output, digest = folder.config, folder.splits, folder.config.output.path, folder.tokenizer.digest
     added, n_added_up = totals_of(config, folder.job, folder.tokenizer, listed), folder.n_added_up
-    shards = plan_shards(config.output, len(planned), planned.n_bytes, folder.job.digest)
+    shards = plan_shards(config.output, planned, folder.job.digest)
     if n_added_up is None:
         added.read_splits(planned.ids(), digest)
         added.books.close()
@@ -113,7 +132,6 @@ def _add_up(folder: Folder, listed: lists.Lists) -> Totals:
         added.books.close()
         added.join([part_path(output, "shards", i) for i in range(n_added_up["shards"])])
     added.check_planned(itertools.chain(planned.ids(), (shard.id for shard in shards)), planned.digest)
-    added.check_merged()
     return added
 
 
@@ -134,17 +152,15 @@ def _describe(tokenizer: Tokenizer) -> dict[str, Any]:
 def _check_losses(folder: Folder, added: Totals) -> None:
     """Raises ValueError if more is lost than the config allows."""
     config, output, books = folder.config, folder.config.output.path, added.books
-    limited = list(by_limits(config.input, books.totals, books.by_source))
     if "replay_of" not in folder.job.parts:  # it may end with all records rejected again, and reports them itself
-        for section, read in limited:
+        for section, read in by_limits(config.input, books.totals, books.by_source):
             digest = folder.tokenizer.digest
             entries = (read_committed(split_id, output, digest) for split_id in folder.splits.ids())
             where = storage.join(output, filenames.REJECTED)
             check_usable(read["n_records"], read["rejected"], entries, section, where=where, kept=_rejects(output))
         if added.lossy is not None:
             added.lossy.check()
-    for section, read in limited:
-        RejectLimits.of(section).check_all(**read)
+    check_rejects(config.input, books.totals, books.by_source)
     if config.output.parts is None:
         check_unknown(books.totals, config.tokenizer)
 
@@ -179,11 +195,11 @@ def finish_job(
     if "" in finished:
         return
     manifests = {name: (ledger.describe(output, f"{name}/{filenames.MANIFEST}"), finished[name]) for name in finished}
-    built = parts.build(job, manifests, [*files, *_write_hub_config(output, config.output.formats, [*todo])])
-    for section, read in by_limits(config.input, built["totals"], built.get("by_source", {})):
-        RejectLimits.of(section).check_all(**read)
+    of_hub = [write_file(output, *each) for each in _hub_config(config.output.formats, [*todo]).items()]
+    built = parts.build(job, manifests, [*files, *of_hub])
+    check_rejects(config.input, built["totals"], built.get("by_source", {}))
     check_unknown(built["totals"], config.tokenizer)
-    storage.delete_tree(storage.join(output, filenames.TEMPORARY))  # of the counts; each folder has removed its own
+    folders.clear_working_files(output)  # of the counts; each folder has removed its own
     if lease is not None:
         lease.check()
     write_file(output, filenames.PARTS, ledger.to_json(built))
@@ -196,9 +212,9 @@ def _rejects(output: str) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> list[FileRecord]:
+def _mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard], fields: str) -> dict[str, bytes]:
     if "mds" not in config.output.formats:
-        return []
+        return {}
     trained = schemas.LABELS.name if config.output.has_labels("mds") else schemas.LOSS_MASK.name
     mask = [trained] if schemas.LOSS_MASK.name in config.columns else []
     if config.output.packing is not None:
@@ -207,7 +223,7 @@ def _write_mds_index(config: Config, info: TokenizerInfo, shards: list[mds.Shard
         schema = schemas.windowed(schemas.TOKENS)
     else:
         schema = schemas.rows(mask, decode_fields(fields))
-    return [write_file(config.output.path, filenames.MDS_INDEX, mds.make_index(shards, mds.columns_of(schema, info)))]
+    return {filenames.MDS_INDEX: mds.make_index(shards, mds.columns_of(schema, info))}
 
 
 def _to_parquet(table: pa.Table) -> bytes:
@@ -216,21 +232,20 @@ def _to_parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def _write_hub_config(output: str, names: Iterable[str], beside: Sequence[str] = ()) -> list[FileRecord]:
-    """Writes `.huggingface.yaml`, if `datasets` reads one of the formats; returns its record.
+def _hub_config(names: Iterable[str], beside: Sequence[str] = ()) -> dict[str, bytes]:
+    """Returns `.huggingface.yaml` by its name, if `datasets` reads one of the formats.
 
     It says which files are the data, so that `datasets.load_dataset(folder)` reads the rows. Without it `datasets` and
     hubs guess by names and endings: they take `vocab/training.json` for data to train on, and tables of documents for
     rows.
 
     Args:
-      output: the output folder.
       names: the formats of the shards.
       beside: the folders of parts: with one tokenizer they are one data set, with several one each.
     """
     format_ = next((each for each in _READABLE if each in {*names}), None)
     if format_ is None:
-        return []
+        return {}
     paths = {"default": {"train": [f"{name}/" for name in beside] or [""]}}
     if any(name.startswith("tokenizer=") for name in beside):
         paths = {name.partition("=")[2]: {"train": [f"{name}/"]} for name in beside}
@@ -247,4 +262,4 @@ def _write_hub_config(output: str, names: Iterable[str], beside: Sequence[str] =
         for name, splits in paths.items()
     ]
     # JSON is YAML, and the same bytes whatever the version of a library.
-    return [write_file(output, filenames.HUB, ledger.to_json({"configs": configs}))]
+    return {filenames.HUB: ledger.to_json({"configs": configs})}

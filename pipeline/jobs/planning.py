@@ -2,6 +2,7 @@
 """Plans a job before it does anything: its tokenizer, its splits, its output folder. No Beam here."""
 
 import dataclasses
+import functools
 import itertools
 import os
 import re
@@ -10,13 +11,13 @@ from dataclasses import dataclass, field
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import parts
+from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.config.job import Config, JobName
 from tokenmill.pipeline.config.kept_fields import decode_fields, encode_fields
 from tokenmill.pipeline.config.output import PackingConfig
-from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.count import Counting, check_sources
 from tokenmill.pipeline.counting.counts import open_counts
-from tokenmill.pipeline.counting.finishing import PartitionCounts
 from tokenmill.pipeline.counting.partitions import n_partitions_of
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.output import folders, marks
@@ -105,6 +106,11 @@ class JobPlan:
         """Where `prepare` writes the splits."""
         return storage.join(self.config.output.path, filenames.PLAN)
 
+    @functools.cached_property
+    def planned(self) -> PlannedSplits:
+        """The plan in short; to make it takes a look at every split."""
+        return PlannedSplits(self.splits)
+
     @property
     def n_bytes(self) -> int:
         """Planned bytes of the input, read once."""
@@ -114,7 +120,7 @@ class JobPlan:
         """Returns the stages whose amount of work is known, in order."""
         stages = []
         if self.counts_words:
-            stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTING, self.splits))
+            stages.append(progress.Stage.of(COUNTING_STAGE, filenames.COUNTED_LEDGER, self.splits))
         if self.tokenizes:
             name, first = next(iter(self.folders.items()))
             folder = storage.join(name, filenames.LEDGER) if name else filenames.LEDGER
@@ -128,25 +134,17 @@ class JobPlan:
         """Returns the shards of a job that shuffles, of all folders; none if every split is a shard."""
         if self.parts:
             return [shard for part in self.parts.values() for shard in part.shards()]
-        if not self.tokenizes:
+        if not self.tokenizes or self.config.output.shuffle is None:
             return []
-        return plan_shards(self.config.output, len(self.splits), self.n_bytes, self.job.digest)
+        return plan_shards(self.config.output, self.planned, self.job.digest)
 
-    def finished_counts(self) -> list[PartitionCounts] | None:
-        """Returns the counts artifact if an earlier run of this job finished it; reads its files to make sure."""
+    def counting(self) -> Counting | None:
+        """Returns what is counted of the words; None if they are not."""
         if self.counting_json is None:
             return None
-        return finishing.load_finished(self.splits, self.config.output.path, self.count_key(self.counting_json))
-
-    @property
-    def n_partitions(self) -> int:
-        """Hash partitions of the word counts."""
-        return n_partitions_of(self.splits.n_work)
-
-    def count_key(self, counting_json: str) -> str:
-        """Returns `count.count_key` of the job."""
-        config = self.config
-        return count.count_key(config.input, config.counts, counting_json, config.text, self.n_partitions)
+        config, n = self.config, n_partitions_of(self.splits.n_work)
+        words = config.input, config.output.path, self.counting_json, config.counts, config.text
+        return Counting(*words, n, f"{self.planned.digest:016x}")
 
 
 def plan_job(name: JobName, config: Config) -> JobPlan:
@@ -258,7 +256,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
             if tokenizes and splits and (of := config.output.parts) and of.shares and of.by is not None:
                 check_field(decode_fields(splits.fields), of.by)
         if counting_json is not None:
-            count.check_sources(splits, config.counts)
+            check_sources(splits, config.counts)
     except (OSError, ValueError) as error:
         problems.append(error)
     if config.chat is not None and tokenizer is not None:
@@ -345,7 +343,8 @@ def _reads(config: Config) -> list[str]:
 
 def _delete_half_written(output: str) -> None:
     """Removes what `storage.write_atomic` leaves beside a file when the process is killed before it renames."""
-    for folder in (*folders.FOLDERS, filenames.COUNTING):
+    storage.delete_tree(storage.join(output, filenames.COUNTED_SPLITS, filenames.TEMPORARY))
+    for folder in (*folders.FOLDERS, filenames.COUNTED_LEDGER):
         path = storage.join(output, folder) if folder else output
         for name in storage.list_files(path):
             if storage.HALF_WRITTEN.search(name):

@@ -57,7 +57,6 @@ class Totals:
         """
         self._output, self._listed, self._is_part = output, listed, is_part
         self._rejecting: list[dict[str, Any]] = []
-        self._merged_from: set[str] = set()
         self._ids = self._planned = 0
         self.lossy = LossyFiles(input) if input is not None else None
         self.books = JobBooks(self._take, is_shuffled=is_shuffled, is_whole=is_whole, is_part=is_part)
@@ -75,7 +74,6 @@ class Totals:
     def add_shard(self, entry: ShardEntry) -> None:
         """Adds the entry of the next merged shard of a job that shuffles, in order."""
         self._ids += int(entry.shard_id, 16)
-        self._merged_from.add(entry.runs)
         self.books.add_shard(entry)
         self.mds_shards += _mds_shards(entry)
 
@@ -115,13 +113,6 @@ class Totals:
         if self._ids != sum(int(each, 16) for each in ids) or self._planned % (1 << 64) != digest:
             raise BooksError("the splits and shards that were added up are not those of the plan")
 
-    def check_merged(self) -> None:
-        """Raises BooksError unless all shards were merged from the runs of the splits."""
-        if wrong := self._merged_from - {self.books.runs_digest}:
-            raise BooksError(
-                f"shards have been merged from runs {min(wrong)}, but the ledger records {self.books.runs_digest}"
-            )
-
     def summarize(self, table: pa.Table) -> dict[str, Any]:
         """Returns the contents of stats.json, after all was added.
 
@@ -139,7 +130,6 @@ class Totals:
         storage.write_atomic(f"{path}.statistics", self.statistics.to_bytes())
         self.books.counts.add_groups(self.statistics.groups)  # the words that were dropped
         more = {"rejecting": self._rejecting, "mds_shards": self.mds_shards, "ids": self._ids, "planned": self._planned}
-        more |= {"merged_from": sorted(self._merged_from)}
         storage.write_atomic(f"{path}.json", json.dumps(self.books.to_record() | more).encode())
 
     def join(self, paths: Sequence[str]) -> None:
@@ -158,7 +148,6 @@ class Totals:
             for record in part["rejecting"]:
                 self._note_rejects(record)
             self.mds_shards += map(tuple, part["mds_shards"])
-            self._merged_from.update(part["merged_from"])
             self._ids += part["ids"]
             self._planned += part["planned"]
 

@@ -167,7 +167,7 @@ def publish(
 
 def clear_working_files(output: str) -> None:
     """Removes what a job needs until its manifest is there: another attempt would read it."""
-    for name in (filenames.TEMPORARY, RUNS):
+    for name in (filenames.TEMPORARY, RUNS, filenames.COUNTED_SPLITS):
         storage.delete_tree(storage.join(output, name))
 
 

@@ -141,7 +141,7 @@ class Shard:
         )
 
     runs = None
-    """None: a shard has no sorted runs, unlike `shuffling.spill.SortedSplit`, which has the same interface."""
+    """None: a shard has no sorted runs, unlike `spill.SortedSplit`, which has the same interface."""
 
     @property
     def packing(self) -> Mapping[str, int] | None:

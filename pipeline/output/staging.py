@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.job_books import check_balance
-from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry
+from tokenmill.pipeline.books.ledger import FileRecord, ShardEntry, SplitEntry
 from tokenmill.pipeline.filenames import TEMPORARY, entry_name
 
 
@@ -80,9 +80,9 @@ class Staging:
 
         Args:
           output: the output folder.
-          split_id: the id of the split.
+          split_id: the id of the split or the shard.
         """
-        self._output = output
+        self._output, self._id = output, split_id
         # Random, so that no two attempts share a directory, on whatever machines; it is removed with the attempt.
         self._directory = storage.join(output, TEMPORARY, f"{split_id}-{uuid.uuid4().hex}")
         self._files: list[StagedFile] = []
@@ -109,12 +109,12 @@ class Staging:
             storage.rename(file.path, destination)
         self._files = []
 
-    def commit(self, entry: LedgerEntry) -> None:
-        """Publishes the files of a split, then writes its entry.
+    def commit(self, entry: SplitEntry | ShardEntry) -> None:
+        """Publishes the files of a split or a merged shard, then writes its entry.
 
         Raises:
           BooksError: if the entry does not balance; nothing has got a final name then.
         """
         check_balance(entry)
         self.publish()
-        storage.write_atomic(storage.join(self._output, entry_name(entry.split_id)), entry.to_json())
+        storage.write_atomic(storage.join(self._output, entry_name(self._id)), entry.to_json())

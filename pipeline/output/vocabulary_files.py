@@ -29,13 +29,10 @@ def check_formats(tokenizer: Tokenizer, output: OutputConfig) -> None:
         _contents(tokenizer, name)
 
 
-def write_vocabulary(
-    output: str, tokenizer: Tokenizer, formats: Iterable[str] | None, folder: str = ""
-) -> list[FileRecord]:
-    """Writes `vocab/tokenizer.json` and the files of other formats; with `vocab.json` also `merges.txt`.
+def vocabulary_files(tokenizer: Tokenizer, formats: Iterable[str] | None, folder: str = "") -> dict[str, bytes]:
+    """Returns `vocab/tokenizer.json` and the files of other formats by name; with `vocab.json` also `merges.txt`.
 
     Args:
-      output: the output folder.
       tokenizer: the tokenizer to write.
       formats: some of `config.output.VOCABULARY_FORMATS`; None for all that can hold the tokenizer.
       folder: the folder below `vocab/`, if there are several vocabularies.
@@ -44,13 +41,13 @@ def write_vocabulary(
       ValueError: if one of `formats` cannot hold the tokenizer.
     """
     base = f"{filenames.VOCABULARY}/{folder}/" if folder else f"{filenames.VOCABULARY}/"
-    files = [write_file(output, f"{base}tokenizer.json", tokenizer.to_str().encode())]
     others: dict[str, bytes] = {}
     for name in VOCABULARY_FORMATS if formats is None else formats:
         # Some formats belong to another family of tokenizers, or cannot express this one.
         with contextlib.suppress(ValueError) if formats is None else contextlib.nullcontext():
             others |= _contents(tokenizer, name)
-    return files + [write_file(output, base + name, data) for name, data in sorted(others.items())]
+    files = {"tokenizer.json": tokenizer.to_str().encode(), **dict(sorted(others.items()))}
+    return {base + name: data for name, data in files.items()}
 
 
 def _contents(tokenizer: Tokenizer, name: str) -> dict[str, bytes]:

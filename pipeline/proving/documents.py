@@ -14,9 +14,9 @@ from tokenmill.pipeline.config.kept_fields import decode_fields, without_marks
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
 from tokenmill.pipeline.output.document_tables import listed_fields, read_table
 from tokenmill.pipeline.output.placement import Placement, RowForm
+from tokenmill.pipeline.output.spill import shard_range
 from tokenmill.pipeline.output.writers.json_texts import json_texts
 from tokenmill.pipeline.proving.report import VerifyReport, check_file
-from tokenmill.pipeline.shuffling.spill import shard_range
 
 
 class KeptFields:

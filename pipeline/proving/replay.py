@@ -73,7 +73,8 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = formats.suffixes(config.output)
-    shards = plan_shards(config.output, len(splits), splits.n_bytes, job.digest)
+    planned = PlannedSplits(splits)
+    shards = plan_shards(config.output, planned, job.digest)
     folders.prepare_output(
         folder,
         job,
@@ -89,7 +90,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
         entries.append(tokenize_split(split, inside, tokenizer, len(splits), wanted=Wanted(COMMITTED, wanted)))
     for shard in shards:
         merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
-    built = finish_output(Folder(inside, job, PlannedSplits(splits), tokenizer), lease)
+    built = finish_output(Folder(inside, job, planned, tokenizer), lease)
     _check_books(found, built)
     return built
 

@@ -18,8 +18,8 @@ from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.filenames import RUNS, runs_name
+from tokenmill.pipeline.output.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
 from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling.spill import RunFiles, RunsWriter, merge_range, open_runs, shard_range
 
 FAN_IN = 256
 """About how many runs a merge reads from, where `run_bytes` allow 256 KiB of each; a read takes it some 0.2 ms."""

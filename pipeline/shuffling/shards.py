@@ -1,32 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second step of a shuffle: one shard merged from the runs of all splits, and its entry in the ledger.
 
-An entry has the digest of all runs from which the shard was merged. So a resumed job keeps a shard only if no split has
+The id of a shard is a hash of the job and of the whole plan. So a resumed job keeps a shard only if no split has
 changed, and a finished job no longer needs its runs.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books.counts import flatten
-from tokenmill.pipeline.books.job_books import check_balance
-from tokenmill.pipeline.books.ledger import LedgerEntry, ShardEntry, runs_of
-from tokenmill.pipeline.books.sums import SplitRuns, Sums, add_digests, runs_digest, sum_rows
+from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import ShardEntry
+from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_rows
 from tokenmill.pipeline.config.output import OutputConfig, ShuffleConfig
 from tokenmill.pipeline.filenames import keys_name, runs_name
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.spill import RunFiles, merge_range, open_runs, shard_range
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers.base import TokenizerInfo
 from tokenmill.pipeline.output.writers.formats import suffixes
-from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.running.progress import OnBatch
-from tokenmill.pipeline.shuffling.spill import RunFiles, merge_range, open_runs, shard_range
-from tokenmill.pipeline.splits import Split
 
 SHARD_BYTES = 32 << 20
 """Bytes of the input, as stored, for one shard, if the config does not say how many shards there are."""
@@ -44,33 +42,32 @@ class PlannedShard:
     """Its share of the planned bytes of the input."""
 
 
-def plan_shards(output: OutputConfig, n_splits: int, n_bytes: int, salt: str) -> list[PlannedShard]:
+def plan_shards(output: OutputConfig, planned: PlannedSplits, salt: str) -> list[PlannedShard]:
     """Returns the shards of a job that shuffles, else none, and none without splits.
 
     Their number does not depend on how the input is cut. A job for one part has its share of them, at least one.
 
     Args:
       output: the section.
-      n_splits: the number of splits of the plan.
-      n_bytes: planned bytes of all splits.
-      salt: digest of the job; becomes a part of every id.
+      planned: the plan.
+      salt: digest of the job; it and the plan become a part of every id.
     """
-    if output.shuffle is None or not n_splits:
+    if output.shuffle is None or not len(planned):
         return []
     share = output.parts.share if output.parts is not None else 1.0
-    n_bytes = round(n_bytes * share)
+    n_bytes = round(planned.n_bytes * share)
     shards = output.shuffle.shards
-    n_shards = -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * share)
-    return name_shards(max(1, n_shards), n_bytes, salt)
+    n_shards = max(1, -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * share))
+    return [name_shard(i, n_shards, n_bytes, salt_of(planned, salt)) for i in range(n_shards)]
 
 
-def name_shards(n: int, n_bytes: int, salt: str) -> list[PlannedShard]:
-    """Returns `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
-    return [name_shard(i, n, n_bytes, salt) for i in range(n)]
+def salt_of(planned: PlannedSplits, job: str) -> str:
+    """Returns what the ids of merged shards depend on besides their number: the plan, and the digest of the job."""
+    return f"{job} {planned.digest:016x}"
 
 
 def name_shard(index: int, n: int, n_bytes: int, salt: str) -> PlannedShard:
-    """Returns one of `name_shards`."""
+    """Returns one of `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
     digest = hashlib.sha256(f"{salt} shuffle {index} {n}".encode()).hexdigest()
     return PlannedShard(index, n, digest[:16], n_bytes // n)
 
@@ -83,8 +80,6 @@ def merge_shard(
     schema: pa.Schema,
     form: RowForm,
     on_rows: OnBatch | None = None,
-    *,
-    runs: str,
 ) -> ShardEntry:
     """Merges, writes and commits one shard; if it is committed already, only returns its entry.
 
@@ -99,14 +94,13 @@ def merge_shard(
       schema: the schema of the rows of the runs, places among them.
       form: what the rows of the shard are.
       on_rows: called after each batch, with its own bytes as the bytes read; an exception from it stops the attempt.
-      runs: `runs_digest` of all splits of the job.
 
     Raises:
       OSError: if a file cannot be read or written.
       ValueError: if a file of runs is damaged.
       BooksError: if the counts of merged and written documents do not agree; nothing is committed then.
     """
-    if (committed := load_committed(planned, runs, output, info.digest)) is not None:
+    if (committed := load_committed(planned, output, info.digest)) is not None:
         return committed
     sums = Sums()
     with Staging(output.path, planned.id) as staging, RunFiles(output.path) as files:
@@ -114,10 +108,9 @@ def merge_shard(
         shard = Shard(staging, planned.index, planned.n_shards, output, info, form, schema)
         keys_file = staging.create(keys_name(planned.id))
         opened = open_runs(files, paths, splits, schema)
-        low, high = shard_range(planned.index, planned.n_shards)
-        for keys, rows in merge_range(opened, low, high, step_bytes=_step_bytes(output)):
-            found = sum_rows(keys, rows, None if form.strategy == "windows" else info.padding_side)
-            sums += found
+        keys_of_shard = shard_range(planned.index, planned.n_shards)
+        for keys, rows in merge_range(opened, *keys_of_shard, step_bytes=_step_bytes(output)):
+            sums += (found := sum_rows(keys, rows, None if form.strategy == "windows" else info.padding_side))
             shard.write(rows)
             keys_file.write(keys.astype("<u8"))
             if on_rows is not None:
@@ -129,7 +122,6 @@ def merge_shard(
             index=planned.index,
             n_shards=planned.n_shards,
             tokenizer=info.digest,
-            runs=runs,
             sums=sums,
             shard=first,
             companions=tuple(companions),
@@ -138,24 +130,8 @@ def merge_shard(
             keys=keys_file.finish(rows=sums.n_documents),
             counts={"": flatten({"packing": shard.packing, "windows": shard.windows})},
         )
-        check_balance(entry)
-        staging.publish()
-    storage.write_atomic(storage.join(output.path, filenames.entry_name(planned.id)), entry.to_json())
+        staging.commit(entry)
     return entry
-
-
-def recorded_digest(output: str, splits: Iterable[Split]) -> str | None:
-    """Returns `runs_digest` of the runs that the ledger records, even if their files have been removed.
-
-    Returns None if a split is not recorded as it is planned now.
-    """
-    total = add_digests(())
-    found = in_turn(lambda split: (split, LedgerEntry.read(output, split.id)), splits, waits=storage.is_remote(output))
-    for split, entry in found:
-        if entry is None or entry.runs is None or (entry.index, entry.pieces) != (split.index, split.pieces):
-            return None
-        total = add_digests((total, runs_digest([runs_of(entry)])))
-    return total
 
 
 def _step_bytes(output: OutputConfig) -> int:
@@ -163,14 +139,13 @@ def _step_bytes(output: OutputConfig) -> int:
     return max(1, (output.shuffle or ShuffleConfig()).run_bytes // 4)
 
 
-def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, tokenizer: str) -> ShardEntry | None:
-    """Returns the entry of a shard if it needs no work: committed, from the same runs, with all files as recorded.
+def load_committed(planned: PlannedShard, output: OutputConfig, tokenizer: str) -> ShardEntry | None:
+    """Returns the entry of a shard if it needs no work: committed, with all files as recorded.
 
     Returns None otherwise. Reads the files, to compare their checksums.
 
     Args:
       planned: which shard.
-      runs: `runs_digest` of all splits.
       output: the section.
       tokenizer: digest of the tokenizer.
     """
@@ -179,7 +154,7 @@ def load_committed(planned: PlannedShard, runs: str, output: OutputConfig, token
     names.append(filenames.documents_name(planned.index, planned.n_shards))
     if (
         entry is None
-        or (entry.shard_id, entry.runs, entry.tokenizer) != (planned.id, runs, tokenizer)
+        or (entry.shard_id, entry.tokenizer) != (planned.id, tokenizer)
         or not entry.has_files(output.path, names)
     ):
         return None

@@ -5,22 +5,21 @@ from collections.abc import Sequence
 from typing import Self
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.counts import flatten
 from tokenmill.pipeline.books.input_counts import read_of
 from tokenmill.pipeline.books.job_books import check_balance
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.reject_limits import RejectLimits
-from tokenmill.pipeline.books.sums import SplitRuns, runs_digest
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.output.rejects_file import RejectsFile
 from tokenmill.pipeline.output.shard import Shard
+from tokenmill.pipeline.output.spill import SortedSplit
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.running.progress import OnBatch
 from tokenmill.pipeline.shuffling.shards import PlannedShard, merge_shard
-from tokenmill.pipeline.shuffling.spill import SortedSplit
 from tokenmill.pipeline.statistics.tally import check_agreement
 from tokenmill.pipeline.tokenizing.pages import (
     Page,
@@ -149,18 +148,15 @@ def entry_of(
 
 def load_committed(work: Work) -> LedgerEntry | None:
     """Returns the entry of a split that an earlier attempt has committed; None if it is to be done."""
-    output = work.config.output
-    suffix, *companions = formats.suffixes(output)
-    return ledger.load_committed(
-        output.path,
-        work.split,
-        n_splits=work.n_splits,
-        suffix=suffix,
-        tokenizer=work.info.digest,
-        companions=companions,
-        runs=filenames.runs_name(work.split.id) if output.shuffle is not None else None,
-        are_merged=work.are_merged,
-    )
+    output, split, n = work.config.output, work.split, work.n_splits
+    names = [filenames.runs_name(split.id)]
+    if output.shuffle is None:
+        names = [filenames.shard_name(split.index, n, suffix) for suffix in formats.suffixes(output)]
+        names.append(filenames.documents_name(split.index, n))
+    entry = LedgerEntry.committed(output.path, split, work.info.digest, names, are_merged=work.are_merged)
+    if entry is not None and entry.rejects is not None:
+        return entry if entry.rejects.file == filenames.rejects_name(split.index, n) else None
+    return entry
 
 
 def merge_planned(
@@ -169,14 +165,8 @@ def merge_planned(
     config: Config,
     tokenizer: Tokenizer,
     on_rows: OnBatch | None = None,
-    *,
-    runs: str | None = None,
 ) -> ShardEntry:
-    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`.
-
-    `runs` may be None if `splits` are the runs of all splits.
-    """
+    """Merges, writes and commits one shard of a job that shuffles; see `shuffling.shards.merge_shard`."""
     info, form = tokenizer_info(tokenizer), RowForm.of(config, tokenizer)
     schema = schema_of_rows(config, splits[0].fields if splits else "")
-    digest = runs if runs is not None else runs_digest(splits)
-    return merge_shard(planned, splits, config.output, info, schema, form, on_rows, runs=digest)
+    return merge_shard(planned, splits, config.output, info, schema, form, on_rows)

@@ -1,35 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the plan of a job to the counts artifact, and from that to vocabularies.
 
-    CountCorpus       ReadPlan > CountSplits > MergeCounts --list[PartitionCounts]-->
-                         Split   SplitCounts
-    TrainVocabulary   list[PartitionCounts] > Train --list[Vocabulary]-->
+    CountCorpus       ReadPlan > CountSplits > MergeCounts --folder of the artifact-->
+                         Split    SplitRuns
+    TrainVocabulary   the folder > Train --list[Vocabulary]-->
 
-The counts of words stay in files; descriptions of these files go through Beam.
+The counts of words stay in files; descriptions of their runs go through Beam.
 """
 
-import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PBegin, PCollection
 
-from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.config.text import TextOptions
-from tokenmill.pipeline.config.tokenizer import CountsConfig, TokenizerConfig
+from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import runs_of
+from tokenmill.pipeline.books.sums import SplitRuns
+from tokenmill.pipeline.config.tokenizer import TokenizerConfig
 from tokenmill.pipeline.counting import count, finishing
+from tokenmill.pipeline.counting.count import Counting
 from tokenmill.pipeline.counting.counts import open_counts
-from tokenmill.pipeline.counting.finishing import PartitionCounts
-from tokenmill.pipeline.counting.partitions import N_PARTITIONS
-from tokenmill.pipeline.counting.split_counts import SplitCounts
-from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE, TRAINING_STAGE, JobPlan
+from tokenmill.pipeline.jobs.planning import COUNTING_STAGE, MERGING_STAGE, TRAINING_STAGE, JobPlan, read_plan
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.training.train import Vocabulary, train_vocabularies
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage, with_memory
+from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage, number_of, with_memory
 from tokenmill.pipeline.transforms.tokenizing import ReadPlan
 
 _TRAINING_MEMORY = "16GB"
@@ -38,30 +36,11 @@ _TRAINING_MEMORY = "16GB"
 _Histogram = list[tuple[int, int]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Counting:
-    """What the steps that count share."""
-
-    input: InputConfig
-    output: str
-    tokenizer: str
-    """A `tokenizer.json`, whose normalizer and pre-tokenizer define the words."""
-    counts: CountsConfig = CountsConfig()  # noqa: RUF009 - immutable; every word is kept, whatever its source
-    n_partitions: int = N_PARTITIONS
-    text: TextOptions = TextOptions()  # noqa: RUF009 - immutable
-    """How text is changed before its words are counted."""
-
-    @property
-    def key(self) -> str:
-        """The digest of all that counts depend on besides the input."""
-        return count.count_key(self.input, self.counts, self.tokenizer, self.text, self.n_partitions)
-
-
 class CountCorpus(beam.PTransform):
     """Counts the words of all splits of a plan.
 
-    Input: a pipeline. Output: one list, the `PartitionCounts` of the finished artifact in order. It is what an earlier
-    run has finished, if it has, and empty if a vocabulary is trained on counts of another folder.
+    Input: a pipeline. Output: one element, the folder of the finished artifact: that of this job, which an earlier run
+    may have finished, or the other one that a vocabulary is trained on.
     """
 
     def __init__(self, plan: JobPlan) -> None:
@@ -71,25 +50,24 @@ class CountCorpus(beam.PTransform):
           ValueError: if the job does not count words.
         """
         super().__init__()
-        self._finished = plan.finished_counts()
-        if self._finished is None and plan.counting_json is None and plan.counts_given is None:
+        self._counting, self._path = plan.counting(), plan.plan_path
+        if self._counting is None and plan.counts_given is None:
             raise ValueError(f"the job {plan.name} does not count words")
-        config, self._path, self._counting = plan.config, plan.plan_path, None
-        if self._finished is None and plan.counting_json is not None:
-            n, output = plan.n_partitions, config.output.path
-            self._counting = Counting(config.input, output, plan.counting_json, config.counts, n, config.text)
+        self._folder = plan.counts_given or plan.config.output.path
+        if self._counting is not None and finishing.is_finished(self._counting):
+            self._counting = None
 
-    def expand(self, begin: PBegin) -> PCollection[list[PartitionCounts]]:  # noqa: D102
+    def expand(self, begin: PBegin) -> PCollection[str]:  # noqa: D102
         if self._counting is None:
-            return begin | "Finished" >> beam.Create([self._finished or []]).with_output_types(list[PartitionCounts])
-        splits = begin | "ReadPlan" >> ReadPlan(self._path)
-        return splits | "CountSplits" >> CountSplits(self._counting) | "MergeCounts" >> MergeCounts(self._counting)
+            return begin | "Finished" >> beam.Create([self._folder]).with_output_types(str)
+        runs = begin | "ReadPlan" >> ReadPlan(self._path) | "CountSplits" >> CountSplits(self._counting)
+        return runs | "MergeCounts" >> MergeCounts(self._counting, self._path)
 
 
 class CountSplits(beam.PTransform):
     """Counts the words of splits into files; a split that an earlier run has counted is only looked at.
 
-    Input: `Split`. Output: `SplitCounts`. Memory: one batch and at most `count.MAX_COUNTER_BYTES` of distinct words per
+    Input: `Split`. Output: `SplitRuns`. Memory: one batch and at most `count.MAX_COUNTER_BYTES` of distinct words per
     worker. Counters: bytes-in, documents-in, documents-rejected, documents-filtered, splits-done.
     """
 
@@ -98,62 +76,51 @@ class CountSplits(beam.PTransform):
         super().__init__()
         self._counting = counting
 
-    def expand(self, splits: PCollection[Split]) -> PCollection[SplitCounts]:  # noqa: D102
-        return splits | "CountSplit" >> beam.ParDo(_CountSplitFn(self._counting)).with_output_types(SplitCounts)
+    def expand(self, splits: PCollection[Split]) -> PCollection[SplitRuns]:  # noqa: D102
+        return splits | "CountSplit" >> beam.ParDo(_CountSplitFn(self._counting)).with_output_types(SplitRuns)
 
 
 class _CountSplitFn(beam.DoFn):
     def __init__(self, counting: Counting) -> None:
-        self._counting, self._key = counting, counting.key
+        self._counting = counting
         self._report = StageReport(CountSplits, COUNTING_STAGE)
 
-    def process(self, split: Split) -> Iterator[SplitCounts]:
-        of = self._counting
-        tokenizer = compiled_tokenizer(of.tokenizer)
+    def process(self, split: Split) -> Iterator[SplitRuns]:
         with self._report.of(split.id) as on_batch:
-            counted = count.count_split(
-                split, of.input, of.output, tokenizer, self._key, of.counts, of.n_partitions, on_batch, of.text
-            )
-        yield counted
+            entry = count.count_split(split, self._counting, compiled_tokenizer(self._counting.tokenizer), on_batch)
+        yield runs_of(entry)
 
 
 class MergeCounts(beam.PTransform):
     """Merges the counts of all splits into the counts artifact, a hash partition per element of work.
 
-    Input: `SplitCounts`. Output: one list, the `PartitionCounts` of the finished artifact, in order. Memory: bounded,
-    see `counting.merging`; disk: all counts of splits, and a partition once more. With `max_words` the partitions are
-    merged twice, because the words to drop must be known first. Counter: words-out, the distinct ones.
+    Input: `SplitRuns`. Output: one element, the output folder, once the artifact is finished. Memory: bounded, see
+    `counting.merging`, and some 200 bytes for each run; disk: all counts of splits, and a partition once more. With
+    `max_words` the partitions are merged twice, because the words to drop must be known first. Counter: words-out, the
+    distinct ones.
     """
 
-    def __init__(self, counting: Counting) -> None:
-        """Takes what was counted; its input section has the limits for rejects."""
+    def __init__(self, counting: Counting, plan_path: str) -> None:
+        """Takes what was counted, and the path of the plan, by which the last step reads the ledger."""
         super().__init__()
-        self._counting = counting
+        self._counting, self._path = counting, plan_path
 
-    def expand(self, counts: PCollection[SplitCounts]) -> PCollection[list[PartitionCounts]]:  # noqa: D102
-        of, pipeline = self._counting, counts.pipeline
-        splits = AsList(counts | "Places" >> beam.Map(_places).with_output_types(SplitCounts))
+    def expand(self, runs: PCollection[SplitRuns]) -> PCollection[str]:  # noqa: D102
+        of, pipeline, splits = self._counting, runs.pipeline, AsList(runs)
         numbers = pipeline | "Partitions" >> beam.Create(list(range(of.n_partitions)))
         bound: int | AsSingleton = of.counts.min_count - 1
         if of.counts.max_words is not None:
-            histogram = beam.Map(_histogram, splits, of.output, of.counts.min_count).with_output_types(_Histogram)
+            histogram = beam.Map(_histogram, splits, of).with_output_types(_Histogram)
             histograms = AsList(numbers | "Histogram" >> histogram)
             bound = AsSingleton(call_once(pipeline, "FindBound", finishing.find_bound, histograms, of.counts))
-        merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(PartitionCounts)
-        partitions = AsList(numbers | "MergePartition" >> merge)
-        return call_once(
-            pipeline, "FinishCounts", _finish_counts, AsIter(counts), partitions, of, kind=list[PartitionCounts]
-        )
+        merge = beam.ParDo(_MergePartitionFn(of), splits, bound).with_output_types(int)
+        n_merged = number_of(numbers | "MergePartition" >> merge, "CountMerged")
+        return call_once(pipeline, "FinishCounts", _finish_counts, n_merged, of, self._path, kind=str)
 
 
-def _places(split: SplitCounts) -> SplitCounts:
-    """Returns what a merge needs of `SplitCounts`, without what was read: every merge holds it of all splits."""
-    return dataclasses.replace(split, pieces=(), inputs=())
-
-
-def _histogram(partition: int, splits: Sequence[SplitCounts], output: str, min_count: int) -> _Histogram:
+def _histogram(partition: int, splits: Sequence[SplitRuns], of: Counting) -> _Histogram:
     enter_stage(MERGING_STAGE)
-    return finishing.histogram_partition(partition, splits, output, min_count)
+    return finishing.histogram_partition(partition, splits, of)
 
 
 class _MergePartitionFn(beam.DoFn):
@@ -161,26 +128,25 @@ class _MergePartitionFn(beam.DoFn):
         self._counting = counting
         self._words = Metrics.counter(MergeCounts, "words-out")
 
-    def process(self, partition: int, splits: Sequence[SplitCounts], bound: int) -> Iterator[PartitionCounts]:
+    def process(self, partition: int, splits: Sequence[SplitRuns], bound: int) -> Iterator[int]:
         enter_stage(MERGING_STAGE)
-        of = self._counting
-        merged = finishing.merge_partition(partition, of.n_partitions, splits, of.output, of.counts.by, bound)
-        self._words.inc(merged.file.rows or 0)
-        yield merged
+        entry = finishing.merge_partition(partition, splits, self._counting, bound)
+        self._words.inc(entry.shard.rows or 0)
+        yield partition
 
 
-def _finish_counts(
-    splits: Iterable[SplitCounts], partitions: Sequence[PartitionCounts], of: Counting
-) -> list[PartitionCounts]:
-    return finishing.finish_counts(splits, partitions, of.output, of.key, of.tokenizer, of.counts.by, of.input)
+def _finish_counts(_: int, of: Counting, plan_path: str) -> str:
+    splits = PlannedSplits(read_plan(plan_path))
+    finishing.finish_counts(of, splits, read_plan(plan_path))
+    return of.output
 
 
 class TrainVocabulary(beam.PTransform):
     """Trains the vocabularies of a job on a counts artifact.
 
-    Input: one element of any value, once the artifact is finished. Output: one list of `Vocabulary`: each a
-    `tokenizer.json` as text, with the truncation and padding of the config, and its training record. Memory: all
-    distinct words of the artifact, on one worker. Deterministic: a function of the counts and the config.
+    Input: the folder of the artifact. Output: one list of `Vocabulary`: each a `tokenizer.json` as text, with the
+    truncation and padding of the config, and its training record. Memory: all distinct words of the artifact, on one
+    worker. Deterministic: a function of the counts and the config.
     """
 
     def __init__(self, plan: JobPlan) -> None:
@@ -189,15 +155,14 @@ class TrainVocabulary(beam.PTransform):
         config, folders = plan.config, plan.folders.values()
         labels = [each.config.trained_label for each in folders] if config.train_by and plan.tokenizes else ()
         self._arguments = config.tokenizer, tuple(config.text.tokens), config.train_by, labels
-        self._folder = plan.counts_given or config.output.path
 
-    def expand(self, finished: PCollection[list[PartitionCounts]]) -> PCollection[list[Vocabulary]]:  # noqa: D102
-        step = beam.Map(_train, self._folder, *self._arguments).with_output_types(list[Vocabulary])
-        return finished | "Train" >> with_memory(step, finished.pipeline, _TRAINING_MEMORY)
+    def expand(self, folder: PCollection[str]) -> PCollection[list[Vocabulary]]:  # noqa: D102
+        step = beam.Map(_train, *self._arguments).with_output_types(list[Vocabulary])
+        return folder | "Train" >> with_memory(step, folder.pipeline, _TRAINING_MEMORY)
 
 
 def _train(
-    _: object, folder: str, config: TokenizerConfig, tokens: Sequence[str], by: str | None, labels: Sequence[str]
+    folder: str, config: TokenizerConfig, tokens: Sequence[str], by: str | None, labels: Sequence[str]
 ) -> list[Vocabulary]:
     enter_stage(TRAINING_STAGE)
     watcher = progress.current()

@@ -6,8 +6,7 @@
 | `Split` | the plan, to the workers | a line of JSON |
 | `Todo`, `Page` | within one fused stage | never: their coder refuses |
 | `Done` | a committed split or shard, to the last step | a line of text |
-| `SplitRuns` | a sorted split, to the merge of shards | a line of JSON |
-| `SplitCounts`, `PartitionCounts` | files of word counts, to their merge and the last step | a line of JSON |
+| `SplitRuns` | sorted documents or word counts of a split, to the merge of shards or counts | a line of JSON |
 | `Vocabulary` | a trained tokenizer, to the steps that use it | a line of JSON |
 
 Arrow batches and open tokenizers are in pages only, so what a runner shuffles is a few hundred bytes for each split.
@@ -20,8 +19,6 @@ from apache_beam.coders import Coder
 from apache_beam.coders.typecoders import registry
 
 from tokenmill.pipeline.books.sums import SplitRuns
-from tokenmill.pipeline.counting.finishing import PartitionCounts
-from tokenmill.pipeline.counting.split_counts import SplitCounts
 from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.tokenizing.pages import Page, Work
 from tokenmill.pipeline.training.train import Vocabulary
@@ -62,7 +59,7 @@ class LineCoder(Coder):
         """Takes the type of the values; it has `from_json`."""
         self._kind = kind
 
-    def encode(self, value: "Split | Done | SplitRuns | SplitCounts | PartitionCounts | Vocabulary") -> bytes:
+    def encode(self, value: "Split | Done | SplitRuns | Vocabulary") -> bytes:
         """Returns the line of a value."""
         return value.to_json().encode("utf-8", "surrogatepass")  # a folder may have a name that is not UTF-8
 
@@ -116,7 +113,7 @@ class FusedCoder(Coder):
         return False
 
 
-for _line in (Split, Done, SplitRuns, SplitCounts, PartitionCounts, Vocabulary):
+for _line in (Split, Done, SplitRuns, Vocabulary):
     registry.register_coder(_line, LineCoder)
 for _fused in (Todo, Page):
     registry.register_coder(_fused, FusedCoder)

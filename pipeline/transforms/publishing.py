@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Publish`, the last step of every job: it finishes the output folder, and writes the manifest last.
 
-    Done --CountDone, and AddUp of many-----+
-    list[PartitionCounts], list[Vocabulary] +--> Publish --digest of the job-->
+    Done --CountDone, and AddUp of many-------+
+    folder of the counts, list[Vocabulary] ---+--> Publish --digest of the job-->
 
 All that it waits for comes as side inputs, so it runs once, when everything is committed.
 """
@@ -23,12 +23,11 @@ from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting import counts
-from tokenmill.pipeline.counting.finishing import PartitionCounts, delete_staged
 from tokenmill.pipeline.jobs import finish, planning, totals
 from tokenmill.pipeline.jobs.planning import JobPlan
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.ownership import Lease
-from tokenmill.pipeline.output.vocabulary_files import formats_of, write_file, write_vocabulary
+from tokenmill.pipeline.output.vocabulary_files import formats_of, vocabulary_files, write_file
 from tokenmill.pipeline.shuffling.shards import plan_shards
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizers
@@ -49,7 +48,7 @@ class Publish(beam.PTransform):
         plan: JobPlan,
         tokenized: Mapping[str, PCollection[Any]] | None = None,
         texts: Sequence[AsSingleton] = (),
-        counted: PCollection[list[PartitionCounts]] | None = None,
+        counted: PCollection[str] | None = None,
         vocabularies: PCollection[list[Vocabulary]] | None = None,
     ) -> None:
         """Takes the plan, and what the job has made.
@@ -58,7 +57,7 @@ class Publish(beam.PTransform):
           plan: the plan of the whole job.
           tokenized: what is committed, as `TokenizeCorpus` returns it; None: the job does not tokenize.
           texts: the tokenizers of the folders, or one for all.
-          counted: the counts artifact.
+          counted: the folder of the counts artifact.
           vocabularies: the trained vocabularies.
         """
         super().__init__()
@@ -80,8 +79,11 @@ class Publish(beam.PTransform):
     def _added_up(self, jobs: _Jobs, tokenized: Mapping[str, PCollection[Any]]) -> AsList | None:
         """Returns a side input: folder and kind of each part of the ledger that workers add up; None: there are few.
 
-        Parts are added up in the order of the plan, which a CombineFn could not promise: of very many words with an
-        unknown token the rarest are dropped, and which these are depends on the order.
+        Parts are added up in the order of the plan, which a CombineFn could not promise, and two results depend on it.
+        The lists of the manifest are in that order. And of more than `MAX_OOV_WORDS` words with an unknown token the
+        rarest are dropped, each time that many are held. No bound is free of the order and keeps the frequent ones,
+        which are what the list is for: how frequent a word is only the whole sum tells, and a rule that need not know
+        it, such as one by a hash, drops the most frequent word as often as the rarest.
         """
         plan, n = self._plan, totals.PART_ENTRIES
         if max(len(plan.splits), len(plan.shards())) <= n:
@@ -111,7 +113,7 @@ def _add_up_part(element: tuple[_PartKey, Iterable[Done]], jobs: _Jobs, *tokeniz
 
 def _finish_tokenizing(
     n_done: int,
-    counted: Sequence[PartitionCounts] | None,
+    counted: str | None,
     vocabularies: Sequence[Vocabulary] | None,
     added: Sequence[tuple[int, str]] | None,
     jobs: _Jobs,
@@ -132,18 +134,17 @@ def _finish_tokenizing(
         files = [_write_record(part.output.path, trained[part.trained_label])] if trained else []
         counts = None if added is None else {kind: added.count((i, kind)) for kind in ("splits", "shards")}
         todo[name] = finish.Folder(part, its_job, splits, tokenizer, files, counts)
-        n_planned += len(plan_shards(part.output, len(splits), splits.n_bytes, its_job.digest)) or len(splits)
+        n_planned += len(plan_shards(part.output, splits, its_job.digest)) or len(splits)
     if n_done != n_planned:
         kind = "splits" if config.output.shuffle is None else "shards"
         raise BooksError(f"{n_planned} {kind} were planned, and {n_done} are done")
     output = config.output.path
     finish.finish_job(config, job, todo, lease, _counts_files(counted, output))
-    delete_staged(output)
     return job.digest
 
 
 def _finish_counting(
-    counted: Sequence[PartitionCounts] | None,
+    counted: str | None,
     vocabularies: Sequence[Vocabulary] | None,
     job: Job,
     config: Config,
@@ -155,14 +156,14 @@ def _finish_counting(
     tokenizer = None
     for vocabulary in vocabularies or ():
         trained = Tokenizer.from_str(vocabulary.tokenizer_json)
-        files += write_vocabulary(output, trained, formats_of(config), vocabulary.folder)
+        written = vocabulary_files(trained, formats_of(config), vocabulary.folder)
+        files += [write_file(output, name, data) for name, data in written.items()]
         files.append(_write_record(output, vocabulary))
         if not vocabulary.folder:
             tokenizer = {"digest": trained.digest, "vocab_size": trained.n_ids}
     listed = lists.Lists(output)
     built = manifest.build(job, manifest.sums(JobBooks(listed.take)), listed.finish(), tokenizer=tokenizer, files=files)
     folders.publish(output, job, built, lease=lease)
-    delete_staged(output)
     return job.digest
 
 
@@ -171,9 +172,9 @@ def _write_record(output: str, vocabulary: Vocabulary) -> FileRecord:
     return write_file(output, f"{folder}/{filenames.TRAINING_NAME}", ledger.to_json(vocabulary.record))
 
 
-def _counts_files(counted: Sequence[PartitionCounts] | None, output: str) -> list[FileRecord]:
-    if not counted:
+def _counts_files(counted: str | None, output: str) -> list[FileRecord]:
+    if counted != output:  # none, or those of another folder
         return []
     names = counts.REPORT_NAME, counts.ALPHABET_NAME, filenames.list_name("counted")
     found = (ledger.describe(output, name) for name in names if storage.exists(storage.join(output, name)))
-    return [*(each.file for each in counted), *found]
+    return [*counts.open_counts(output).files, *found]

@@ -3,25 +3,25 @@
 
     SplitRuns --Deal--> GroupByKey --MergeRuns, if there are very many--> Deal > GroupByKey > MergeShards --> Done
 
-Shards that an earlier run has merged from the same runs are found first; runs are then not needed again.
+Shards that an earlier run has merged from the same plan are found first; runs are then not needed again.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
-from apache_beam.pvalue import AsDict, AsSingleton, PBegin, PCollection
+from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 
-from tokenmill.pipeline.books.sums import SplitRuns, add_digests, runs_digest
+from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan, read_plan
+from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed, name_shard, recorded_digest
+from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed, name_shard, salt_of
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
 from tokenmill.pipeline.transforms.elements import Done
-from tokenmill.pipeline.transforms.stages import StageReport, call_once, enter_stage
+from tokenmill.pipeline.transforms.stages import StageReport, enter_stage
 
 _Group = tuple[int, int, int]
 """The number of a folder, of a group of splits, and of a range of keys."""
@@ -45,13 +45,15 @@ def _shards_of(plan: JobPlan) -> list[FolderShards]:
     """Returns the shards of each folder."""
     shards = ((each, each.shards()) for each in plan.folders.values())
     return [
-        FolderShards(each.config, len(its), sum(shard.n_planned for shard in its), each.job.digest)
+        FolderShards(
+            each.config, len(its), sum(shard.n_planned for shard in its), salt_of(each.planned, each.job.digest)
+        )
         for each, its in shards
     ]
 
 
 class FindMergedShards(beam.PTransform):
-    """Finds the shards that an earlier run has merged from exactly the runs that the ledger records.
+    """Finds the shards that an earlier run has merged from the splits of this plan.
 
     Input: a pipeline. Output: the number of the folder of each. Memory: small; reads the files.
     """
@@ -59,11 +61,10 @@ class FindMergedShards(beam.PTransform):
     def __init__(self, plan: JobPlan, tokenizer: TokenizerText) -> None:
         """Takes the plan, and the tokenizer of all folders."""
         super().__init__()
-        self._path, self._tokenizer, self._shards = plan.plan_path, tokenizer, _shards_of(plan)
+        self._tokenizer, self._shards = tokenizer, _shards_of(plan)
 
     def expand(self, begin: PBegin) -> PCollection[int]:  # noqa: D102
-        recorded = call_once(begin.pipeline, "ReadRecorded", _recorded_runs, self._path, self._shards)
-        find = beam.FlatMap(_find_merged, self._shards, AsSingleton(recorded), self._tokenizer)
+        find = beam.FlatMap(_find_merged, self._shards, self._tokenizer)
         numbers = [(i, each.n_shards) for i, each in enumerate(self._shards)]
         return (
             begin
@@ -79,19 +80,10 @@ def _numbered(folder: tuple[int, int]) -> Iterator[tuple[int, int]]:
     yield from ((i, index) for index in range(n_shards))
 
 
-def _recorded_runs(plan_path: str, shards: Sequence[FolderShards]) -> list[str]:
-    return [
-        recorded_digest(each.config.output.path, (split.renamed(each.salt) for split in read_plan(plan_path))) or ""
-        for each in shards
-    ]
-
-
-def _find_merged(
-    place: tuple[int, int], shards: Sequence[FolderShards], recorded: Sequence[str], tokenizer_json: str
-) -> Iterator[int]:
+def _find_merged(place: tuple[int, int], shards: Sequence[FolderShards], tokenizer_json: str) -> Iterator[int]:
     folder, index = place
-    of, runs, digest = shards[folder], recorded[folder], compiled_tokenizer(tokenizer_json).digest
-    if runs and load_committed(of.name(index), runs, of.config.output, digest) is not None:
+    of, digest = shards[folder], compiled_tokenizer(tokenizer_json).digest
+    if load_committed(of.name(index), of.config.output, digest) is not None:
         yield folder
 
 
@@ -99,7 +91,7 @@ class MergeShards(beam.PTransform):
     """Merges the runs of all splits of each folder into committed shards, each a range of hashes.
 
     Input: `SplitRuns`. Output: `Done` of each shard, once its files and its entry are on disk. Memory: bounded, see
-    `shuffling.spill`, and what the writers hold; disk: the documents of all splits once more for each pass.
+    `output.spill`, and what the writers hold; disk: the documents of all splits once more for each pass.
     """
 
     def __init__(self, plan: JobPlan, n_merged: AsSingleton, tokenizer: TokenizerText) -> None:
@@ -110,14 +102,12 @@ class MergeShards(beam.PTransform):
         self._passes = plan_passes(len(plan.splits), plan.splits.n_work, plan.config.output.shuffle.run_bytes)
 
     def expand(self, runs: PCollection[SplitRuns]) -> PCollection[Done]:  # noqa: D102
-        digests = runs | "DigestRuns" >> beam.Map(_digest_of).with_output_types(tuple[int, str])
-        of_folders = AsDict(digests | "AddDigests" >> beam.CombinePerKey(add_digests))
         for i, into in enumerate(self._passes):
             merge = beam.Map(_merge_runs, self._shards, into, self._n_merged)
             runs = _grouped(runs, into, f"{i}") | f"MergeRuns{i}" >> merge.with_output_types(SplitRuns)
         # All splits are one group; folders have different numbers of shards.
         dealt = runs | "Deal" >> beam.FlatMap(_deal_shards, self._shards).with_output_types(tuple[_Group, SplitRuns])
-        merge = beam.ParDo(_MergeShardFn(self._shards), self._tokenizer, of_folders)
+        merge = beam.ParDo(_MergeShardFn(self._shards), self._tokenizer)
         return dealt | "Group" >> beam.GroupByKey() | "MergeShard" >> merge.with_output_types(Done)
 
 
@@ -131,23 +121,17 @@ def _deal_shards(runs: SplitRuns, shards: Sequence[FolderShards]) -> Iterator[tu
     return deal(runs, Pass(1 << 62, shards[runs.folder].n_shards))
 
 
-def _digest_of(runs: SplitRuns) -> tuple[int, str]:
-    return runs.folder, runs_digest([runs])
-
-
 class _MergeShardFn(beam.DoFn):
     def __init__(self, shards: Sequence[FolderShards]) -> None:
         self._shards = shards
         self._report = StageReport(MergeShards, SHUFFLING_STAGE)
 
-    def process(
-        self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str, digests: Mapping[int, str]
-    ) -> Iterator[Done]:
+    def process(self, element: tuple[_Group, Iterable[SplitRuns]], tokenizer_json: str) -> Iterator[Done]:
         (folder, _, index), runs = element
         of, tokenizer = self._shards[folder], compiled_tokenizer(tokenizer_json)
         planned = of.name(index)
         with self._report.of(planned.id) as on_rows:
-            entry = merge_planned(planned, [*runs], of.config, tokenizer, on_rows, runs=digests[folder])
+            entry = merge_planned(planned, [*runs], of.config, tokenizer, on_rows)
         yield Done(folder, index, entry.shard_id)
 
 

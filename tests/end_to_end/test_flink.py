@@ -75,7 +75,7 @@ def test_the_work_of_a_killed_worker_is_done_again(cluster, corpus, make_job):
     done = job.start("run", "--", *cluster.beam_options())
     # As soon as a split is counted the workers are at it; one of them, wherever it is, dies.
     deadline = time.monotonic() + 120
-    while not any(job.output.glob("_counts/*.json")):
+    while not any(job.output.glob("_counts/splits/_ledger/*.json")):
         assert done.poll() is None, done.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -34,7 +34,7 @@ def wait_until(is_so, running):
 
 
 def wait_for_the_first_split(job, running):
-    wait_until(lambda: any(job.output.glob("_counts/*.json")), running)
+    wait_until(lambda: any(job.output.glob("_counts/splits/_ledger/*.json")), running)
 
 
 def finish_and_compare(job, make_job, sections, *options):

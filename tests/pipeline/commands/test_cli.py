@@ -243,7 +243,7 @@ def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, work
 
 def test_unbalanced_books_fail_the_job(capsys, write_config, monkeypatch):
     merge = finishing.merge_partition
-    monkeypatch.setattr(finishing, "merge_partition", lambda p, n, splits, *rest: merge(p, n, list(splits)[1:], *rest))
+    monkeypatch.setattr(finishing, "merge_partition", lambda p, splits, *rest: merge(p, list(splits)[1:], *rest))
     assert cli.main(["count", write_config(), "--workers", "1"]) == 1
     assert re.search(
         r"^tokenmill: failed: counts: the words of all splits are 21, the sum of all counts is \d+$",

@@ -51,9 +51,9 @@ def write(output, groups, *, words=WORDS, labels=(), bound=0, n=N_PARTITIONS):
         for group, numbers in sorted(groups.items())
     ]  # fmt: skip
     totals = {name: sum(group[name] for group in described) for name in described[0] if name != "labels"}
-    counts.write_report(
+    counts.finish_artifact(
         output, labels=labels, words=words, totals=totals, groups=described, pruning=pruning, partitions=files,
-        alphabet=counts.write_alphabet(characters, output),
+        characters=characters,
     )  # fmt: skip
     return Term(open_counts(output))
 

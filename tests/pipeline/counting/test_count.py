@@ -4,6 +4,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -17,23 +18,31 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import lists
+from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.tokenizer import CountsConfig
-from tokenmill.pipeline.counting import count, counts, finishing, merging
-from tokenmill.pipeline.counting.count import check_sources, count_key, count_split
+from tokenmill.pipeline.counting import count, counts, merging
+from tokenmill.pipeline.counting.count import Counting, check_sources, count_split
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import (
-    PartitionCounts,
     find_bound,
     finish_counts,
     histogram_partition,
-    load_finished,
+    is_finished,
     merge_partition,
+    totals_of,
 )
-from tokenmill.pipeline.counting.partitions import N_PARTITIONS, n_partitions_of, partition_of, partitions_of
-from tokenmill.pipeline.counting.split_counts import SplitCounts, Totals
+from tokenmill.pipeline.counting.partitions import (
+    N_PARTITIONS,
+    n_partitions_of,
+    partition_of,
+    partitions_of,
+    word_keys,
+)
 from tokenmill.pipeline.input.splitting import plan_splits
+from tokenmill.pipeline.output.spill import shard_range
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import Tokenizer, add_word_counts
 
@@ -53,16 +62,26 @@ def write_corpus(folder, n_documents=60):
     return InputConfig(paths=[str(folder / "*.jsonl")], split_bytes=700), dict(expected)
 
 
-def count_all(config, output, *, key="k", **options):
-    asked = CountsConfig(**options)
+def counting(config, output, splits, **options):
+    plan = f"{PlannedSplits(splits).digest:016x}"
+    return Counting(config, str(output), TOKENIZER.to_str(), CountsConfig(**options), plan=plan)
+
+
+def finish(of, splits):
+    finish_counts(of, PlannedSplits(splits), splits)
+
+
+def count_all(config, output, **options):
     splits = plan_splits(config, "salt")
-    counts = [count_split(split, config, output, TOKENIZER, key, asked) for split in splits]
+    of = counting(config, output, splits, **options)
+    runs = [runs_of(count_split(split, of, TOKENIZER)) for split in splits]
     histograms = []
-    if asked.max_words is not None:
-        histograms = [histogram_partition(p, counts, output, asked.min_count) for p in range(N_PARTITIONS)]
-    bound = find_bound(histograms, asked)
-    partitions = [merge_partition(p, N_PARTITIONS, counts, output, asked.by, bound) for p in range(N_PARTITIONS)]
-    return splits, counts, finish_counts(counts, partitions, output, key, TOKENIZER.to_str(), asked.by)
+    if of.counts.max_words is not None:
+        histograms = [histogram_partition(p, runs, of) for p in range(N_PARTITIONS)]
+    bound = find_bound(histograms, of.counts)
+    partitions = [merge_partition(p, runs, of, bound) for p in range(N_PARTITIONS)]
+    finish(of, splits)
+    return of, splits, partitions
 
 
 def as_dict(table: pa.Table) -> dict[bytes, int]:
@@ -76,7 +95,7 @@ def artifact(output) -> dict[str, bytes]:
 
 def test_counts_every_word_once_and_balances(tmp_path):
     config, expected = write_corpus(tmp_path / "in")
-    splits, _, partitions = count_all(config, str(tmp_path / "out"))
+    _, splits, partitions = count_all(config, str(tmp_path / "out"))
     assert len(splits) > 3
     table = open_counts(str(tmp_path / "out")).load()
     assert as_dict(table) == expected
@@ -101,7 +120,8 @@ def test_counts_every_word_once_and_balances(tmp_path):
     read = record.pop("read")  # it has rejects
     assert record == {"name": "a.jsonl", "n_bytes": (tmp_path / "in/a.jsonl").stat().st_size}
     assert read == {name: report["totals"][name] for name in read}
-    assert sum(counts_.n_words for counts_ in partitions) == sum(expected.values())
+    written = [n["n_words"] for entry in partitions for n in counts.groups_of(entry.counts).values()]
+    assert sum(written) == sum(expected.values())
     assert not (tmp_path / "out/_tmp").exists() or not any((tmp_path / "out/_tmp").iterdir())
 
 
@@ -130,55 +150,66 @@ def test_same_bytes_for_other_splits_and_emptied_counters(tmp_path, monkeypatch)
 
 def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
     config, _ = write_corpus(tmp_path / "in")
-    splits, counts, _ = count_all(config, str(tmp_path / "out"))
+    of, splits, _ = count_all(config, str(tmp_path / "out"))
 
     def refuse(*_):
         raise AssertionError("read again")
 
     monkeypatch.setattr(count, "read_split", refuse)
-    output = str(tmp_path / "out")
-    assert [count_split(split, config, output, TOKENIZER, "k") for split in splits] == counts
-    with pytest.raises(AssertionError, match="read again"):
-        count_split(splits[0], config, output, TOKENIZER, "another key")
+    entries = [count_split(split, of, TOKENIZER) for split in splits]
+    lowercase = dataclasses.replace(of, tokenizer=Tokenizer.untrained_bert(lowercase=False).to_str())
     changed = dataclasses.replace(
         splits[0], pieces=tuple(dataclasses.replace(p, version="new") for p in splits[0].pieces)
     )
-    with pytest.raises(AssertionError, match="read again"):
-        count_split(changed, config, output, TOKENIZER, "k")
-    (tmp_path / "out" / counts[1].file.file).write_bytes(b"damaged")
-    with pytest.raises(AssertionError, match="read again"):
-        count_split(splits[1], config, output, TOKENIZER, "k")
-    (tmp_path / "out/_counts" / f"{splits[2].id}.json").write_bytes(b"{}")
-    with pytest.raises(AssertionError, match="read again"):
-        count_split(splits[2], config, output, TOKENIZER, "k")
+    for split, other in ((splits[0], lowercase), (changed, of)):
+        with pytest.raises(AssertionError, match="read again"):
+            count_split(split, other, TOKENIZER)
+    folder = tmp_path / "out/_counts/splits"
+    (folder / entries[1].shard.file).write_bytes(b"damaged")
+    (folder / "_ledger" / f"{splits[2].id}.json").write_bytes(b"{}")
+    for split in splits[1:3]:
+        with pytest.raises(AssertionError, match="read again"):
+            count_split(split, of, TOKENIZER)
+
+
+def test_a_merged_partition_is_not_merged_again(tmp_path, monkeypatch):
+    config, _ = write_corpus(tmp_path / "in")
+    of, splits, partitions = count_all(config, str(tmp_path / "out"))
+    before = artifact(tmp_path / "out")
+    assert [merge_partition(p, [], of) for p in range(N_PARTITIONS)] == partitions
+    (tmp_path / "out" / partitions[3].companions[0].file).unlink()
+    runs = [runs_of(count_split(split, of, TOKENIZER)) for split in splits]
+    assert merge_partition(3, runs, of) == partitions[3]
+    assert artifact(tmp_path / "out") == before
+    other = dataclasses.replace(of, plan="of other splits")
+    assert merge_partition(3, runs[1:], other) != partitions[3]
 
 
 def test_finished_counts_are_known_again(tmp_path):
     config, _ = write_corpus(tmp_path / "in")
-    output = str(tmp_path / "out")
-    assert load_finished(plan_splits(config, "salt"), output, "k") is None
-    splits, _, partitions = count_all(config, output)
-    finishing.delete_staged(output)
-    assert [p.name for p in (tmp_path / "out/_counts").iterdir()] == ["done.json"]
-    assert load_finished(splits, output, "k") == partitions
-    assert load_finished(splits, output, "other") is None
-    assert load_finished(splits[1:], output, "k") is None
-    (tmp_path / "out" / partitions[3].file.file).unlink()
-    assert load_finished(splits, output, "k") is None
+    output = tmp_path / "out"
+    splits = plan_splits(config, "salt")
+    assert not is_finished(counting(config, output, splits))
+    of, splits, partitions = count_all(config, output)
+    shutil.rmtree(output / "_counts/splits")  # as at the end of a job
+    assert is_finished(of)
+    assert is_finished(counting(config, output, splits[::-1]))
+    assert not is_finished(counting(config, output, splits[1:]))
+    assert not is_finished(counting(config, output, splits, min_count=2))
+    (output / partitions[3].shard.file).unlink()
+    assert not is_finished(of)
 
 
 def test_many_input_files_are_listed_in_a_file(tmp_path, monkeypatch):
-    """Packed in runs, of splits in any order; a list that is in counts.json, as of earlier versions, is read, too."""
-    config, _ = write_corpus(tmp_path / "in")
+    """A list that is in counts.json, as of few files, is read, too."""
+    config = write_corpus(tmp_path / "in")[0].model_copy(update={"on_damage": "warn"})
     for i in range(9):
         (tmp_path / f"in/b{i}.jsonl").write_text('{"text": "mill"}\n' + "no json\n" * (i % 2))
     short, long = str(tmp_path / "short"), str(tmp_path / "long")
     count_all(config, short)
     monkeypatch.setattr(lists, "MOST_RECORDS", 0)
     monkeypatch.setattr(lists, "ROWS", 4)
-    monkeypatch.setattr(finishing, "_RUN_FILES", 4)
-    monkeypatch.setattr(finishing, "_CHUNK_FILES", 2)
-    splits, counted, partitions = count_all(config, long)
+    of, splits, _ = count_all(config, long)
     found = [artifact(tmp_path / name) for name in ("short", "long")]
     reports = [json.loads(each.pop("counts.json")) for each in found]
     assert found[1].pop("inputs.parquet")
@@ -193,9 +224,8 @@ def test_many_input_files_are_listed_in_a_file(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert reports[0] == reports[1]
     before = artifact(tmp_path / "long")
-    finish_counts(counted[::-1], partitions, long, "k", TOKENIZER.to_str())
+    finish(of, splits)
     assert artifact(tmp_path / "long") == before
-    assert load_finished(splits[::-1], long, "k") == partitions
     for output in (short, long):
         open_counts(output).check_files()
     (tmp_path / "long/counts/inputs.parquet").write_bytes(b"damaged")
@@ -205,18 +235,30 @@ def test_many_input_files_are_listed_in_a_file(tmp_path, monkeypatch):
 
 def test_a_lost_word_fails_the_job(tmp_path):
     config, _ = write_corpus(tmp_path / "in")
-    output = str(tmp_path / "out")
-    splits, counts, partitions = count_all(config, output)
+    output = tmp_path / "out"
+    of, splits, _ = count_all(config, str(output))
     # One split missing where partitions were merged.
-    short = [merge_partition(p, N_PARTITIONS, counts[1:], output) for p in range(N_PARTITIONS)]
+    runs = [runs_of(count_split(split, of, TOKENIZER)) for split in splits]
+    short = dataclasses.replace(of, plan="merged anew")
+    for p in range(N_PARTITIONS):
+        merge_partition(p, runs[1:], short)
     with pytest.raises(BooksError, match=r"counts: the words of all splits are \d+, the sum of all counts is \d+"):
-        finish_counts(counts, short, output, "k", TOKENIZER.to_str())
-    lying = dataclasses.replace(counts[0], totals=dataclasses.replace(counts[0].totals, n_records=1))
-    n_words = sum(split.totals.n_words for split in counts)
-    assert n_words == sum(p.n_words for p in partitions)
+        finish(short, splits)
+    with pytest.raises(BooksError, match="partition 0 of the word counts has not been merged"):
+        finish(dataclasses.replace(of, plan="not merged"), splits)
+    path = output / "_counts/splits/_ledger" / f"{splits[0].id}.json"
+    entry = json.loads(path.read_text())
+    entry["counts"][""]["n_records"] = 1
+    path.write_text(json.dumps(entry))
     with pytest.raises(BooksError, match="counts: records read"):
-        finish_counts([lying, *counts[1:]], partitions, output, "k", TOKENIZER.to_str())
-    assert len(splits) == len(counts)
+        finish(of, splits)
+    entry["pieces"][0]["version"] = "new"
+    path.write_text(json.dumps(entry))
+    with pytest.raises(BooksError, match="are not those of the plan"):
+        finish(of, splits)
+    path.unlink()
+    with pytest.raises(BooksError, match=f"the words of split {splits[0].id} have not been counted"):
+        finish(of, splits)
 
 
 def test_what_stops_a_count_leaves_nothing(tmp_path):
@@ -229,7 +271,7 @@ def test_what_stops_a_count_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        count_split(split, config, str(tmp_path / "out"), TOKENIZER, "k", on_batch=stop)
+        count_split(split, counting(config, tmp_path / "out", [split]), TOKENIZER, stop)
     assert len(heard) == 1
     n_bytes, n_documents, n_rejected, n_tokens, n_filtered = heard[0]
     assert n_bytes >= 700
@@ -245,35 +287,19 @@ def test_empty_input(tmp_path):
     assert as_dict(open_counts(str(tmp_path / "out")).load()) == {}
 
 
-def test_descriptors_survive_json(tmp_path):
-    config, _ = write_corpus(tmp_path / "in")
-    _, counts, partitions = count_all(config, str(tmp_path / "out"))
-    assert SplitCounts.from_json(counts[0].to_json()) == counts[0]
-    assert PartitionCounts.from_json(partitions[0].to_json()) == partitions[0]
-    with pytest.raises(ValueError, match="the counts of a split of format 1, but this TokenMill reads 4"):
-        SplitCounts.from_json(partitions[0].to_json().replace('"format_version": 4', '"format_version": 1'))
-    with pytest.raises(ValueError, match="not the counts of a split"):
-        SplitCounts.from_json("[]")
-
-
 def test_key_follows_what_decides_a_count():
     config = InputConfig(paths=["a"])
-    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
-    assert key == count_key(InputConfig(paths=["b"], split_bytes=1), CountsConfig(), TOKENIZER.to_str())
-    assert key != count_key(InputConfig(paths=["a"], text_field="body"), CountsConfig(), TOKENIZER.to_str())
-    assert key != count_key(config, CountsConfig(), Tokenizer.untrained_bert(lowercase=False).to_str())
+
+    def key(config=config, tokenizer=TOKENIZER, **options):
+        return Counting(config, "out", tokenizer.to_str(), CountsConfig(**options)).key
+
+    assert key() == key(InputConfig(paths=["b"], split_bytes=1))
+    assert key() != key(InputConfig(paths=["a"], text_field="body"))
+    assert key() != key(InputConfig(paths=["a"], sample=0.6))
+    assert key() != key(tokenizer=Tokenizer.untrained_bert(lowercase=False))
     sources = {"a": "a*", "other": "*"}
     turned = dict(reversed(sources.items()))
-    first, second = (CountsConfig(by=["source"], sources=each) for each in (sources, turned))
-    assert count_key(config, first, TOKENIZER.to_str()) != count_key(config, second, TOKENIZER.to_str())
-
-
-def test_totals_add_up():
-    one = Totals(n_records=3, n_documents=1, rejected={"b": 1, "a": 1}, filtered={"x": 2}, n_bytes=5)
-    two = Totals(n_records=2, n_documents=1, rejected={"b": 1}, filtered={"x": 3}, n_bytes=7, n_words=4)
-    both = Totals(n_records=5, n_documents=2, rejected={"a": 1, "b": 2}, filtered={"x": 5}, n_bytes=12, n_words=4)
-    assert one + two == two + one == both
-    assert list((two + one).rejected) == ["a", "b"]
+    assert key(by=["source"], sources=sources) != key(by=["source"], sources=turned)
 
 
 def test_partitions_follow_the_size_of_the_plan():
@@ -296,6 +322,11 @@ def slow_partition(word: bytes, n_partitions: int) -> int:
 def test_partition_is_a_function_of_the_bytes(words, n_partitions, skip):
     array = pa.array([b"skipped"] * skip + words, pa.large_binary()).slice(skip)
     assert partition_of(array, n_partitions).tolist() == [slow_partition(word, n_partitions) for word in words]
+    for n in (2, 16, 1024):
+        keys = word_keys(array, n).tolist()
+        assert [slow_partition(word, n) for word in words] == [key * n >> 64 for key in keys]
+        ranges = (shard_range(slow_partition(word, n), n) for word in words)
+        assert all(low <= key < high for key, (low, high) in zip(keys, ranges, strict=True))
 
 
 def test_partitions_stay_as_they_are_across_versions():
@@ -481,9 +512,7 @@ def test_what_is_no_artifact_is_refused(tmp_path):
 def test_only_the_sample_is_counted(tmp_path):
     write_corpus(tmp_path / "in")
     config = InputConfig(paths=[str(tmp_path / "in/*.jsonl")], sample=0.5)
-    (split,) = plan_splits(config, "")
-    key = count_key(config, CountsConfig(), TOKENIZER.to_str())
-    totals = count_split(split, config, str(tmp_path / "out"), TOKENIZER, key).totals
-    assert totals.filtered["sample"] + totals.n_documents == 60
-    assert 0 < totals.n_filtered_bytes < totals.n_document_bytes * 3
-    assert key != count_key(config.model_copy(update={"sample": 0.6}), CountsConfig(), TOKENIZER.to_str())
+    (split,) = splits = plan_splits(config, "")
+    totals = totals_of(count_split(split, counting(config, tmp_path / "out", splits), TOKENIZER).counts)
+    assert totals["filtered"]["sample"] + totals["n_documents"] == 60
+    assert 0 < totals["n_filtered_bytes"] < totals["n_document_bytes"] * 3

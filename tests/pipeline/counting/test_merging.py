@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.counting import merging
-from tokenmill.pipeline.counting.merging import merge_runs, merge_streams
+from tokenmill.pipeline.counting.merging import merge_counts, merge_streams
 
 WORDS = st.one_of(st.binary(max_size=3), st.sampled_from([b"a" * 20, b"a" * 20 + b"\0", b"a" * 19 + b"\xff"]))
 RUNS = st.lists(st.dictionaries(WORDS, st.integers(1, 9), max_size=8), max_size=12)
@@ -35,15 +35,17 @@ def rows(tables) -> list[tuple[bytes, int]]:
     return [(row["word"], row["count"]) for each in tables for row in each.to_pylist()]
 
 
-@pytest.mark.parametrize(("merge_bytes", "max_runs", "block_bytes"), [(1 << 20, 64, 1 << 20), (0, 64, 1), (100, 2, 50)])
-def test_sums_are_those_of_a_dictionary(tmp_path, monkeypatch, merge_bytes, max_runs, block_bytes):
+@pytest.mark.parametrize(
+    ("merge_bytes", "batch_bytes", "blocks_bytes"), [(1 << 20, 1 << 16, 1 << 20), (0, 1, 1), (100, 50, 200)]
+)
+def test_sums_are_those_of_a_dictionary(tmp_path, monkeypatch, merge_bytes, batch_bytes, blocks_bytes):
     monkeypatch.setattr(merging, "MERGE_BYTES", merge_bytes)
-    monkeypatch.setattr(merging, "MAX_RUNS", max_runs)
-    monkeypatch.setattr(merging, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(merging, "_BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(merging, "_BLOCKS_BYTES", blocks_bytes)
 
     @given(RUNS)
     def check(runs):
-        assert rows(merge_runs(map(table, runs), str(tmp_path), "0")) == total(runs)
+        assert rows(merge_counts(map(table, runs), str(tmp_path), "0")) == total(runs)
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
     check()
@@ -61,8 +63,9 @@ def test_streams_are_merged_block_by_block(runs, n_rows):
 
 def test_files_go_even_when_nobody_reads_to_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "MERGE_BYTES", 0)
-    monkeypatch.setattr(merging, "_BLOCK_BYTES", 1)
-    merged = merge_runs([table({b"a": 1, b"b": 2}), table({b"c": 1})], str(tmp_path), "0")
+    monkeypatch.setattr(merging, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(merging, "_BLOCKS_BYTES", 1)
+    merged = merge_counts([table({b"a": 1, b"b": 2}), table({b"c": 1})], str(tmp_path), "0")
     assert next(merged).to_pylist() == [{"word": b"a", "count": 1}]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] != []
     merged.close()
@@ -71,6 +74,6 @@ def test_files_go_even_when_nobody_reads_to_the_end(tmp_path, monkeypatch):
 
 def test_counts_beyond_63_bits_are_an_error(tmp_path):
     most = (1 << 63) - 1
-    assert rows(merge_runs([table({b"a": most - 1}), table({b"a": 1})], str(tmp_path), "0")) == [(b"a", most)]
+    assert rows(merge_counts([table({b"a": most - 1}), table({b"a": 1})], str(tmp_path), "0")) == [(b"a", most)]
     with pytest.raises(OverflowError, match="more than 2\\*\\*63 - 1"):
-        rows(merge_runs([table({b"a": most}), table({b"a": 1})], str(tmp_path), "0"))
+        rows(merge_counts([table({b"a": most}), table({b"a": 1})], str(tmp_path), "0"))

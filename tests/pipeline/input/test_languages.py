@@ -18,7 +18,8 @@ from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.sections import ConfigError
-from tokenmill.pipeline.counting.count import count_key, count_split
+from tokenmill.pipeline.counting.count import count_split
+from tokenmill.pipeline.counting.finishing import totals_of
 from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.from_input import verify_deep
@@ -179,13 +180,12 @@ def test_words_are_counted_of_the_same_documents_and_texts(corpus: Path, tiny_vo
     config = config_of(corpus, tiny_vocab_file, tmp_path / "out", {"keep": ["zh"], "drop_mixed": True})
     plan = plan_job("count", config)
     prepare(plan, "new")
-    assert plan.counting_json is not None
-    key = count_key(config.input, config.counts, plan.counting_json, config.text)
-    tokenizer = Tokenizer.from_str(plan.counting_json)
-    counts = count_split(plan.splits[0], config.input, config.output.path, tokenizer, key, text=config.text)
-    assert counts.totals.n_documents == 1
-    assert counts.totals.filtered == {"language": 5}
-    assert counts.totals.n_words == len(DOCUMENTS["zh"])
+    counting = plan.counting()
+    assert counting is not None
+    totals = totals_of(count_split(plan.splits[0], counting, Tokenizer.from_str(counting.tokenizer)).counts)
+    assert totals["n_documents"] == 1
+    assert totals["filtered"] == {"language": 5}
+    assert totals["n_words"] == len(DOCUMENTS["zh"])
 
 
 def test_padded_rows_have_the_language_of_their_document(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:

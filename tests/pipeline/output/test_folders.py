@@ -78,7 +78,7 @@ def test_overwrite_removes_what_is_ours_and_nothing_else(tmp_path):
     output = str(tmp_path)
     prepare_output(output, JOB, "new", n_splits=2, suffix=".tfrecord")
     ours = [
-        "_counts/x.arrow",
+        "_counts/splits/_runs/x.arrow",
         f"_ledger/{'0' * 16}.arrow",
         f"_ledger/{'0' * 16}.json",
         "_ledger/plan.jsonl",

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from tests.reference import shuffling as reference
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
-from tokenmill.pipeline.output.staging import Staging
-from tokenmill.pipeline.shuffling import spill
-from tokenmill.pipeline.shuffling.spill import (
+from tokenmill.pipeline.output import spill
+from tokenmill.pipeline.output.spill import (
     N_KEYS,
     RunFiles,
     RunReader,
@@ -30,6 +29,7 @@ from tokenmill.pipeline.shuffling.spill import (
     open_runs,
     shard_range,
 )
+from tokenmill.pipeline.output.staging import Staging
 
 WIDE = pa.schema(
     [
@@ -119,7 +119,7 @@ class Missing:  # as where only locks/runtime.lock is installed
 
 sys.meta_path.insert(0, Missing())
 import io, numpy as np, pyarrow as pa
-from tokenmill.pipeline.shuffling.spill import arrange
+from tokenmill.pipeline.output.spill import arrange
 from tokenmill.pipeline.columns import row_bytes
 schema = pa.schema([pa.field("n", pa.int64(), nullable=False),
                     pa.field("ids", pa.list_(pa.field("element", pa.int32(), nullable=False)), nullable=False)])

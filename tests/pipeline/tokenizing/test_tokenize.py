@@ -298,9 +298,8 @@ def test_two_attempts_at_once_agree(work):
         thread.join()
     assert len(found) == 4
     assert len(set(map(str, found))) == 1
-    assert ledger.load_committed(
-        str(job.output), job.splits[0], n_splits=1, suffix=".parquet", tokenizer=job.tokenizer.digest
-    )
+    names = ["tokens-00000-of-00001.parquet", "documents/documents-00000-of-00001.parquet"]
+    assert ledger.LedgerEntry.committed(str(job.output), job.splits[0], job.tokenizer.digest, names)
 
 
 def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_vocab):

@@ -10,7 +10,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.transforms import jobs
 
-RUN = ["CountCorpus -> list[PartitionCounts]", "TrainVocabulary -> list[Vocabulary]", "Tokenizer -> str"]
+RUN = ["CountCorpus -> str", "TrainVocabulary -> list[Vocabulary]", "Tokenizer -> str"]
 STEPS = ["ReadSplits -> Page, Done", "Normalize -> Page", "Encode -> Page", "Count -> Page", "WriteShards -> Done"]
 SHUFFLED = [*STEPS[:-1], "SortRuns -> SplitRuns", "AllSplits -> SplitRuns", "MergeShards -> Done"]
 
@@ -41,5 +41,5 @@ def test_plan_prints_it_and_tries_nothing(job, tiny_corpus, tmp_path, capsys):
     config.write_text(json.dumps(made(tiny_corpus).model_dump(mode="json", exclude_unset=True)))
     assert cli.main(["plan", str(config), "--job", job, "--graph"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "CountCorpus -> list[PartitionCounts]"
+    assert printed[0] == "CountCorpus -> str"
     assert printed == jobs.outline(plan_job(job, made(tiny_corpus)))

@@ -19,8 +19,7 @@ from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
-from tokenmill.pipeline.counting.finishing import PartitionCounts
-from tokenmill.pipeline.counting.split_counts import SplitCounts
+from tokenmill.pipeline.counting.count import Counting
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
@@ -32,7 +31,7 @@ from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms import compiled, tokenizing
 from tokenmill.pipeline.transforms.compiled import compiled_tokenizer
-from tokenmill.pipeline.transforms.counting import Counting, CountSplits, MergeCounts, TrainVocabulary
+from tokenmill.pipeline.transforms.counting import CountSplits, MergeCounts, TrainVocabulary
 from tokenmill.pipeline.transforms.elements import Done, LineCoder
 from tokenmill.pipeline.transforms.stages import with_memory
 from tokenmill.pipeline.transforms.tokenizing import (
@@ -203,19 +202,18 @@ def test_count_merge_and_train(corpus, tmp_path):
     output = str(tmp_path / "out")
     plan = planning.plan_job("train", Config(input=corpus, tokenizer=train, output=OutputConfig(path=output)))
     planning.prepare(plan, "new")
-    counting = Counting(corpus, output, plan.counting_json, n_partitions=3)
+    counting = Counting(corpus, output, plan.counting_json, n_partitions=4)
     with running() as pipeline:
-        counts = pipeline | beam.Create(splits_of(corpus)) | CountSplits(counting)
-        partitions = counts | MergeCounts(counting)
-        trained = partitions | TrainVocabulary(plan)
-        for name, found in (("counts", counts), ("partitions", partitions), ("trained", trained)):
+        counts = pipeline | beam.Create([*plan.splits]) | CountSplits(counting)
+        folder = counts | MergeCounts(counting, plan.plan_path)
+        assert_that(folder, equal_to([output]))
+        trained = folder | TrainVocabulary(plan)
+        for name, found in (("counts", counts), ("trained", trained)):
             assert_that(found | f"{name}Lines" >> beam.Map(lines_of), save_to(tmp_path / f"{name}.json"), label=name)
-    counts, (partitions,), (trained,) = (
-        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("counts", "partitions", "trained")
-    )
-    assert {SplitCounts.from_json(text).counter for (text,) in counts} == {counting.key}
-    files = [PartitionCounts.from_json(text).file.file for text in partitions]
-    assert files == [f"counts/counts-{p:05d}-of-00003.parquet" for p in range(3)]
+    counts, (trained,) = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("counts", "trained"))
+    assert {SplitRuns.from_json(text).split_id for (text,) in counts} == {split.id for split in plan.splits}
+    files = sorted(path.name for path in (tmp_path / "out/counts").glob("counts-*"))
+    assert files == [f"counts-{p:05d}-of-00004.parquet" for p in range(4)]
     (trained,) = (Vocabulary.from_json(text).tokenizer_json for text in trained)
     vocab = Tokenizer.from_str(trained).get_vocab()
     assert {"tokens", "mill", "[UNK]", "玫"} <= vocab.keys()

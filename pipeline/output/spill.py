@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorts more documents than memory holds: sorted runs in files of Arrow, and their merge by ranges of keys.
+"""Sorts more rows than memory holds: sorted runs in files of Arrow, and their merge by ranges of keys.
 
-    documents with keys -> RunsWriter -> a file: runs, each sorted, cut into pieces of even ranges of keys
+    documents or word counts with keys -> RunsWriter -> a file: runs, each sorted, in pieces of even ranges of keys
     pieces of many runs -> merge_range -> documents in the order of their keys
+    pieces of many runs -> RunReader -> the words of a hash partition, run by run
 
-A run holds the documents of a stretch of a split; documents with the same key stay in the order in which they were
-read. Each piece is a record batch, which is read as a whole. A merge goes through a range of keys in steps: it takes
-from every run the rows up to the end of the step, and sorts them. So it holds a step and a piece of every run, however
-many rows there are. Keys are hashes: the pieces of all runs, and all steps, have about the same size.
+A run holds the rows of a stretch of a split; rows with the same key stay in the order in which they were written. Each
+piece is a record batch, which is read as a whole. A merge goes through a range of keys in steps: it takes from every
+run the rows up to the end of the step, and sorts them. So it holds a step and a piece of every run, however many rows
+there are. Keys are hashes: the pieces of all runs, and all steps, have about the same size.
 """
 
 import functools
@@ -15,9 +16,8 @@ import io
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Self, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from tokenmill.pipeline.config.output import ShuffleConfig
 from tokenmill.pipeline.filenames import runs_name
 from tokenmill.pipeline.hashing import SHUFFLING, document_keys
 from tokenmill.pipeline.output.staging import StagedFile, Staging
+from tokenmill.pipeline.running.in_turn import in_turn
 from tokenmill.pipeline.splits import Split
 
 N_KEYS = 1 << 64
@@ -51,12 +52,6 @@ _OPEN_OBJECTS = 1024
 _BUFFER_BYTES = 1 << 16
 """So much of an object is read at least."""
 
-_READS_AT_ONCE = 32
-"""Reads from a store at the same time; each may take some 100 ms, of which it costs a processor one."""
-
-_Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
-
 
 def shard_range(index: int, n_shards: int) -> tuple[int, int]:
     """Returns the keys of a shard, from the first to below the second: an even share of all keys."""
@@ -65,16 +60,20 @@ def shard_range(index: int, n_shards: int) -> tuple[int, int]:
 
 
 class RunsWriter:
-    """Writes documents as sorted runs; holds those of one run twice."""
+    """Writes rows, such as documents or word counts, as sorted runs; holds those of one run twice."""
 
-    def __init__(self, file: StagedFile, run_bytes: int, *, of_all_keys: bool = False) -> None:
+    def __init__(
+        self, file: StagedFile, run_bytes: int, *, of_all_keys: bool = False, compression: str | None = None
+    ) -> None:
         """Starts a file.
 
         Args:
           file: open for writing, at its start.
-          run_bytes: a run is sorted and written once its documents take this many bytes; it has at most a batch more.
+          run_bytes: a run is sorted and written once its rows take this many bytes; it has at most a batch more.
           of_all_keys: whether runs are cut by even ranges of all keys, and not of those that they have.
+          compression: "zstd", or None for rows that it makes little smaller, as those of ids.
         """
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self.runs: list[Run] = []
         self._file, self._run_bytes, self._of_all_keys = file, run_bytes, of_all_keys
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
@@ -82,28 +81,30 @@ class RunsWriter:
         self._n_pending = 0
 
     def write(self, keys: np.ndarray, batch: pa.RecordBatch) -> None:
-        """Appends documents.
+        """Appends rows.
 
         Args:
           keys: uint64[n].
-          batch: `schemas.TOKENS`, perhaps with more columns, the same in every call.
+          batch: the rows, with the same columns in every call.
         """
         if not batch.num_rows:
             return
         self._pending.append((keys, batch))
         self._n_pending += batch.nbytes
         if self._n_pending >= self._run_bytes:
-            self._write_run()
+            self.end_run()
 
     def finish(self, n_tokens: int | None = None) -> FileRecord:
         """Writes the last run and finishes the file, whose record will have this number of tokens."""
-        if self._pending:
-            self._write_run()
+        self.end_run()
         if self._writer is not None:
             self._writer.close()
         return self._file.finish(rows=sum(run.n_rows for run in self.runs), tokens=n_tokens)
 
-    def _write_run(self) -> None:
+    def end_run(self) -> None:
+        """Sorts and writes the rows since the last run, if there are any."""
+        if not self._pending:
+            return
         keys = np.concatenate([keys for keys, _ in self._pending])
         parts, n_bytes = [batch for _, batch in self._pending], self._n_pending
         self._pending, self._n_pending = [], 0
@@ -115,7 +116,7 @@ class RunsWriter:
         run = Run(keys.size, n_bytes, first_piece, n_pieces, first, last)
         rows = rows.add_column(0, _KEY, pa.array(keys))
         if self._writer is None:
-            self._writer = pa.ipc.new_file(self._file, rows.schema)
+            self._writer = pa.ipc.new_file(self._file, rows.schema, options=self._options)
         bounds = np.array([run.bound(i) for i in range(1, n_pieces)], np.uint64)
         cuts = [0, *np.searchsorted(keys, bounds).tolist(), keys.size]
         for start, stop in itertools.pairwise(cuts):
@@ -124,33 +125,24 @@ class RunsWriter:
 
 
 class RunFiles:
-    """The files of runs of one folder. Keeps files open between reads, but no more than any system allows.
-
-    For a folder in a store, which takes long to answer, many reads are made at once.
-    """
+    """The files of runs of one folder. Keeps files open between reads, but no more than any system allows."""
 
     def __init__(self, folder: str = "") -> None:
         self._open_files: OrderedDict[str, tuple[BinaryIO, pa.ipc.RecordBatchFileReader]] = OrderedDict()
         self._lock = threading.Lock()
         self._n_open = _OPEN_FILES
-        self._pool = ThreadPoolExecutor(_READS_AT_ONCE) if storage.is_remote(folder) else None
+        self.is_remote = storage.is_remote(folder)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
         for handle, _reader in self._open_files.values():
             handle.close()
         self._open_files.clear()
 
-    def each(self, read: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made]:
-        """Returns what `read`, which calls `read` of this object, returns for each item."""
-        return list((map if self._pool is None else self._pool.map)(read, items))
-
     def read(self, path: str, number: int) -> pa.RecordBatch:
-        """Returns a record batch of a file.
+        """Returns a record batch of a file. Several threads may read at the same time.
 
         Raises:
           OSError: if it cannot be read.
@@ -177,7 +169,7 @@ class RunFiles:
 
     def _open(self, path: str) -> BinaryIO:
         handle = storage.open_read(path)
-        if self._pool is not None and isinstance(handle, io.BufferedReader):
+        if self.is_remote and isinstance(handle, io.BufferedReader):
             # Beam (2.77) reads objects of S3 through a buffer of 16 MiB, where a piece has a few hundred KiB.
             self._n_open = _OPEN_OBJECTS
             handle = io.BufferedReader(handle.detach(), _BUFFER_BYTES)
@@ -270,7 +262,9 @@ def merge_range(
     n_steps = max(1, -(-sum(run.run.share(low, high) for run in used) // step_bytes))
     for step in range(1, n_steps + 1):
         end = low + (high - low) * step // n_steps
-        taken = used[0].files.each(functools.partial(RunReader.take, high=end), used) if used else []
+        take = functools.partial(RunReader.take, high=end)
+        # A store may take 100 ms for each read, which costs a processor one.
+        taken = in_turn(take, used, waits=True) if used and used[0].files.is_remote else map(take, used)
         parts = list(itertools.chain.from_iterable(taken))
         if parts:
             keys = np.concatenate([part.column(0).to_numpy() for part in parts])
