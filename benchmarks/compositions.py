@@ -27,6 +27,7 @@ from unittest import mock
 import pyarrow as pa
 
 from tests.reference.counting import sentencepiece_words
+from tests.reference.spellings import PATTERNS
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
@@ -38,7 +39,7 @@ from tokenmill.tokenizer.formats import sentencepiece as sentencepiece_file
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenmill.tokenizer.reference_encoding import wordpiece
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import corpora, encoders, peers, report, sentencepiece_models, timing, tokenizers
 from tokenmill.tokenizer import Tokenizer
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.trainers import BPETrainer
 
 TEXT = "The mill grinds text into tokens; it's 2026."

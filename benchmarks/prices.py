@@ -6,6 +6,7 @@ is 1. `compiling` takes a minute, and is measured only if it is named.
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -30,9 +31,13 @@ from tokenmill.pipeline.input.cutting import LineScanner, Records
 from tokenmill.pipeline.output.writers import tfrecord_kernels
 from tokenmill.tokenizer import Tokenizer, ragged, recycled
 from tokenmill.tokenizer.formats import lowered, tokenizer_json
+from tokenmill.tokenizer.kernels import blocks
+from tokenmill.tokenizer.kernels.automata import Automata
 from tokenmill.tokenizer.languages import identifying
-from tokenmill.tokenizer.pre_tokenizers import split
-from tokenmill.tokenizer.ragged import string_array, text_rows
+from tokenmill.tokenizer.pre_tokenizers import scanners, split
+from tokenmill.tokenizer.pre_tokenizers.boundaries import derive
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.ragged import read_only, string_array, text_rows
 from tokenmill.tokenizer.text import TextChain
 
 Ways = tuple[str, Callable[[], Any], dict[str, Callable[[], Any]]]
@@ -165,6 +170,33 @@ def _automata(texts: list[corpora.Corpus]) -> Iterator[Ways]:
         yield corpus.name, lambda column=column: ours.encode_arrow(column), {"regex": plain}
 
 
+def _blocks(texts: list[corpora.Corpus]) -> Iterator[Ways]:
+    """Encoding with the rules of a pattern, and with rules that know nothing: then automata find every word."""
+    for name in ("gpt2", "llama3", "o200k_base"):
+        step = {
+            "type": "Split", "pattern": {"Regex": TIKTOKEN_PATTERNS[name]}, "behavior": "Isolated", "invert": False
+        }  # fmt: skip
+        ours = Tokenizer.from_str(tokenizers.behind(_model(texts), [step]))
+        step["pattern"] = {"Regex": f"(?:{TIKTOKEN_PATTERNS[name]})"}  # equal tokenizers share what they have compiled
+        with mock.patch.object(scanners, "derive", _know_nothing):
+            theirs = Tokenizer.from_str(tokenizers.behind(_model(texts), [step]))
+            theirs.encode("")
+        for corpus in texts:
+            column = pa.array(corpus.texts, pa.large_string())
+            yield (
+                f"{name}, {corpus.name}",
+                functools.partial(ours.encode_arrow, column),
+                {"automata": functools.partial(theirs.encode_arrow, column)},
+            )
+
+
+def _know_nothing(automata: Automata, dropped: bool | None) -> blocks.Rules:
+    tables = derive(automata, dropped).tables.copy()
+    tables[blocks.LOOKS + 4 : blocks.SHARES], tables[blocks.SHARES :] = 0xFF, 0
+    tables[blocks.SHARES + 2] = 0xFF
+    return blocks.Rules(read_only(tables))
+
+
 def _tfrecord(texts: list[corpora.Corpus]) -> Iterator[Ways]:
     import google_crc32c
 
@@ -278,7 +310,8 @@ def _model(texts: list[corpora.Corpus]) -> Tokenizer:
 
 
 _MEASURED: dict[str, Callable[[list[corpora.Corpus]], Iterator[Ways]]] = {
-    "lines": _lines, "vocabulary": _vocabulary, "memory": _memory, "automata": _automata, "tfrecord": _tfrecord,
+    "lines": _lines, "vocabulary": _vocabulary, "memory": _memory, "automata": _automata,
+    "blocks": _blocks, "tfrecord": _tfrecord,
     "languages": _languages, "mojibake": _mojibake, "forms": _forms, "utf8": _utf8, "compiling": _compiling,
 }  # fmt: skip
 

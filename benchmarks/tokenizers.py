@@ -13,7 +13,7 @@ from benchmarks import corpora, encoders, peers, sentencepiece_models
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.formats import bpe_files
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.trainers import WordPieceTrainer
 
 # The BERT vocabularies in the larger data folder, and whether their models lower-case.

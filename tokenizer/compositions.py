@@ -14,7 +14,7 @@ from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import BertProcessing, PostProcessor
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_TYPES = (PieceType.UNKNOWN, PieceType.CONTROL)

@@ -126,7 +126,7 @@ class EncodePlan:
           tally: counts words and unknown characters; nothing if a TimeoutError is raised.
 
         Raises:
-          TimeoutError: if a pattern that no scanner covers does not finish on a row.
+          TimeoutError: if a pattern does not finish on a row.
         """
         hits: Counter[str] | None = None if tally is None else Counter()
         segments, tokens, is_first, row_segments = self._prepared(text, hits)

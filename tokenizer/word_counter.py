@@ -98,7 +98,7 @@ class WordCounter:
 
         Raises:
           TypeError: if `texts` is not a text column. ValueError: if it is not valid.
-          TimeoutError: if a pattern that no scanner covers does not finish on a text; nothing is counted then.
+          TimeoutError: if a pattern does not finish on a text; nothing is counted then.
         """
         self.add(self.scan(texts, errors))
 
@@ -109,10 +109,9 @@ class WordCounter:
             return ScannedTexts(bert_wordpiece.count, (rows, self._bert), int(rows.offsets[0]), rows.n_rows)
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
         scanner = None if self._pre_tokenizer is None else scanner_of(self._pre_tokenizer)
-        # Automata may give up on a text, which must be known before anything is counted.
-        if scanner is not None and scanner.name != scanning.AUTOMATA:
-            kernel = scanning.count_kernel(scanner.name)
-            return ScannedTexts(kernel, (rows, scanner.classes), int(rows.offsets[0]), rows.n_rows)
+        if scanner is not None:
+            kernel = scanning.count_kernel(are_apart=scanner.are_apart)
+            return ScannedTexts(kernel, (rows, scanner.new_cuts()), int(rows.offsets[0]), rows.n_rows)
         words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
         return ScannedTexts(word_counting.count_found, (Words(*map(read_only, words)),), 0, rows.n_rows)
 

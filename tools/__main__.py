@@ -20,7 +20,7 @@ SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "plan", "shor
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
-    "prices", "programs", "scale", "scanners", "shuffle", "stragglers", "templates",
+    "prices", "programs", "scale", "shuffle", "stragglers", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90
 """Of `./run.sh test --quick`, linters included; what starts before they are over ends."""

@@ -18,8 +18,8 @@ from tokenmill.tokenizer import Tokenizer
 pytestmark = pytest.mark.parity
 
 COMPILED = {
-    "bert_wordpiece", "encode_automata_bpe", "encode_found_bpe", "encode_found_bpe_flagged", "encode_found_unigram",
-    "encode_found_wordlevel", "encode_found_wordpiece", "encode_gpt2_bpe", "normalized_words", "sentencepiece_bpe",
+    "bert_wordpiece", "encode_apart_bpe", "encode_found_bpe", "encode_found_bpe_flagged", "encode_found_unigram",
+    "encode_found_wordlevel", "encode_found_wordpiece", "encode_joined_bpe", "normalized_words", "sentencepiece_bpe",
     "sentencepiece_unigram",
 }  # fmt: skip
 """The kernels of the compositions that are tried here: no test waits for a kernel that no other test needs."""

@@ -14,15 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.reference.spellings import PATTERNS
 from tests.strategies import texts
 from tokenmill.tokenizer import pre_tokenizers as ours
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.kernels.scanners_parts import LETTER, LOWER, MARK, NUMBER, SIGN, SPACE, UPPER
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import patterns, tables
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS as NAMED
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS as NAMED
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, parse
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.unicode import data as unicode_data
 
@@ -77,16 +77,9 @@ def spans(pre_tokenizer: ours.PreTokenizer, text: str) -> list[tuple[str, tuple[
     return [(part.text, part.span()) for part in pre_tokenizer.split_aligned(AlignedText.original(text), True)]
 
 
-def scan(name: str, text: str) -> list[str]:
-    """The pre-tokens that a scanner finds."""
-    data = np.frombuffer(text.encode(), np.uint8)
-    starts, stops = np.empty(data.size, np.int64), np.empty(data.size, np.int64)
-    counts = np.zeros(2 if data.size else 1, np.int64)
-    first, last = np.zeros(counts.size - 1, np.int64), np.full(counts.size - 1, data.size)
-    for array in (data, first, last):
-        array.flags.writeable = False
-    SCANNERS[name].split(data, first, last, SCANNERS[name].classes, starts, stops, counts)
-    return [data[a:b].tobytes().decode() for a, b in zip(starts[: counts[-1]], stops[: counts[-1]], strict=True)]
+def scan(pattern: str, text: str) -> list[str]:
+    """The matches of a pattern, the rest dropped."""
+    return split(ours.Split(pattern, "removed", invert=True, is_regex=True), text)[0]
 
 
 def hf_matches(pattern: str) -> Callable[[str], list[str]]:
@@ -139,13 +132,14 @@ def test_every_category_is_that_of_hf_and_tiktoken() -> None:
     # HF is slow on long texts.
     parts = [everything[i : i + 20000] for i in range(0, len(everything), 20000)]
     ranks = {bytes([b]): b for b in range(256)}
-    classes = tables.pattern_classes()
-    cases = {
-        r"\p{L}": LETTER, r"\p{N}": NUMBER, r"\s": SPACE, r"\p{M}": MARK, r"[\p{P}\p{S}]": SIGN,
-        r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]": UPPER, r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]": LOWER,
-    }  # fmt: skip
-    for pattern, bit in cases.items():
-        mine = "".join(c for c in everything if classes[ord(c)] & bit)
+    cases = (
+        r"\p{L}", r"\p{N}", r"\s", r"\p{M}", r"[\p{P}\p{S}]", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]",
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]",
+    )  # fmt: skip
+    for pattern in cases:
+        node = parse(pattern)
+        assert isinstance(node, Characters)
+        mine = "".join(c for c in everything if node.members.has(np.array([ord(c)]))[0])
         encoding = tiktoken.Encoding("bytes", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         assert bytes(encoding.encode_ordinary(everything)).decode() == mine, pattern
         assert "".join("".join(hf_matches(f"(?:{pattern})+")(part)) for part in parts) == mine, pattern
@@ -169,34 +163,26 @@ def test_categories_and_scripts_are_what_hf_says() -> None:
 def test_scanners_equal_hf_on_all_kinds_of_characters(pattern: str) -> None:
     expected = hf_matches(pattern)
     for text in in_contexts(SOME_CHARACTERS):
-        assert scan(PATTERNS[pattern], text) == expected(text)
+        assert scan(pattern, text) == expected(text)
 
 
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
 def test_scanners_equal_hf_on_every_code_point(name: str) -> None:
-    expected = hf_matches(next(pattern for pattern, scanner in PATTERNS.items() if scanner == name))
+    pattern = next(pattern for pattern, family in PATTERNS.items() if family == name)
+    expected = hf_matches(pattern)
     for text in every_code_point():
-        assert scan(name, text) == expected(text)
+        assert scan(pattern, text) == expected(text)
 
 
 @pytest.mark.parametrize("name", sorted(set(PATTERNS.values())))
 @given(text=st.one_of(tricky_texts(), texts()))
 @example(text="a\n  \u3000\nb")  # one word of white space, of which a part is beyond ASCII
 def test_scanners_equal_hf_and_regex(name: str, text: str) -> None:
-    pattern = next(pattern for pattern, scanner in PATTERNS.items() if scanner == name)
-    found = scan(name, text)
+    pattern = next(pattern for pattern, family in PATTERNS.items() if family == name)
+    found = scan(pattern, text)
     assert found == hf_matches(pattern)(text)
     segments = patterns.find_segments(pattern, text)
     assert found == [text[a:b] for a, b, is_match in segments if is_match]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "cl100k_tiktoken", "o200k"])
-@given(text=st.one_of(tricky_texts(), texts(12)).filter(lambda text: len(text.encode()) <= 80))
-@example(text="a \n  ")
-@example(text="12345")
-def test_scanners_equal_tiktoken(name: str, text: str) -> None:
-    assert scanner_name(TIKTOKEN_PATTERNS[name], "tiktoken") == name
-    assert scan(name, text) == tiktoken_split(TIKTOKEN_PATTERNS[name], text)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +228,7 @@ def test_automata_equal_hf_on_all_kinds_of_characters(name: str) -> None:
 @example(text="a 12345 \n  ")
 def test_hf_reads_tiktokens_cl100k_in_its_own_way(text: str) -> None:
     pattern = TIKTOKEN_PATTERNS["cl100k_tiktoken"]
-    assert scanner_name(pattern) == "cl100k_ruby"
-    assert scan("cl100k_ruby", text) == hf_matches(pattern)(text)
+    assert scan(pattern, text) == hf_matches(pattern)(text)
 
 
 # --- components

@@ -18,7 +18,7 @@ from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
 from tokenmill.tokenizer.kernels import encode_loop
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 
 COMPOSITIONS = {
     "gpt2": (None, pt.ByteLevel(add_prefix_space=False)),

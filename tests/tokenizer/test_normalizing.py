@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The normalizer as a step of its own: steps that change no pre-token are left out, and no others."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -9,15 +8,12 @@ from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import AddedToken
-from tokenmill.tokenizer.kernels.scanners_parts import SPACE
 from tokenmill.tokenizer.models import BPE, WordLevel
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import NFC, Lowercase, Replace, Sequence
 from tokenmill.tokenizer.normalizing import without_idle_steps
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Whitespace, WhitespaceSplit
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS
 from tokenmill.tokenizer.text import TextChain, parse_steps
-from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 ONE_SPACE = Replace(r"\s+", " ", is_regex=True)
 
@@ -45,14 +41,6 @@ def test_in_clip_the_replacing_of_white_space_is_left_out() -> None:
 )
 def test_what_may_change_pre_tokens_stays(normalizer: object, pre_tokenizer: object) -> None:
     assert without_idle_steps(normalizer, pre_tokenizer) == normalizer
-
-
-def test_scanners_drop_what_the_expression_means_by_white_space() -> None:
-    spaces = unicode_tables.property_table("spaces")
-    for scanner in SCANNERS.values():
-        if scanner.drops_spaces:
-            dropped = np.flatnonzero((scanner.classes & SPACE) != 0)
-            assert {*dropped.tolist()} == {*np.flatnonzero(spaces).tolist()}, scanner.name
 
 
 @given(st.lists(st.text("aB  \t\n\u3000\u2003\x85É中<|x>", max_size=12), min_size=1, max_size=6), st.booleans())

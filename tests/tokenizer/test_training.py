@@ -7,6 +7,7 @@ from tokenmill.tokenizer import Tokenizer, compositions, decoders
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.post_processors import BertProcessing
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN
 from tokenmill.tokenizer.trainers import (
     BPETrainer,
     CharacterTrainer,
@@ -170,7 +171,7 @@ def test_components_by_name() -> None:
         with pytest.raises(ValueError, match=r"lowercase and strip_accents need a character map.* choose normalizer"):
             compositions.named_normalizer("sentencepiece", *fold)
     assert compositions.named_pre_tokenizer("gpt2", byte_level=True) == pt.ByteLevel(add_prefix_space=False)
-    assert compositions.named_pre_tokenizer("gpt2").scanner == "gpt2"
+    assert compositions.named_pre_tokenizer("gpt2") == pt.Split(GPT2_PATTERN, "isolated", is_regex=True)
     assert compositions.named_pre_tokenizer("none", byte_level=True) == pt.ByteLevel(False, use_regex=False)
     cl100k = compositions.named_pre_tokenizer("cl100k_base", byte_level=True)
     assert isinstance(cl100k, pt.Sequence)

@@ -37,7 +37,7 @@ class BertEngine:
         self._encode, self._locate = (
             kernel.bound(self._tables, self._runner.tables) for kernel in (bert_wordpiece.encode, bert_wordpiece.locate)
         )
-        self.few = FewTexts(self._encode, (), pool, self._tables.max_bytes_ratio)
+        self.few = FewTexts(self._encode, tuple, pool, self._tables.max_bytes_ratio)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""

@@ -16,13 +16,7 @@ from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.normalizers import BertNormalizer, Prepend, Replace, SentencePieceNormalizer, Sequence
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, ByteLevel, Digits, Metaspace, Split
 from tokenmill.tokenizer.pre_tokenizers import Sequence as PreTokenizers
-from tokenmill.tokenizer.pre_tokenizers.sequence import (
-    IN_CLIP_LITERALS,
-    is_byte_level,
-    one_step,
-    scanner_of,
-    without_literals,
-)
+from tokenmill.tokenizer.pre_tokenizers.sequence import is_byte_level, one_step, scanner_of
 
 _SPACES = SentencePieceNormalizer(b"", add_dummy_prefix=False, remove_extra_whitespaces=False)
 """A normalizer of sentencepiece that only replaces spaces by "▁"."""
@@ -79,12 +73,10 @@ def choose(
         parts = normalizer if normalizes else None, pre_tokenizer
         return SentencePieceEngine(parts, like, model, tables, runner, pool), normalizes
     prefix_space = isinstance(pre_tokenizer, ByteLevel) and pre_tokenizer.add_prefix_space
-    plain = without_literals(pre_tokenizer)
-    scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else plain or pre_tokenizer
+    scans = dataclasses.replace(pre_tokenizer, add_prefix_space=False) if prefix_space else pre_tokenizer
     scanner = scanner_of(scans) if scans is not None else None
     if scanner is not None:
-        unless = IN_CLIP_LITERALS if plain else b""
-        return ScannedEngine(scanner, pre_tokenizer, runner, pool, prefix_space=prefix_space, unless=unless), False
+        return ScannedEngine(scanner, pre_tokenizer, runner, pool, prefix_space=prefix_space), False
     return StagedEngine(pre_tokenizer, runner, pool), False
 
 

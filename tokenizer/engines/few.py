@@ -30,33 +30,32 @@ class FewTexts:
     """Encodes a few texts with an engine's kernel."""
 
     def __init__(
-        self, kernel: BoundKernel, others: tuple[Any, ...], pool: TablePool, ratio: float,
-        new_scratch: NewScratch | None = None, prefix: bytes = b"", *, unless: bytes = b"",
+        self, kernel: BoundKernel, others: Callable[[], tuple[Any, ...]], pool: TablePool, ratio: float,
+        new_scratch: NewScratch | None = None, prefix: bytes = b"",
     ) -> None:  # fmt: skip
         """Prepares for a kernel.
 
         Args:
           kernel: as for `tables.run_loop`; called with rows, an empty `added`, `others`, scratch and a `Work`.
-          others: arguments that never change; pool, new_scratch: as for `tables.run_loop`.
+          others: makes further arguments, which only one call at a time may use; pool, new_scratch: as for
+            `tables.run_loop`.
           ratio: the most ids, and bytes of a span, that a byte of text can become.
           prefix: what is put before texts that are not empty and do not begin with it.
-          unless: what texts must not have in them, if it is not empty.
         """
         self._kernel, self._others, self._pool, self._prefix = kernel, others, pool, prefix
-        self._unless = unless
         self._room = int(MOST_BYTES * ratio) + 16, math.ceil(ratio), new_scratch
 
     def encode(self, texts: Sequence[bytes]) -> list[list[int]] | None:
-        """Encodes up to MOST_TEXTS texts of valid UTF-8; None if these have `unless`, or more than MOST_BYTES."""
+        """Encodes up to MOST_TEXTS texts of valid UTF-8; None if these have more than MOST_BYTES."""
         if prefix := self._prefix:
             texts = [text if not text or text.startswith(prefix) else prefix + text for text in texts]
         data = texts[0] if len(texts) == 1 else b"".join(texts)
-        if len(data) > MOST_BYTES or (self._unless and self._unless in data):
+        if len(data) > MOST_BYTES:
             return None
         lent = self._pool.take()
         if lent.few is None:
             lent.make_room(*self._room)
-            lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._kernel, self._others)
+            lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._kernel, self._others())
         ids: list[list[int]] = lent.few.run(data, texts)
         # As in `TablePool.borrow`, not reached after an exception.
         self._pool.give(lent)

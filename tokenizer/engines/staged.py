@@ -16,7 +16,7 @@ from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.kernels import scanning
 from tokenmill.tokenizer.normalizers.edit_lists import prepend
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
+from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.row_kernels import insert_rows
 from tokenmill.tokenizer.words import Words, begins_with, whole_rows
@@ -82,46 +82,35 @@ def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool
 
 
 class ScannedEngine(StagedEngine):
-    """Finds words with a hand-written scanner or with automata and encodes them in the same pass."""
+    """Finds words with a scanner and encodes them in the same pass."""
 
     def __init__(
-        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool,
-        unless: bytes = b"",
-    ) -> None:  # fmt: skip
+        self, scanner: Scanner, pre_tokenizer: Any, runner: ModelRunner, pool: TablePool, *, prefix_space: bool
+    ) -> None:
         """Prepares an engine.
 
         prefix_space: whether rows that do not begin with a space get one before they are scanned.
-        unless: where this is in a batch, the pre-tokenizer runs as a stage; the scanner does the same to other rows.
         """
         super().__init__(pre_tokenizer, runner, pool)
-        self._prefix_space, self._unless = prefix_space, unless
-        self._scanner = scanner
-        self._kernel = scanning.encode_kernel(scanner.name, runner.model_name, flagged=runner.flags_parts)
+        self._prefix_space, self._scanner = prefix_space, scanner
+        self._kernel = scanning.encode_kernel(
+            runner.model_name, are_apart=scanner.are_apart, flagged=runner.flags_parts
+        )
         self._encode = self._kernel.bound(runner.spans_model)
-        if runner.knows_all and not scanner.patterns:
+        if runner.knows_all:
             room = runner.max_ids_per_byte, runner.new_scratch, b" " * prefix_space
-            self.few = FewTexts(self._encode, (scanner.classes,), pool, *room, unless=unless)
+            self.few = FewTexts(self._encode, lambda: (scanner.new_cuts(),), pool, *room)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
     ) -> Ragged:
         """Encodes rows; see `tables.Engine`."""
-        runner = self._runner
-        if self._unless and self._unless in rows.values[rows.offsets[0] : rows.offsets[-1]].tobytes():
-            return super().encode(rows, added, is_first, tally)
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
-        classes = self._scanner.classes
-        # If the automata give up on one row, none of the rows may be counted.
-        counted = self.new_tally() if tally is not None and self._scanner.patterns else tally
-        ids = runner.run(
-            self._encode, (rows, added, classes), self._pool, counted,
+        return self._runner.run(
+            self._encode, (rows, added, self._scanner.new_cuts()), self._pool, tally,
             first=int(rows.offsets[0]), n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
         )  # fmt: skip
-        self._scanner.check_finished(classes)
-        if tally is not None and counted is not None and counted is not tally:
-            tally.add(counted)
-        return ids
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""

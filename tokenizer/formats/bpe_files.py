@@ -21,15 +21,14 @@ from tokenmill.tokenizer.models import BPE
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.parts import Parts
 from tokenmill.tokenizer.post_processors import RobertaProcessing
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
-from tokenmill.tokenizer.pre_tokenizers.sequence import CLIP_LITERALS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 
 CLIP_SUFFIX = "</w>"
 _CLIP_START, _CLIP_END = "<|startoftext|>", "<|endoftext|>"
 _MAX_CLIP_BYTES = 32 << 20
 """The most bytes to unpack; OpenAI's file unpacks to three megabytes."""
 _N_CLIP_MERGES = 49152 - 256 - 2
-_CLIP_PATTERN = CLIP_LITERALS + r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_CLIP_PATTERN = r"<\|startoftext\|>|<\|endoftext\|>|" + r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _BYTE_ORDER = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
 """The byte alphabet in the order of GPT-2's code: printable bytes first."""
 

@@ -26,8 +26,9 @@ from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens
 from tokenmill.tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.pre_tokenizers import Split
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.boundaries import cut_alike
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
 
 _VERSION_LINE = "#version: 0.2\n"
@@ -140,9 +141,11 @@ def tiktoken_pattern(parts: Parts) -> str | None:
     scanner = scanner_of(parts.pre_tokenizer) if parts.pre_tokenizer is not None else None
     if scanner is None:
         return None
+    if scanner.automata.spelled.size > 1 or scanner.are_apart:
+        return None
     for name, text in TIKTOKEN_PATTERNS.items():
-        known = scanner_of(Split(text, "isolated", is_regex=True))
-        if known is not None and (known.name, known.patterns) == (scanner.name, scanner.patterns):
+        known = find_automaton(text)
+        if known is not None and cut_alike(known, scanner.automata):
             return name
     return None
 

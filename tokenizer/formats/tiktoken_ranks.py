@@ -11,7 +11,7 @@ from tokenmill.tokenizer.formats import files
 from tokenmill.tokenizer.models import BPE
 from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS, scanner_name
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 
 _NAME = re.compile(r"[\w.-]*")
 _OF_TIKTOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}\+|[$^]|\(\?[a-zA-Z]*[msUx]", re.DOTALL)
@@ -69,10 +69,6 @@ def _in_hf(pattern: str) -> str:
     """
     if pattern in TIKTOKEN_PATTERNS:
         return TIKTOKEN_PATTERNS[pattern]
-    scanner = scanner_name(pattern, "tiktoken")
-    for named in TIKTOKEN_PATTERNS.values():
-        if scanner is not None and scanner_name(named) == scanner:
-            return named
 
     def spelled(found: re.Match[str]) -> str:
         text = found[0]

@@ -12,7 +12,7 @@ from tokenmill.tokenizer.pre_tokenizers.characters import UnicodeScripts as Unic
 from tokenmill.tokenizer.pre_tokenizers.characters import Whitespace as Whitespace
 from tokenmill.tokenizer.pre_tokenizers.characters import WhitespaceSplit as WhitespaceSplit
 from tokenmill.tokenizer.pre_tokenizers.pieces import PreTokenizer as PreTokenizer
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner as Scanner
+from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner as Scanner
 from tokenmill.tokenizer.pre_tokenizers.sequence import Sequence as Sequence
 from tokenmill.tokenizer.pre_tokenizers.sequence import is_byte_level as is_byte_level
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of as scanner_of

@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
 from tokenmill.tokenizer.pre_tokenizers.pieces import (
     Pieces,
     PreTokenizer,
     cut_aligned,
     prefixed_by,
-    run_scanner,
     spaces_replaced,
 )
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN, scanner_in
-from tokenmill.tokenizer.pre_tokenizers.split import run_literal
+from tokenmill.tokenizer.pre_tokenizers.split import run_literal, run_node
 from tokenmill.tokenizer.unicode.tables import check_bert_unicode
 from tokenmill.tokenizer.words import begins_with
 
@@ -67,7 +66,10 @@ class ByteLevel(PreTokenizer):
         """See `PreTokenizer`."""
         if self.add_prefix_space:
             pieces = prefixed_by(pieces, b" ", self.prefixed(pieces))
-        return run_scanner(pieces, scanner_in("gpt2", self.unicode)) if self.use_regex else pieces
+        return self._cut(pieces) if self.use_regex else pieces
+
+    def _cut(self, pieces: Pieces) -> Pieces:
+        return run_node(pieces, parse(GPT2_PATTERN, self.unicode))
 
     def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
         """See `PreTokenizer`."""
@@ -75,8 +77,7 @@ class ByteLevel(PreTokenizer):
             text = _prepended(text, " ")
         if not self.use_regex:
             return [text]
-        scanner = scanner_in("gpt2", self.unicode)
-        return cut_aligned(text, lambda pieces: run_scanner(pieces, scanner), is_first=is_first)
+        return cut_aligned(text, self._cut, is_first=is_first)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-tokenizers that look at one character at a time: white space, punctuation, digits, scripts, counts."""
 
+import abc
 import dataclasses
 import functools
 
@@ -9,11 +10,9 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.pre_tokenizers import tables
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build
-from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Repetition
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, run_scanner
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, scanner_in
-from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_automaton, run_literal
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Alternation, Characters, Node, Repetition
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer
+from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS, Behavior, run_literal, run_node
 from tokenmill.tokenizer.ragged import gathered
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -24,8 +23,34 @@ def _one_of(runs: str) -> Characters:
     return Characters(CodePoints.of(unicode_data.runs(runs)))
 
 
+def _run_of(members: CodePoints) -> Node:
+    return Repetition(Characters(members), 1, None, greedy=True)
+
+
+def _not_spaces(*others: CodePoints) -> CodePoints:
+    return functools.reduce(lambda a, b: a & ~b, others, ~_one_of("bert/spaces").members)
+
+
+class _Words(PreTokenizer):
+    """Keeps what a pattern matches, and drops the rest."""
+
+    @property
+    @abc.abstractmethod
+    def node(self) -> Node:
+        """The pattern."""
+
+    @property
+    def kept(self) -> tuple[Node, bool]:
+        """See `PreTokenizer`."""
+        return self.node, False
+
+    def split_pieces(self, pieces: Pieces) -> Pieces:
+        """See `PreTokenizer`."""
+        return run_node(pieces, self.node, "removed", invert=True)
+
+
 @dataclasses.dataclass(frozen=True)
-class BertPreTokenizer(PreTokenizer):
+class BertPreTokenizer(_Words):
     """Splits at white space, which is dropped, and around punctuation: each such character is a pre-token.
 
     Source: HF tokenizers `pre_tokenizers/bert.rs`.
@@ -38,37 +63,37 @@ class BertPreTokenizer(PreTokenizer):
         unicode_tables.check_bert_unicode(self.unicode)
 
     @property
-    def scanner(self) -> Scanner:
-        """What finds the words."""
-        return scanner_in("bert", self.unicode)
-
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_scanner(pieces, self.scanner)
+    def node(self) -> Node:
+        """The pattern of its words."""
+        signs = CodePoints.of((c, c) for c in np.flatnonzero(unicode_tables.punctuation(self.unicode)).tolist())
+        return Alternation((Characters(signs), _run_of(_not_spaces(signs))))
 
 
 @dataclasses.dataclass(frozen=True)
-class Whitespace(PreTokenizer):
+class Whitespace(_Words):
     r"""Splits into runs of word characters and runs of others, and drops white space: `\w+|[^\w\s]+`.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
 
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_scanner(pieces, SCANNERS["unicode_words"])
+    @property
+    def node(self) -> Node:
+        """The pattern of its words."""
+        words = _one_of("patterns/whitespace_words").members
+        return Alternation((_run_of(words), _run_of(_not_spaces(words))))
 
 
 @dataclasses.dataclass(frozen=True)
-class WhitespaceSplit(PreTokenizer):
+class WhitespaceSplit(_Words):
     """Splits at white space, which is dropped.
 
     Source: HF tokenizers `pre_tokenizers/whitespace.rs`.
     """
 
-    def split_pieces(self, pieces: Pieces) -> Pieces:
-        """See `PreTokenizer`."""
-        return run_scanner(pieces, SCANNERS["nonspace"])
+    @property
+    def node(self) -> Node:
+        """The pattern of its words."""
+        return _run_of(_not_spaces())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +110,11 @@ class Digits(PreTokenizer):
     def isolated(self) -> Node:
         """See `PreTokenizer`."""
         digit = _one_of("patterns/numeric")
-        return digit if self.individual_digits else Repetition(digit, 1, None, greedy=True)
+        return digit if self.individual_digits else _run_of(digit.members)
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_automaton(pieces, build((self.isolated,), 1), "isolated")
+        return run_node(pieces, self.isolated)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +135,12 @@ class Punctuation(PreTokenizer):
         """See `PreTokenizer`."""
         sign = _one_of("bert/punctuation")
         if self.behavior == "contiguous":
-            return Repetition(sign, 1, None, greedy=True)
+            return _run_of(sign.members)
         return sign if self.behavior == "isolated" else None
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return run_automaton(pieces, build((_one_of("bert/punctuation"),), 1), self.behavior)
+        return run_node(pieces, _one_of("bert/punctuation"), self.behavior)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ A state is the list of places in the pattern where backtracking would go on, in 
 once one has matched, those after it are dropped. Whether a lookaround holds is known when the character after it is
 read, so a step says whether a match ends before that character. Source of the idea: Rob Pike's simulation, and R. Cox,
 "Regular Expression Matching: the Virtual Machine Approach", made deterministic. docs/explanation/algorithms.md has
-more. Several patterns, each of which cuts the pieces of the one before, may become one automaton: `compose`.
+more.
 """
 
 import functools
@@ -14,18 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.kernels import automata_composed
+from tokenmill.tokenizer.kernels import automata as kernels
 from tokenmill.tokenizer.kernels.automata import GAVE_UP, STEPS_OF_MEBIBYTE, Automata
-from tokenmill.tokenizer.kernels.automata_composed import (
-    ANY_CASE,
-    LOWER_CASE,
-    MAX_COLUMNS,
-    MAX_PATTERNS,
-    MAX_PLACES,
-    OPEN_BYTES,
-    SLOT_BITS,
-    Composed,
-)
+from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import ALL, N_CODE_POINTS, CodePoints
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import (
@@ -55,12 +46,13 @@ _FIRST_OF_LEADS = np.array(
 )  # fmt: skip
 """The bytes that characters begin with, and the first code point that begins with each."""
 
-_MAX_COMBINATIONS = 1 << 20
-"""Known patterns have some thousand, of which a hundred are there."""
-
 _LOWER, _UPPER = range(ord("a"), ord("z") + 1), range(ord("A"), ord("Z") + 1)
-LETTER_LOOPS = ([*_LOWER], LOWER_CASE), ([*_UPPER, *_LOWER], ANY_CASE)
-"""Letters that may leave a state unchanged, and the flag for it; if both do, the second one is set."""
+_LOOPS = (
+    ([*_LOWER], kernels.LOWER_CASE, kernels.MATCHED_LETTERS),
+    ([*_UPPER, *_LOWER], kernels.ANY_CASE, kernels.MATCHED_LETTERS),
+    (IDEOGRAPHS, kernels.IDEOGRAPHS, kernels.MATCHED_IDEOGRAPHS),
+)
+"""Characters that may leave a state unchanged, the flag for it, and that for a match that ends before each of them."""
 
 
 class _Place(NamedTuple):
@@ -190,8 +182,8 @@ class _Builder:
 def new_automata(built: Automata) -> Automata:
     """Returns automata with new arrays for the fields that a call changes; built: see `build`."""
     n = built.spelled.size
-    candidates, begins, block, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 8, 2))
-    return built._replace(candidates=candidates, ends=np.full(n + 1, -1), begins=begins, block=block, steps=steps)
+    candidates, begins, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 2))
+    return built._replace(candidates=candidates, ends=np.full(n + 1, -1), begins=begins, steps=steps)
 
 
 @functools.lru_cache(maxsize=16)
@@ -220,8 +212,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
     rows: list[list[int]] = []
     starts, looks_behind = [], []
     steps_left = _MAX_STEPS
-    n_plain_rows = 0
-    for i, (each, entry) in enumerate(all_places):
+    for each, entry in all_places:
         built = _Builder(each, entry, members, steps_left)
         steps_left -= built.n_steps
         # State 0 of each, where nothing can match any more, is shared: it is the first of all.
@@ -229,8 +220,6 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
         rows += [[x + 2 * base if x > 1 else x for x in row] for row in built.rows[bool(rows) :]]
         starts.append([base + start for start in built.starts])
         looks_behind.append(built.looks_behind)
-        if i < n_plain:
-            n_plain_rows = len(rows)
     states = np.array(rows)
     begins = states[np.array(starts)].any(axis=1)[:, :-1]
     spelled = np.arange(len(nodes)) >= n_plain
@@ -240,17 +229,15 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
     transitions = np.zeros((len(rows), n_kinds + 2, 2), np.int32)
     width = transitions[0].size
     transitions[:, :-1] = (states // 2 * width + states % 2)[:, :, None]
-    for letters, loop in LETTER_LOOPS:
-        kinds = distinct(classes[letters])
-        own = np.arange(2 * len(rows)).reshape(-1, 2)
-        transitions[:, -1][(states[:, kinds, None] == own[:, None, :]).all(axis=1)] = loop
+    own = 2 * np.arange(len(rows))[:, None]
+    for characters, loop, matched in _LOOPS:
+        after = states[:, distinct(classes[characters])]
+        for entry_after, flags in ((own, loop), (own + 1, loop | matched)):
+            transitions[(after == entry_after).all(axis=1), -1] |= flags
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
     arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
     arrays += np.array(looks_behind), spelled, firsts
-    everything: list[Any] = [*map(read_only, arrays)]
-    parts = states[:n_plain_rows], states[n_plain_rows:]
-    everything.append(compose(classes, byte_classes, parts, *arrays[2:-1]))
-    return Automata(*everything, *[_NOTHING_YET] * 5)
+    return Automata(*map(read_only, arrays), *[_NOTHING_YET] * 4)
 
 
 @functools.lru_cache(maxsize=64)
@@ -291,77 +278,3 @@ def _classes(sets: list[CodePoints]) -> tuple[npt.NDArray[np.uint8], list[list[b
     of_leads = np.zeros((256, kinds.shape[1]), np.bool_)
     of_leads[_LEADS[np.searchsorted(_FIRST_OF_LEADS, bounds, "right") - 1], of_range.ravel()] = True
     return classes, kinds.tolist(), of_leads
-
-
-def compose(
-    classes: npt.NDArray[np.uint8], byte_classes: npt.NDArray[np.uint8],
-    states: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], transitions: npt.NDArray[np.int32],
-    starts: npt.NDArray[np.int32], looks_behind: npt.NDArray[np.bool_], spelled: npt.NDArray[np.bool_],
-) -> Composed:  # fmt: skip
-    """Returns patterns as one automaton; it has no entries if they cannot be one.
-
-    Args:
-      classes, byte_classes: the kinds of code points and of spelled bytes.
-      states: the next states by kind, of patterns that read characters, and of patterns that read spelled bytes.
-      transitions, starts, looks_behind, spelled: see `kernels.automata.Automata`.
-    """
-    if spelled.size > MAX_PATTERNS or spelled[0] or looks_behind.any():
-        return _NONE
-    # Characters, and spelled bytes, are distinguished only if a pattern that reads them does so.
-    kinds, groups = _told_apart(states[0])
-    byte_kinds, byte_groups = _told_apart(states[1])
-    of_bytes = byte_groups[byte_classes] + 1
-    leads, others = of_bytes[0xC0:0xF5], of_bytes[0x80:0xC0]
-    n = byte_kinds.size + 1
-    if kinds.size * n**4 > _MAX_COMBINATIONS or np.ptp(leads[0x30:]) > 0:
-        return _NONE
-    # A column is a combination of a character's group and the groups of its bytes, 0 for bytes that it does not have.
-    combined = groups[classes[:0x10000]]
-    one, two, three = combined[:0x80], combined[0x80:0x800].reshape(-1, 64), combined[0x800:].reshape(-1, 64)
-    one[:] = (one * n + of_bytes[:0x80]) * n**3
-    two[:] = ((two * n + leads[2:0x20, None]) * n + others) * n**2
-    # The first 32 combinations of lead and second byte are not characters of three bytes.
-    first, second = np.repeat(leads[0x20:0x30], 64)[32:, None], np.tile(others, 16)[32:, None]
-    three[:] = (((three * n + first) * n + second) * n + others) * n
-    is_there = np.zeros((kinds.size, n, n, n, n), np.bool_)
-    is_there.ravel()[combined] = True
-    is_there[np.ix_(np.arange(kinds.size), leads[0x30:0x31], *[distinct(others)] * 3)] = True
-    numbers = np.cumsum(is_there.ravel()) - 1
-    width = int(numbers[-1]) + 2
-    if width > MAX_COLUMNS:
-        return _NONE
-    columns = numbers.astype(np.uint8)[combined]
-    long_columns = numbers.astype(np.uint8).reshape(is_there.shape)[groups, leads[0x30]]
-    of_columns, *bytes_of_columns = np.nonzero(is_there)
-    bytes_there = np.column_stack(bytes_of_columns) - 1
-    most = min(MAX_PLACES // width, 1 << SLOT_BITS - 1)
-    entries = np.zeros((most, width), np.uint32)
-    n_states = automata_composed.build(
-        2 * kinds[of_columns], np.where(bytes_there < 0, -1, 2 * byte_kinds[bytes_there]), read_only(transitions),
-        read_only(starts), read_only(spelled), np.zeros((most, OPEN_BYTES + spelled.size), np.int64),
-        np.zeros(1 << SLOT_BITS, np.int32), np.zeros((4, 16), np.int64), entries.ravel(),
-    )  # fmt: skip
-    if n_states == 0:
-        return _NONE
-    entries = entries[:n_states].copy()
-    loops = np.zeros(n_states, np.uint8)
-    own = width * np.arange(n_states)[:, None] << 16
-    for letters, loop in LETTER_LOOPS:
-        loops[(entries[:, columns[letters]] == own).all(axis=1)] = loop
-    return Composed(
-        read_only(columns), read_only(of_bytes.astype(np.uint8)), read_only(long_columns), read_only(entries.ravel()),
-        read_only(loops), np.int64(width),
-    )  # fmt: skip
-
-
-def _told_apart(states: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the groups of kinds that no state distinguishes: one kind of each group, and the group of each kind."""
-    _, kinds, groups = np.unique(states[:, :-1], axis=1, return_index=True, return_inverse=True)
-    return kinds, groups.ravel()
-
-
-_NO_BYTES = read_only(np.empty(0, np.uint8))
-_NONE = Composed(
-    _NO_BYTES, _NO_BYTES, read_only(np.empty((0, 0, 0, 0), np.uint8)), read_only(np.empty(0, np.uint32)), _NO_BYTES,
-    np.int64(0),
-)  # fmt: skip

@@ -12,7 +12,6 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers import segment_kernels as kernels
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import Scanner
 from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
 from tokenmill.tokenizer.words import Words, whole_rows
 
@@ -56,18 +55,6 @@ def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
     split(words.values, read_only(words.starts), read_only(words.stops), *arguments, starts, stops, counts)
     n = int(counts[-1])
     return pieces.cut(starts[:n], stops[:n], counts)
-
-
-def run_scanner(pieces: Pieces, scanner: Scanner) -> Pieces:
-    """Cuts every word with a scanner.
-
-    Raises:
-      TimeoutError: if it gives up on a text.
-    """
-    classes = scanner.classes
-    cut = run_splitter(pieces, scanner.split, classes)
-    scanner.check_finished(classes)
-    return cut
 
 
 def run_delimiter(pieces: Pieces, behavior: int, find: Any, *arguments: Any) -> Pieces:
@@ -151,6 +138,11 @@ class PreTokenizer(abc.ABC):
     @property
     def isolated(self) -> Node | None:
         """The pattern whose matches, and the stretches between them, are its pre-tokens; None if there is none."""
+        return None
+
+    @property
+    def kept(self) -> tuple[Node, bool] | None:
+        """If it drops some of a text: the pattern, and whether its matches are dropped or what is between them."""
         return None
 
     @property

@@ -5,20 +5,11 @@ import dataclasses
 import functools
 
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.kernels.scanning import AUTOMATA
 from tokenmill.tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
-from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, Whitespace, WhitespaceSplit
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, new_automata
-from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import NotRegularError
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned, run_scanner
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import SCANNERS, Scanner, scanner_in
+from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, WhitespaceSplit
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned
+from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner, find_scanner
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
-from tokenmill.tokenizer.pre_tokenizers.split import Split
-
-CLIP_LITERALS = r"<\|startoftext\|>|<\|endoftext\|>|"
-"""What CLIP's pattern begins with in its own code and in transformers 5."""
-IN_CLIP_LITERALS = b"oftext|>"
-"""A text without this has none of these literals."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Sequence(PreTokenizer):
     @property
     def is_fast(self) -> bool:
         """See `PreTokenizer`."""
-        return scanner_of(self) is not None or all(part.is_fast for part in self.pretokenizers)
+        return all(part.is_fast for part in self.pretokenizers)
 
     @property
     def keeps_text(self) -> bool:
@@ -54,13 +45,6 @@ class Sequence(PreTokenizer):
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        words, plain = pieces.words, without_literals(self)
-        if plain is not None and words.n_words:
-            has_literals = IN_CLIP_LITERALS in words.values[words.starts[0] : words.stops[-1]].tobytes()
-            plain = None if has_literals else plain
-        scanner = scanner_of(plain or self)
-        if scanner is not None:
-            return run_scanner(pieces, scanner)
         for i, step in enumerate(flat(self)):
             if i == self._last_byte_level + 1 and self.spells_bytes:
                 return split_spelled(pieces, self._split_spelled)
@@ -134,59 +118,24 @@ def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
 
     A `ByteLevel` that adds a prefix space has none: the space is no byte of the text.
     """
-    steps = flat(pre_tokenizer)
-    if n_byte_levels(pre_tokenizer) > 1:
-        return None
-    if len(steps) > 1 and isinstance(steps[-1], ByteLevel) and not steps[-1].add_prefix_space:
-        if not steps[-1].use_regex:
-            steps = steps[:-1]
-        elif isinstance(steps[0], Split) and len(steps) == 2 and steps[0].scanner == "clip":
-            # The `ByteLevel` cuts nothing more: each pre-token is one match of GPT-2's pattern.
-            steps = steps[:-1]
-    one = _scanner_of_one(steps[0]) if len(steps) == 1 else None
-    return one or _automata_of(tuple(flat(pre_tokenizer)))
-
-
-def without_literals(pre_tokenizer: PreTokenizer | None) -> PreTokenizer | None:
-    """Returns what does the same, with a scanner, to texts without `IN_CLIP_LITERALS`, if it is CLIP's; else None."""
-    match [] if pre_tokenizer is None else flat(pre_tokenizer):
-        case [Split(is_regex=True) as split, ByteLevel() as last] if split.pattern.startswith(CLIP_LITERALS):
-            plain = dataclasses.replace(split, pattern=split.pattern.removeprefix(CLIP_LITERALS))
-            return Sequence((plain, last)) if plain.scanner == "clip" and not last.add_prefix_space else None
-    return None
+    return _scanner_of(tuple(flat(pre_tokenizer)))
 
 
 @functools.lru_cache(maxsize=16)
-def _automata_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
-    """Returns the automata that cut like the steps in their order, as a scanner; None if a step does anything else."""
+def _scanner_of(steps: tuple[PreTokenizer, ...]) -> Scanner | None:
     is_bytes = [isinstance(step, ByteLevel) for step in steps]
     cuts = [step for step in steps if not (isinstance(step, ByteLevel) and _only_spells(step))]
     nodes = [step.isolated for step in cuts]
-    if not nodes or None in nodes:
+    dropped = None
+    if cuts and cuts[0].kept is not None:
+        # Only the first step may drop anything.
+        nodes[0], dropped = cuts[0].kept
+    if not nodes or None in nodes or sum(is_bytes) > 1:
         return None
     # Steps after a `ByteLevel` read its spelling of bytes.
     n_plain = len([step for step in steps[: is_bytes.index(True) + 1] if step in cuts]) if any(is_bytes) else len(cuts)
-    try:
-        built = build(tuple(node for node in nodes if node is not None), n_plain)
-    except NotRegularError:
-        return None
-    return Scanner(AUTOMATA, functools.partial(new_automata, built), patterns=str(cuts))
+    return find_scanner(tuple(node for node in nodes if node is not None), n_plain, dropped)
 
 
 def _only_spells(step: ByteLevel) -> bool:
     return not step.use_regex and not step.add_prefix_space
-
-
-def _scanner_of_one(step: PreTokenizer) -> Scanner | None:
-    name = None
-    if isinstance(step, Split):
-        return scanner_in(step.scanner, step.unicode) if step.scanner else None
-    if isinstance(step, ByteLevel):
-        return scanner_in("gpt2", step.unicode) if step.use_regex and not step.add_prefix_space else None
-    if isinstance(step, WhitespaceSplit):
-        name = "nonspace"
-    elif isinstance(step, Whitespace):
-        name = "unicode_words"
-    elif isinstance(step, BertPreTokenizer):
-        return step.scanner
-    return SCANNERS[name] if name else None

@@ -11,10 +11,9 @@ import pyarrow as pa
 from tokenmill.tokenizer.kernels.automata import Automata
 from tokenmill.tokenizer.pre_tokenizers import patterns, segment_kernels
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_automata import check_finished, find_automaton, new_automata
+from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, check_finished, find_automaton, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, Node, Sequence, parse
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter, run_scanner
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import scanner_in, scanner_name
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, merged, run_delimiter
 from tokenmill.tokenizer.ragged import gathered, read_only
 from tokenmill.tokenizer.unicode.tables import check_bert_unicode
 from tokenmill.tokenizer.words import Words
@@ -28,7 +27,6 @@ BEHAVIORS: dict[str, int] = {
     "merged_with_next": segment_kernels.MERGED_WITH_NEXT,
     "contiguous": segment_kernels.CONTIGUOUS,
 }
-_SPACE_DROPPING = ("clip",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,21 +49,13 @@ class Split(PreTokenizer):
         check_bert_unicode(self.unicode)
         if self.behavior not in BEHAVIORS:
             raise ValueError(f"behavior must be one of {', '.join(BEHAVIORS)}, got {self.behavior!r}")
-        if self.is_regex and self.scanner is None and self.automaton is None:
+        if self.is_regex and self.automaton is None:
             patterns.compiled(self.pattern)
             if self.unicode != "8":
                 raise ValueError(
                     f"pattern {self.pattern!r:.200} has no meaning in Unicode {self.unicode} here: HF tokenizers 1.0 "
                     r"does not take it, or has other sets for its \w or scripts; leave out unicode, or take '8'"
                 )
-
-    @property
-    def scanner(self) -> str | None:
-        """The name of the scanner that does the same, None if there is none."""
-        name = scanner_name(self.pattern) if self.is_regex else None
-        keeps_matches = self.behavior == "removed" and self.invert
-        covers = self.behavior == "isolated" and name not in _SPACE_DROPPING
-        return name if keeps_matches or covers else None
 
     @property
     def automaton(self) -> Automata | None:
@@ -75,24 +65,30 @@ class Split(PreTokenizer):
     @property
     def isolated(self) -> Node | None:
         """See `PreTokenizer`."""
-        if self.behavior != "isolated" or self.pattern == "":
-            return None
+        return self._node if self.behavior == "isolated" else None
+
+    @property
+    def kept(self) -> tuple[Node, bool] | None:
+        """See `PreTokenizer`."""
+        node = self._node if self.behavior == "removed" else None
+        return None if node is None else (node, not self.invert)
+
+    @property
+    def _node(self) -> Node | None:
         if self.is_regex:
             return parse(self.pattern, self.unicode) if self.automaton is not None else None
-        return Sequence(tuple(Characters(CodePoints.of([(ord(c), ord(c))])) for c in self.pattern))
+        characters = [Characters(CodePoints.of([(ord(c), ord(c))])) for c in self.pattern]
+        return Sequence(tuple(characters)) if characters else None
 
     @property
     def is_fast(self) -> bool:
         """See `PreTokenizer`."""
         if self.is_regex:
-            return self.scanner is not None or self.automaton is not None
+            return self.automaton is not None
         return self.pattern != ""
 
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        name = self.scanner
-        if name is not None:
-            return run_scanner(pieces, scanner_in(name, self.unicode))
         if self.automaton is not None:
             return run_automaton(pieces, self.automaton, self.behavior, invert=self.invert, name=self.pattern)
         if self.is_regex or self.pattern == "":
@@ -126,6 +122,11 @@ def run_automaton(pieces: Pieces, built: Automata, behavior: str, *, invert: boo
     cut = run_delimiter(pieces, BEHAVIORS[behavior], segment_kernels.segments_of_automaton, automata, invert)
     check_finished(automata, f"pattern {name!r}")
     return cut
+
+
+def run_node(pieces: Pieces, node: Node, behavior: str = "isolated", *, invert: bool = False) -> Pieces:
+    """Cuts every word with the automaton of a pattern that has one."""
+    return run_automaton(pieces, build((node,), 1), behavior, invert=invert)
 
 
 def _run_pattern(pieces: Pieces, pattern: str, behavior: int, invert: bool) -> Pieces:

@@ -10,7 +10,7 @@ from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import AddedToken
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import GPT2_PATTERN
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN
 from tokenmill.tokenizer.sampling import Sampling
 
 
@@ -26,7 +26,7 @@ def test_a_space_in_front_of_every_text_as_in_roberta(texts: list[str]) -> None:
             added_tokens=[AddedToken(258, "<s>", special=True)],
             special=special,
         )
-        assert "encode_gpt2_bpe" in str(tok.explain())
+        assert "encode_joined_bpe" in str(tok.explain())
         # Singly, text goes through every step.
         assert tok.encode_arrow(pa.array(texts, pa.large_string())).to_pylist() == [tok.encode(t).ids for t in texts]
 
@@ -50,9 +50,10 @@ def test_a_byte_may_become_many_ids(steps: ByteLevel | None, n: int) -> None:
 @pytest.mark.parametrize(
     ("kernel", "split"),
     [
-        ("gpt2", Split(GPT2_PATTERN, "isolated", is_regex=True)),
-        ("automata", Split(r"\p{L}+|\d|\s+", "isolated", is_regex=True)),
-        ("found", Split(r"[\p{L}]+|[^\s\p{L}]+", "removed", invert=True, is_regex=True)),
+        ("joined", Split(GPT2_PATTERN, "isolated", is_regex=True)),
+        ("joined", Split(r"\p{L}+|\d|\s+", "isolated", is_regex=True)),
+        ("apart", Split(r"[\p{L}]+|[^\s\p{L}]+", "removed", invert=True, is_regex=True)),
+        ("found", Split(r"[\p{L}]+|[^\s\p{L}]+", "contiguous", is_regex=True)),
     ],
 )
 def test_a_suffix_marks_the_last_part_of_a_word_behind_any_pattern(kernel: str, split: Split) -> None:

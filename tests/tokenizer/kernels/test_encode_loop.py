@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.reference.spellings import SPELLINGS
 from tokenmill.tokenizer import AddedToken, Tokenizer
 from tokenmill.tokenizer.engines import tables
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.models import BPE, WordPiece
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
-from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Sequence, Split
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS
+from tokenmill.tokenizer.pre_tokenizers import ByteLevel, CharDelimiterSplit, Digits, Punctuation, Sequence, Split
 
 KINDS = ("A", "b", "7", " ", "\n", "'", ".", "\0", "é", "中", "好", "。", "ก", "😀", "\u0301")
 """Characters of every kind that scanners and normalizers tell apart, of one to four bytes."""
 PLACES = range(68)
-CLIP = next(pattern for pattern, scanner in PATTERNS.items() if scanner == "clip")
+CLIP = SPELLINGS["clip"][0]
 
 
 def _bytes_model(suffix: str = "") -> BPE:
@@ -57,12 +57,19 @@ def _bert() -> Tokenizer:
 def _found() -> Tokenizer:
     vocab = {token: i for i, token in enumerate(["<unk>", *"abA7.é中", "aa", "##a", "##b", "##aa"])}
     return Tokenizer(
-        model=WordPiece(vocab, unk_token="<unk>"), pre_tokenizer=Split(" ", "removed"),
+        model=WordPiece(vocab, unk_token="<unk>"), pre_tokenizer=CharDelimiterSplit(" "),
         added_tokens=[AddedToken(len(vocab), "好", special=False)],
     )  # fmt: skip
 
 
-TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {"gpt2": _gpt2, "clip": _clip, "bert": _bert, "found": _found}
+def _falcon() -> Tokenizer:
+    steps = Punctuation("contiguous"), ByteLevel(False), Digits()
+    return Tokenizer(model=_bytes_model(), pre_tokenizer=Sequence(steps))
+
+
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "gpt2": _gpt2, "clip": _clip, "falcon": _falcon, "bert": _bert, "found": _found
+}  # fmt: skip
 
 
 def _one_by_one(tok: Tokenizer, texts: list[str]) -> list[list[int]]:

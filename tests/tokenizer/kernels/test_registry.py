@@ -66,8 +66,8 @@ def _all() -> tuple[dict[str, Kernel], dict[str, type]]:
             if isinstance(value, type) and issubclass(value, tuple) and value.__module__ == module.__name__:
                 tuples[value.__name__] = value
     for made in (
-        scanning.encode_kernel("gpt2", "bpe"), scanning.encode_found_kernel("bpe"), scanning.count_kernel("gpt2"),
-        scanning.split_kernel("gpt2"), matches.find_runs,
+        scanning.encode_kernel("bpe", are_apart=False), scanning.encode_found_kernel("bpe"),
+        scanning.count_kernel(are_apart=False), matches.find_runs,
     ):  # fmt: skip
         kernels[f"{made.__module__}.{made.__name__}"] = made
     return kernels, tuples

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from tests.reference.spellings import SPELLINGS
 from tests.strategies import text_columns, texts
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.kernels.scanners_parts import SPACE
 from tokenmill.tokenizer.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
@@ -31,8 +31,7 @@ from tokenmill.tokenizer.pre_tokenizers import (
     patterns,
     scanner_of,
 )
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import PATTERNS, SCANNERS, scanner_name
-from tokenmill.tokenizer.ragged import text_rows
+from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 
 ALL = (
     BertPreTokenizer(),
@@ -57,14 +56,24 @@ def split(pre_tokenizer: PreTokenizer, *rows: str, is_first: bool = True) -> lis
     return [[words.word(i).decode() for i in range(a, b)] for a, b in itertools.pairwise(words.row_offsets.tolist())]
 
 
+def _families() -> dict[str, PreTokenizer]:
+    found: dict[str, PreTokenizer] = {}
+    for family, spellings in SPELLINGS.items():
+        keeps = family == "clip"
+        found[family] = Split(spellings[0], "removed" if keeps else "isolated", invert=keeps, is_regex=True)
+    ruby = SPELLINGS["cl100k_tiktoken"][0].replace("{1,3}", "{1,3}+")
+    found["ruby"] = Split(ruby, "isolated", is_regex=True)
+    return found | {"nonspace": WhitespaceSplit(), "words": Whitespace(), "bert": BertPreTokenizer()}
+
+
+FAMILIES = _families()
+
+
 def scan(name: str, text: bytes, start: int = 0, stop: int | None = None) -> list[bytes]:
-    data = np.frombuffer(text, np.uint8)
-    first, last = np.array([start]), np.array([len(text) if stop is None else stop])
-    for array in (data, first, last):
-        array.flags.writeable = False
-    starts, stops, counts = np.empty(data.size, np.int64), np.empty(data.size, np.int64), np.zeros(2, np.int64)
-    SCANNERS[name].split(data, first, last, SCANNERS[name].classes, starts, stops, counts)
-    return [text[a:b] for a, b in zip(starts[: counts[1]], stops[: counts[1]], strict=True)]
+    offsets = np.array([start, len(text) if stop is None else stop])
+    rows = Ragged(read_only(np.frombuffer(text, np.uint8)), read_only(offsets))
+    words = FAMILIES[name].split_rows(rows, np.ones(1, np.bool_))
+    return [words.word(i) for i in range(words.n_words)]
 
 
 @pytest.mark.parametrize("pre_tokenizer", ALL, ids=repr)
@@ -80,14 +89,18 @@ def test_columns_of_every_kind_are_cut_as_their_rows_are(pre_tokenizer: PreToken
         assert [words.word(i).decode() for i in found] == [part.text for part in expected]
 
 
-@pytest.mark.parametrize("name", SCANNERS)
+@pytest.mark.parametrize("name", FAMILIES)
 @given(text=texts())
 def test_scanners_cover_the_text_and_see_nothing_beyond_its_end(name: str, text: str) -> None:
     encoded = text.encode()
     found = scan(name, encoded) if encoded else []
     assert all(found)
-    dropped = SPACE if SCANNERS[name].drops_spaces else 0
-    assert b"".join(found).decode() == "".join(c for c in text if not SCANNERS[name].classes[ord(c)] & dropped)
+    scanner = scanner_of(FAMILIES[name])
+    assert scanner is not None
+    assert scanner.drops_spaces == scanner.are_apart
+    kept = [a for a, _, is_match in patterns.find_segments(r"\s", text) if not (is_match and scanner.are_apart)]
+    ends = {a: b for a, b, _ in patterns.find_segments(r"\s", text)}
+    assert b"".join(found).decode() == "".join(text[a : ends[a]] for a in kept)
     if encoded:
         # What stands around a row in its column has no say.
         for around in (b"a", b" ", b"s", b"\n", b"1", "é".encode()):
@@ -95,7 +108,7 @@ def test_scanners_cover_the_text_and_see_nothing_beyond_its_end(name: str, text:
             assert scan(name, column, len(around) * 9, len(around) * 9 + len(encoded)) == found
 
 
-@pytest.mark.parametrize("name", SCANNERS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_long_runs_take_linear_time(name: str) -> None:
     runs = [
         b" ",
@@ -130,12 +143,12 @@ def test_long_runs_take_linear_time(name: str) -> None:
         ("gpt2", "I'LL 12345", "I|'|LL| 12345"),
         ("cl100k", "it'S 12345!\n\n x \n  ", "it|'S| |123|45|!\n\n| x| \n|  "),
         ("cl100k_tiktoken", "a \n  ", "a| \n  "),
-        ("cl100k_ruby", "12345", "12345"),
+        ("ruby", "12345", "12345"),
         ("qwen2", "a12", "a|1|2"),
         ("o200k", "iPhone's USAid 中A AB/\n/", "i|Phone's| USAid| 中|A| AB|/\n/"),
         ("clip", "it's  42!! ", "it|'s|4|2|!!"),
         ("nonspace", " a  b\u3000", "a|b"),
-        ("unicode_words", "don't ²", "don|'|t|²"),
+        ("words", "don't ²", "don|'|t|²"),
         ("bert", "don't ", "don|'|t"),
     ],
 )
@@ -143,41 +156,37 @@ def test_scanners_by_example(name: str, text: str, expected: str) -> None:
     assert "|".join(part.decode() for part in scan(name, text.encode())) == expected
 
 
-def pattern_of(name: str) -> str:
-    return next(pattern for pattern, scanner in PATTERNS.items() if scanner == name)
-
-
-def test_patterns_are_recognised_by_their_text() -> None:
-    assert scanner_name(r"\p{L}+") is None
-    llama3 = pattern_of("cl100k")
-    assert scanner_name(llama3.replace(r"\r", "\r").replace(r"\n", "\n")) == "cl100k"
-    assert Split(llama3, "isolated", is_regex=True).is_fast
-    assert Split(llama3, "removed", invert=True, is_regex=True).scanner == "cl100k"
-    for behavior, invert in (("removed", False), ("contiguous", False), ("merged_with_next", True)):
-        other = Split(llama3, behavior, invert, is_regex=True)  # type: ignore[arg-type]
-        assert (other.scanner, other.is_fast) == (None, True)
-    clip = pattern_of("clip")
-    assert Split(clip, "isolated", is_regex=True).scanner is None
+def test_patterns_may_have_real_line_ends_or_any_behavior() -> None:
+    llama3 = SPELLINGS["cl100k"][1]
+    spelled = Split(llama3.replace(r"\r", "\r").replace(r"\n", "\n"), "isolated", is_regex=True)
+    assert split(spelled, "a\n\n b") == split(FAMILIES["cl100k"], "a\n\n b") == [["a", "\n\n", " b"]]
+    for behavior, invert, is_scanned in (
+        ("isolated", False, True),
+        ("removed", False, True),
+        ("contiguous", False, False),
+    ):
+        step = Split(llama3, behavior, invert, is_regex=True)  # type: ignore[arg-type]
+        assert step.is_fast
+        assert (scanner_of(step) is not None) == is_scanned
     assert not Split("a(?=bc)", "isolated", is_regex=True).is_fast
     assert Split(llama3, "isolated").is_fast
-    assert Split(llama3, "isolated").scanner is None
 
 
 def test_compositions_are_recognised() -> None:
     raw = ByteLevel(False, use_regex=False)
     steps = [Split(pattern, "isolated", is_regex=True) for pattern in (r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+")]
-    cases = {
-        "gpt2": ByteLevel(add_prefix_space=False),
-        "clip": Sequence((Split(pattern_of("clip"), "removed", True, True), ByteLevel(False))),
-        "o200k": Sequence((Sequence((Split(pattern_of("o200k"), "isolated", is_regex=True),)), raw)),
-        "nonspace": WhitespaceSplit(),
-        "automata": Sequence((*steps, dataclasses.replace(raw, trim_offsets=False))),
-        "automata behind spelling": Sequence((Punctuation("contiguous"), ByteLevel(False), Digits(), steps[0])),
-    }  # fmt: skip
-    for name, pre_tokenizer in cases.items():
+    cases: list[tuple[PreTokenizer, bool, int]] = [
+        (ByteLevel(add_prefix_space=False), False, 1),
+        (Sequence((FAMILIES["clip"], ByteLevel(False))), True, 1),
+        (Sequence((Sequence((FAMILIES["o200k"],)), raw)), False, 1),
+        (WhitespaceSplit(), True, 1),
+        (Sequence((*steps, dataclasses.replace(raw, trim_offsets=False))), False, 2),
+        (Sequence((Punctuation("contiguous"), ByteLevel(False), Digits(), steps[0])), False, 4),
+    ]
+    for pre_tokenizer, are_apart, n_patterns in cases:
         found = scanner_of(pre_tokenizer)
         assert found is not None
-        assert found.name == name.split()[0]
+        assert (found.are_apart, found.automata.spelled.size) == (are_apart, n_patterns)
     others = (
         Sequence(()),
         ByteLevel(),

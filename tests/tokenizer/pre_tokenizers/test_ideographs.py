@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.pre_tokenizers import Split
-from tokenmill.tokenizer.pre_tokenizers.scanner_patterns import TIKTOKEN_PATTERNS
+from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.ragged import text_rows
 
 PATTERN = TIKTOKEN_PATTERNS["o200k_base"]

@@ -17,8 +17,9 @@ from tests import strategies
 from tests.reference import bert as reference
 from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.kernels.scanners_parts import LETTER, MARK, NUMBER
 from tokenmill.tokenizer.pre_tokenizers import Split, tables
+from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
+from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, parse
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -144,19 +145,23 @@ def test_patterns_have_the_categories_of_either(tmp_path: Path, name: str) -> No
     assert words(newer.pre_tokenizer, "a\U00011de0") == ["a", "\U00011de0"]
 
 
-def test_scanners_and_automata_have_the_same_categories() -> None:
+def test_automata_have_the_categories_of_their_version() -> None:
     names = data.names("patterns/category_names")
     for character, category in CATEGORIES.items():
         runs = {name: tables.category_runs(name, "17") for name in names}
         has = {name for name, found in runs.items() if any(a <= ord(character) <= b for a, b in found)}
         assert has == {category}
         assert not any(a <= ord(character) <= b for name in names for a, b in tables.category_runs(name))
-    classes, older = tables.pattern_classes("17"), tables.pattern_classes()
-    for bit, kinds in ((LETTER, "Lu Ll Lt Lm Lo"), (NUMBER, "Nd Nl No"), (MARK, "Mn Mc Me")):
-        runs = [run for kind in kinds.split() for run in tables.category_runs(kind, "17")]
-        assert int(np.count_nonzero(classes & bit)) == sum(b - a + 1 for a, b in runs)
-        assert all((classes[a : b + 1] & bit).all() for a, b in runs)
-    assert int(np.count_nonzero(classes != older)) > 4_000
+    for kinds in ("Lu Ll Lt Lm Lo", "Nd Nl No", "Mn Mc Me"):
+        runs = {
+            version: CodePoints.of(r for k in kinds.split() for r in tables.category_runs(k, version))
+            for version in ("8", "17")
+        }
+        for version, members in runs.items():
+            node = parse(rf"\p{{{kinds[0]}}}", version)
+            assert isinstance(node, Characters)
+            assert node.members == members
+        assert runs["8"] != runs["17"]
 
 
 def test_deepseek_splits_new_marks_as_each_version() -> None:
