@@ -49,9 +49,3 @@ def test_the_changes_of_a_seed_are_the_same_in_both_packages_and_all_are_program
         text = nearest.texts()[place.path]
         assert ast.dump(ast.parse(place.changed(text))) != ast.dump(ast.parse(text))
     assert all(place.path.startswith("tokenizer/kernels/") for place in mutants.chosen(5, 3, "tokenizer/kernels/"))
-
-
-def test_the_tests_of_the_folder_of_a_file_come_first() -> None:
-    tests = mutants.tests_of("pipeline/books/ledger.py")
-    assert tests[0].startswith("tests/pipeline/books/")
-    assert {"tests/pipeline/books/test_ledger.py", "tests/end_to_end/test_golden.py"} <= {*tests}

@@ -91,6 +91,11 @@ def test_the_imports_of_this_repository_are_found() -> None:
     assert hops["tests/pipeline/books/test_ledger.py"] == 1
     assert 1 < hops["tests/end_to_end/test_golden.py"] < 9
     assert "tests/tokenizer/models/test_bpe.py" not in hops
+    changed = ["pipeline/books/ledger.py", "tests/end_to_end/test_golden.py"]
+    first, second, *_, last = nearest.tests_of(changed)
+    assert first == "tests/end_to_end/test_golden.py"
+    assert second.startswith("tests/pipeline/books/")
+    assert not last.startswith("tests/pipeline/books/")
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3])

@@ -49,8 +49,8 @@ def near(names: list[str], changed: list[str]) -> list[int]:
     """Returns the places of the tests that depend on changed files, the nearest first; all if nothing has changed."""
     if not changed:
         return list(range(len(names)))
-    hops = nearest.distances(changed)
-    return sorted((i for i, name in enumerate(names) if file_of(name) in hops), key=lambda i: hops[file_of(names[i])])
+    ranks = {file: rank for rank, file in enumerate(nearest.tests_of(changed))}
+    return sorted((i for i, name in enumerate(names) if file_of(name) in ranks), key=lambda i: ranks[file_of(names[i])])
 
 
 def dealt(names: list[str], n_workers: int) -> list[int]:

@@ -145,13 +145,6 @@ class Copy:
         return lines[0].split(" - ")[0] if lines else f"pytest ends with {run.returncode}: {run.stderr[-200:]}"
 
 
-def tests_of(path: str) -> list[str]:
-    """Returns the test files that import a file: those of its folder first, then the nearest."""
-    hops, own = nearest.distances([path]), f"tests/{path.rpartition('/')[0]}/"
-    tests = [name for name in hops if name.startswith("tests/") and Path(name).name.startswith("test_")]
-    return sorted(tests, key=lambda name: (not name.startswith(own), hops[name], name))
-
-
 def main(arguments: list[str]) -> int:
     """Tries the changes; returns the number of those that survive, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__, allow_abbrev=False)
@@ -167,7 +160,7 @@ def main(arguments: list[str]) -> int:
         for place in chosen(options.n, options.seed, options.only):
             text, package = nearest.texts()[place.path], place.path.partition("/")[0]
             (copy.root / place.path).write_text(place.changed(text), encoding="utf-8")
-            noticed = copy.notices(tests_of(place.path), options.seconds)
+            noticed = copy.notices(nearest.tests_of([place.path]), options.seconds)
             (copy.root / place.path).write_text(text, encoding="utf-8")
             n_tried[package] += 1
             n_survivors[package] += not noticed

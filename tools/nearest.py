@@ -92,3 +92,11 @@ def distances(changed: Iterable[str]) -> dict[str, int]:
                 found[other] = found[name] + 1
                 nearest.append(other)
     return found
+
+
+def tests_of(changed: Iterable[str]) -> list[str]:
+    """Returns the test files that depend on changed files: changed ones, those of their folders, then the nearest."""
+    changed = list(changed)
+    hops, own = distances(changed), tuple(f"tests/{name.rpartition('/')[0]}/" for name in changed if "/" in name)
+    tests = [name for name in hops if name.startswith("tests/") and Path(name).name.startswith("test_")]
+    return sorted(tests, key=lambda name: (hops[name] > 0, not name.startswith(own), hops[name], name))
