@@ -174,7 +174,9 @@ class _SplitCounter:
         self._steps = of.text.wrap(tokenizer) if of.text else None
         self._grouping = _Grouping(split, of.counts)
         self._limits = RejectLimits.of(of.input.of(split.source))
-        self._writer = RunsWriter(file, MAX_COUNTER_BYTES, of_all_keys=True, compression="zstd")
+        self._writer = RunsWriter(
+            file, MAX_COUNTER_BYTES, of_all_keys=True, n_ranges=of.n_partitions, compression="zstd"
+        )
         self._groups: list[Group] = []
         """That of each run."""
         self._scanner = tokenizer.new_word_counter()

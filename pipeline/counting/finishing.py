@@ -264,8 +264,7 @@ def _words_of(partition: int, group: Group, splits: Sequence[SplitRuns], of: Cou
 
         def read(run: RunReader) -> pa.Table:
             run.start(low)
-            rows = pa.Table.from_batches([each.remove_column(0) for each in run.take(high)], schemas.WORD_COUNTS)
-            return rows.take(np.arange(rows.num_rows))  # a copy, as slices keep all of their pieces in memory
+            return pa.Table.from_batches([each.remove_column(0) for each in run.take(high)], schemas.WORD_COUNTS)
 
         runs = (
             RunReader(files, storage.join(of.splits, filenames.runs_name(split.split_id)), run, schemas.WORD_COUNTS)

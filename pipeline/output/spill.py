@@ -63,7 +63,13 @@ class RunsWriter:
     """Writes rows, such as documents or word counts, as sorted runs; holds those of one run twice."""
 
     def __init__(
-        self, file: StagedFile, run_bytes: int, *, of_all_keys: bool = False, compression: str | None = None
+        self,
+        file: StagedFile,
+        run_bytes: int,
+        *,
+        of_all_keys: bool = False,
+        n_ranges: int | None = None,
+        compression: str | None = None,
     ) -> None:
         """Starts a file.
 
@@ -71,11 +77,13 @@ class RunsWriter:
           file: open for writing, at its start.
           run_bytes: a run is sorted and written once its rows take this many bytes; it has at most a batch more.
           of_all_keys: whether runs are cut by even ranges of all keys, and not of those that they have.
+          n_ranges: the even ranges of all keys that readers will ask for, a power of two; no piece has keys of several,
+            unless the run is tiny. None: a run is cut by its size alone.
           compression: "zstd", or None for rows that it makes little smaller, as those of ids.
         """
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self.runs: list[Run] = []
-        self._file, self._run_bytes, self._of_all_keys = file, run_bytes, of_all_keys
+        self._file, self._run_bytes, self._of_all_keys, self._n_ranges = file, run_bytes, of_all_keys, n_ranges
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self._pending: list[tuple[np.ndarray, pa.RecordBatch]] = []
         self._n_pending = 0
@@ -112,6 +120,8 @@ class RunsWriter:
         rows, keys = arrange_rows(parts, order), keys[order]
         first, last = (0, N_KEYS - 1) if self._of_all_keys else (int(keys[0]), int(keys[-1]))
         n_pieces = max(1, min(_MOST_PIECES, n_bytes // _PIECE_BYTES, keys.size // 4))
+        if self._n_ranges is not None:
+            n_pieces = 1 << (max(1, min(self._n_ranges, keys.size // 4)).bit_length() - 1)
         first_piece = self.runs[-1].first_piece + self.runs[-1].n_pieces if self.runs else 0
         run = Run(keys.size, n_bytes, first_piece, n_pieces, first, last)
         rows = rows.add_column(0, _KEY, pa.array(keys))

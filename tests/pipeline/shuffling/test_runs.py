@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.reference import shuffling as reference
 from tokenmill.pipeline import schemas, storage
 from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
+from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output import spill
 from tokenmill.pipeline.output.spill import (
     N_KEYS,
@@ -292,3 +293,14 @@ def test_sums_tell_documents_that_have_changed_places():
     ]
     assert whole not in others
     assert sum_doc_ids(keys, pa.array(["a", "b"])) != sum_doc_ids(keys, pa.array(["b", "a"]))
+
+
+@pytest.mark.parametrize(("n_rows", "n_pieces"), [(1000, 16), (20, 4), (3, 1)])
+def test_pieces_do_not_cross_the_ranges_that_are_read(tmp_path, n_rows, n_pieces):
+    with Staging(str(tmp_path), "test") as staging:
+        writer = RunsWriter(staging.create("words.arrow"), 1 << 20, of_all_keys=True, n_ranges=16)
+        writer.write(mix(np.arange(n_rows, dtype=np.uint64)), pa.record_batch({"n": np.arange(n_rows)}))
+        writer.finish()
+    (run,) = writer.runs
+    assert run.n_pieces == n_pieces
+    assert [run.bound(i) for i in range(n_pieces)] == [shard_range(i, n_pieces)[0] for i in range(n_pieces)]
