@@ -135,7 +135,13 @@ class Splits(Sequence[Split]):
         self.fields = fields
         self._ids, self._sizes, self._works = array("Q"), array("q"), array("q")
         self._data, self._ends = bytearray(), array("q", [0])
+        self.n_pieces = self.n_unreadable = self.unreadable_bytes = 0
+        """How many pieces there are; how many of them have a `problem`, and their bytes."""
         for pieces in groups:
+            self.n_pieces += len(pieces)
+            unreadable = [piece for piece in pieces if piece.problem]
+            self.n_unreadable += len(unreadable)
+            self.unreadable_bytes += sum(piece.stop - piece.start for piece in unreadable)
             self._ids.append(_hash(salt, pieces))
             self._sizes.append(sum(piece.n_planned for piece in pieces))
             self._works.append(sum(piece.n_work for piece in pieces))

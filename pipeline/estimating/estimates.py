@@ -17,7 +17,7 @@ three more than were counted, for things so rare that the sample may have missed
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,18 @@ class Estimate:
     def is_exact(self) -> bool:
         """Whether both bounds equal the number."""
         return self.low == self.value == self.high
+
+    def plus(self, n: int) -> "Estimate":
+        """Returns the estimate of so many more, which are known."""
+        return Estimate(self.value + n, self.low + n, None if self.high is None else self.high + n)
+
+    def minus(self, parts: Iterable["Estimate"]) -> "Estimate":
+        """Returns the estimate of what is left without these parts, if this one is exact."""
+        value = low = high = self.value
+        for part in parts:
+            value, high = value - part.value, high - part.low
+            low -= self.value if part.high is None else part.high
+        return Estimate(max(0, value), max(0, low), high)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.estimating import sample, trial
 from tokenmill.pipeline.estimating.costs import Work, peak_memory
-from tokenmill.pipeline.estimating.estimates import Estimate, Scale
+from tokenmill.pipeline.estimating.estimates import Estimate, Scale, Unit
 from tokenmill.pipeline.estimating.sample import Excerpt, TrialSplit
 from tokenmill.pipeline.estimating.trial import Trial
 from tokenmill.pipeline.jobs.planning import JobPlan
@@ -52,6 +52,7 @@ _BYTES_IN_RUNS = {"n_tokens": 4, "n_documents": 60}
 
 _OF_TEXT = ("n_records", "n_documents", "n_bytes", "n_chars", "n_words")
 _AROUND_TEXT = ("n_special_tokens", "n_added_tokens")
+_OF_UNREADABLE = ("n_records", "rejected", "rejected.unreadable_file")
 _OF_TOKENIZER = ("n_text_tokens", "n_cut_tokens", "n_tokens", "n_oov_tokens", "shard_rows", "shard_tokens")
 
 
@@ -122,9 +123,12 @@ def forecast(plan: JobPlan) -> Forecast:
     units = trials[-1].units if trials else []
     for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
         unit.stands_for = n_bytes
+    _leave_out_unreadable(excerpts, units)
     scale = Scale(units, None if is_whole else plan.n_bytes)
     n_passes, notes = _n_passes(plan), _notes(excerpts, is_guess)
     totals = _estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {}
+    if totals and not is_whole:
+        totals |= _known(plan, totals)
     if plan.tokenizes and plan.config.output.shuffle is not None:
         notes = [_disk_of_runs(totals, n_passes), *notes]
     return Forecast(
@@ -278,6 +282,34 @@ def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Es
     for kind in ("rejected", "filtered"):
         names = (kind, *(name for name in scale.names if name.startswith(f"{kind}.")))
         found |= {name: scale.estimate(name) for name in names}
+    return found
+
+
+def _leave_out_unreadable(excerpts: Sequence[Excerpt], units: Sequence[Unit]) -> None:
+    """Takes files that the plan knows to be unreadable out of the counts of a sample: `_known` adds all of them."""
+    for excerpt, unit in zip(excerpts, units, strict=False):
+        unreadable = [piece for piece in excerpt.pieces if piece.problem]
+        for name in _OF_UNREADABLE if unreadable else ():
+            unit.counts[name] -= len(unreadable)
+        unit.counts["n_bytes"] -= sum(piece.stop - piece.start for piece in unreadable)
+
+
+def _known(plan: JobPlan, totals: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Returns the estimates that what was learnt when files were opened makes better.
+
+    Unreadable files are few and lie together, so a sample says little of them; and where each file is a document,
+    listing them has counted the records.
+    """
+    splits = plan.splits
+    unreadable = {**dict.fromkeys(_OF_UNREADABLE, splits.n_unreadable), "n_bytes": splits.unreadable_bytes}
+    found = {name: totals.get(name, Estimate(0, 0, 0)).plus(n) for name, n in unreadable.items() if n}
+    sections = plan.config.input.by_source.values()
+    if all(section.format == "text" and section.document == "file" for section in sections):
+        found["n_records"] = Estimate(splits.n_pieces, splits.n_pieces, splits.n_pieces)
+        left_out = (found.get("rejected", totals["rejected"]), totals["filtered"])
+        found["n_documents"] = found["n_records"].minus(left_out)
+        if plan.tokenizes and totals["shard_rows"].value == totals["n_documents"].value:  # neither packed nor windows
+            found["shard_rows"] = found["n_documents"]
     return found
 
 

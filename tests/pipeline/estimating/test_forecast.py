@@ -18,6 +18,7 @@ from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.estimating import forecast, report, trial
+from tokenmill.pipeline.estimating.estimates import Estimate
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.shuffling import passes
@@ -167,6 +168,35 @@ def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_f
         assert found.totals[name].low <= actual[name] <= found.totals[name].high, (name, actual[name])
     assert found.totals["n_tokens"].value == pytest.approx(actual["n_tokens"], rel=0.1)
     assert found.shard_bytes["parquet"].value == pytest.approx(actual["bytes.parquet"], rel=0.1)
+
+
+@pytest.mark.parametrize("job", ["tokenize", "count"])
+def test_files_that_are_known_when_they_were_opened_are_counted_not_estimated(
+    tmp_path, tiny_vocab_file, small_sample, job
+):
+    """Files of very different sizes, each a document, and among them a folder of which nothing can be read."""
+    folder = tmp_path / "in"
+    (folder / "333").mkdir(parents=True)
+    for number, text in enumerate(texts(900, longest=4000)):
+        (folder / f"{number:03d}.txt").write_text(text, encoding="utf-8")
+    for number in range(40):
+        (folder / "333" / f"{number}.txt").write_bytes(b"\x7fELF" + bytes(300))
+    values = {
+        "input": {"paths": [str(folder)], "format": "text", "document": "file", "on_damage": "warn"},
+        "tokenizer": {"file": str(tiny_vocab_file)} if job == "tokenize" else {"train": {"vocab_size": 100}},
+        "output": {"path": str(tmp_path / "out")},
+    }
+    values["input"]["split_bytes"] = 1 << 18
+    found = forecast.forecast(planning.plan_job(job, Config.model_validate(values)))
+    assert not found.is_whole
+    exact = {"n_records": 940, "rejected.unreadable_file": 40}
+    assert {name: found.totals[name] for name in exact} == {name: Estimate(n, n, n) for name, n in exact.items()}
+    for name in ("n_documents", *(["shard_rows"] if job == "tokenize" else [])):
+        assert found.totals[name].value == 900
+        assert found.totals[name].low <= 900 <= found.totals[name].high
+    assert found.totals["rejected"].value == 40
+    n_bytes = sum(path.stat().st_size for path in folder.rglob("*.txt"))
+    assert found.totals["n_bytes"].value == pytest.approx(n_bytes, rel=0.02)
 
 
 def test_records_of_a_count_are_estimated_as_documents_are(tmp_path, small_sample):
