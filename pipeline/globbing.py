@@ -53,8 +53,16 @@ def examine(path: str) -> os.stat_result:
         raise UnreadablePathError(path, f"{link}cannot be examined: {error.strerror}") from error
 
 
-def expand(pattern: str, refuse: Callable[[UnreadablePathError], None]) -> Iterator[str]:
-    """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word."""
+def expand(
+    pattern: str, refuse: Callable[[UnreadablePathError], None], hide: Callable[[str], None] = lambda path: None
+) -> Iterator[str]:
+    """Yields the local paths that a pattern names. `glob` leaves out folders that it may not list, without a word.
+
+    Args:
+      pattern: a path, or a pattern.
+      refuse: takes an error for each path that cannot be examined, and each folder that cannot be listed.
+      hide: takes each path that the pattern would name if its name did not begin with a dot.
+    """
     try:
         os.lstat(pattern)
     except (FileNotFoundError, NotADirectoryError):
@@ -71,13 +79,14 @@ def expand(pattern: str, refuse: Callable[[UnreadablePathError], None]) -> Itera
         components = pattern.replace(os.sep, "/").split("/")
         n_literal = next(i for i, component in enumerate(components) if glob.has_magic(component))
         folder = "/".join(components[:n_literal]) or ("/" if n_literal else "")
-        yield from _expand_components(folder, components[n_literal:], refuse, ())
+        yield from _expand_components(folder, components[n_literal:], refuse, hide, ())
 
 
 def _expand_components(
     folder: str,
     components: Sequence[str],
     refuse: Callable[[UnreadablePathError], None],
+    hide: Callable[[str], None],
     above: tuple[tuple[int, int], ...],
 ) -> Iterator[str]:
     """Yields the paths below `folder` that match the other components of a pattern.
@@ -86,6 +95,7 @@ def _expand_components(
       folder: a path; "" for the working directory.
       components: what is left of the pattern; not empty.
       refuse: takes an error for each folder that cannot be listed.
+      hide: as for `expand`.
       above: device and inode of the folders that `**` has entered on the way here: links to these lead nowhere new.
     """
     first, *rest = components
@@ -98,7 +108,7 @@ def _expand_components(
         except OSError as error:
             refuse(UnreadablePathError(path, f"cannot be examined: {error.strerror}"))
             return
-        yield from _expand_components(path, rest, refuse, ()) if rest else (path,)
+        yield from _expand_components(path, rest, refuse, hide, ()) if rest else (path,)
         return
     try:
         status = os.stat(folder or ".")
@@ -106,27 +116,32 @@ def _expand_components(
         if here in above:
             return
         with os.scandir(folder or ".") as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".") or first.startswith(".")]
+            listed = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         refuse(UnreadablePathError(folder or ".", f"cannot be listed: {error.strerror}"))
         return
+    visible = [entry for entry in listed if not entry.name.startswith(".") or first.startswith(".")]
     if first == "**":
-        yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, ())
+        yield from _expand_components(folder, [each for each in rest if each != "**"] or ["*"], refuse, hide, ())
         for entry in visible:
             if _is_directory(entry, refuse):
-                yield from _expand_components(os.path.join(folder, entry.name), components, refuse, (*above, here))
+                deeper = os.path.join(folder, entry.name)
+                yield from _expand_components(deeper, components, refuse, hide, (*above, here))
         return
     # A folder may be called `corpus [2024]`, which as a pattern does not match its own name.
     names = [entry.name for entry in visible]
     chosen = {*fnmatch.filter(names, first), *(name for name in names if name == first)}
     if not rest:
         yield from (os.path.join(folder, name) for name in chosen)
+        if len(visible) < len(listed):
+            for name in fnmatch.filter({entry.name for entry in listed}.difference(names), first):
+                hide(os.path.join(folder, name))
         return
     for entry in visible:
         if entry.name in chosen and _is_directory(entry, refuse):
-            yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, ())
+            yield from _expand_components(os.path.join(folder, entry.name), rest, refuse, hide, ())
 
 
 def _is_directory(entry: "os.DirEntry[str]", refuse: Callable[[UnreadablePathError], None]) -> bool:

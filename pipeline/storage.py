@@ -18,7 +18,7 @@ import shutil
 import stat
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -89,7 +89,11 @@ def pattern_of(path: str) -> str:
     return os.path.join(glob.escape(path), "**", "*")
 
 
-def match(pattern: str, problems: list[UnreadablePathError] | None = None) -> Iterable[FileStat]:
+def match(
+    pattern: str,
+    problems: list[UnreadablePathError] | None = None,
+    hide: Callable[[str], None] = lambda path: None,
+) -> Iterable[FileStat]:
     """Returns the files that `pattern` names, local ones ordered by path, remote ones as the store lists them.
 
     They are looked up while the result is read. A path that exists is taken literally, even where it holds glob
@@ -100,20 +104,23 @@ def match(pattern: str, problems: list[UnreadablePathError] | None = None) -> It
       pattern: a path or a glob pattern.
       problems: takes an error for each folder that cannot be listed, and each path that is neither a file nor a
         directory: a link to nowhere or to itself, a pipe, a device; None: the first error is raised.
+      hide: takes each local path that the pattern would name if its name did not begin with a dot.
 
     Raises:
       OSError: see `problems`; and when the store cannot be listed.
     """
-    return _match_remote(pattern) if is_remote(pattern) else _match_local(pattern, problems)
+    return _match_remote(pattern) if is_remote(pattern) else _match_local(pattern, problems, hide)
 
 
-def _match_local(pattern: str, problems: list[UnreadablePathError] | None) -> Iterator[FileStat]:
+def _match_local(
+    pattern: str, problems: list[UnreadablePathError] | None, hide: Callable[[str], None]
+) -> Iterator[FileStat]:
     wrong: dict[str, UnreadablePathError] = {}  # by message: `**` may meet a path more than once
 
     def refuse(error: UnreadablePathError) -> None:
         wrong.setdefault(str(error), error)
 
-    for path in sorted({*expand(pattern, refuse)}):
+    for path in sorted({*expand(pattern, refuse, hide)}):
         try:
             status = examine(path)
         except UnreadablePathError as error:

@@ -5,6 +5,7 @@ It names no folder of the input or the output, so the same job over the same fil
 """
 
 import hashlib
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -161,6 +162,10 @@ def read(output: str) -> dict[str, Any]:
             folders = ", ".join(parts.folders_of(output))
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
+        if not storage.is_remote(output) and not os.path.isdir(output):
+            where = "" if os.path.isabs(output) else f" in {os.getcwd()!r}"
+            is_file = "; give the folder that a file is in" if os.path.exists(output) else ""
+            raise ValueError(f"there is no folder {output!r}{where}{is_file}")
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
     return opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.job_books import PlannedSplits
+from tokenmill.pipeline.config.formats import formats_with
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.estimating import sample, trial
@@ -304,7 +305,7 @@ def _known(plan: JobPlan, totals: Mapping[str, Estimate]) -> dict[str, Estimate]
     unreadable = {**dict.fromkeys(_OF_UNREADABLE, splits.n_unreadable), "n_bytes": splits.unreadable_bytes}
     found = {name: totals.get(name, Estimate(0, 0, 0)).plus(n) for name, n in unreadable.items() if n}
     sections = plan.config.input.by_source.values()
-    if all(section.format == "text" and section.document == "file" for section in sections):
+    if all(each.format in formats_with("document") and each.document == "file" for each in sections):
         found["n_records"] = Estimate(splits.n_pieces, splits.n_pieces, splits.n_pieces)
         left_out = (found.get("rejected", totals["rejected"]), totals["filtered"])
         found["n_documents"] = found["n_records"].minus(left_out)

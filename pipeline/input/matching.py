@@ -199,6 +199,13 @@ def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listi
         seen.excluding.update(by)
         return bool(by)
 
+    n_hidden, first_hidden = 0, ""
+
+    def hide(path: str) -> None:
+        nonlocal n_hidden, first_hidden
+        if not (is_excluded(path) or is_excluded(f"{path}/")):
+            n_hidden, first_hidden = n_hidden + 1, min(first_hidden or path, path)
+
     def without_excluded(files: Iterable[storage.FileStat]) -> Iterator[storage.FileStat]:
         for file in files:
             seen.n_listed += 1
@@ -212,10 +219,15 @@ def _list_files(given: str, config: InputConfig, seen: Seen) -> tuple[str, Listi
                     lambda each: Listing(without_excluded(storage.match(each))), storage.patterns_by_folder(pattern)
                 )
                 return pattern, Listing.joined(parts), wrong, warnings
-        found = without_excluded(storage.match(pattern, wrong))
+        found = without_excluded(storage.match(pattern, wrong, hide))
         if pattern != given and config.format == "auto":
             found = _of_known_formats(config.where, pattern, [*found], warnings)
         listing = Listing(found)
+        if n_hidden:
+            warnings.append(
+                f"{config.where}.paths: files and folders whose names begin with a dot are left out: {n_hidden:,}, "
+                f"such as {first_hidden!r}; name them in {config.where}.paths to read them"
+            )
         # `*/secret/*` leaves out all of a folder, so nobody needs to list it.
         wrong = [each for each in wrong if not (is_excluded(each.path) or is_excluded(f"{each.path}/"))]
         return pattern, listing, wrong, warnings

@@ -64,9 +64,10 @@ def check_usable(
     mine = (piece for split in splits for piece in split.pieces if piece.source == config.source)
     pieces = sorted(mine, key=lambda piece: (piece.path, piece.start))
     # If a file has changed or disappeared meanwhile, the job must still fail for this reason, not for that one.
-    records = ""
+    records, names = "", list[str]()
     with contextlib.suppress(OSError, ValueError):
         lines += _examples(pieces, config, kept)
+        names = _first_fields(pieces[0], config) if pieces else []
         records = _records_in(pieces[0]) if pieces else ""
     advice = "correct the config or the input"
     if records:
@@ -78,6 +79,8 @@ def check_usable(
         setting = f"{config.where}.{setting}"
         advice = f"{setting} must name {'fields that hold' if several else 'the field that holds'} the text: correct it"
         advice += hint(several or [config.text_field])
+        if chats := sorted({"messages", "conversations"}.intersection(names)):
+            advice += f"; if records are conversations, set {config.where}.messages_field: {chats[0]}"
     elif "not_a_conversation" in rejected:
         setting = f"{config.where}.messages_field {config.messages_field!r}"
         advice = f"{setting} must name the field that holds the messages: correct it"

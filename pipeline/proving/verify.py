@@ -6,7 +6,7 @@ Of an output in parts it proves each folder by itself, then `parts.json`, which 
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -278,6 +278,8 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
     # A digest covers the Unicode versions; another TokenMill may have others and still read this folder.
     if not listed or found["tokenizer"] is None or found["unicode"] != dict(UNICODE_VERSIONS):
         return None
+    if _are_missing(output, (filenames.TOKENIZER,), report):
+        return None
     try:
         tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
     except (OSError, ValueError) as error:
@@ -291,9 +293,18 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
     return tokenizer
 
 
+def _are_missing(output: str, names: Iterable[str], report: VerifyReport) -> bool:
+    """Returns whether one of these files is missing, which is one problem, also if the manifest lists it."""
+    missing = [f"{name}: missing" for name in names if not storage.exists(storage.join(output, name))]
+    report.problems += (problem for problem in missing if problem not in report.problems)
+    return bool(missing)
+
+
 def _check_statistics(output: str, totals: Totals, tokenizer: Tokenizer | None, report: VerifyReport) -> None:
     """Checks token_counts.parquet and stats.json against the sums of the ledger."""
     total = totals.statistics
+    if _are_missing(output, (filenames.TOKEN_COUNTS, filenames.STATS), report):
+        return
     try:
         table = token_table.read(output)
         counts = table.column("count").to_numpy()

@@ -70,6 +70,16 @@ def test_all_records_rejected_is_a_failure(make_job, tiny_vocab_file, tmp_path, 
         assert job.run("verify", "--set", "input.text_field=body") == 0
 
 
+def test_conversations_in_a_job_for_texts_are_recognized(make_job, tiny_vocab_file, tmp_path, capsys):
+    line = {"id": 1, "conversations": [{"from": "human", "value": "the"}, {"from": "gpt", "value": "mill"}]}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "chat.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
+    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
+    assert job.run("tokenize", "--mode", "inline") == 1
+    hint = "; if records are conversations, set input.messages_field: conversations, and start again with --overwrite"
+    assert hint in capsys.readouterr().err
+
+
 def test_a_shuffled_job_too(make_job, tiny_vocab_file, tmp_path, capsys):
     write_input(tmp_path / "in", "jsonl")
     job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))

@@ -509,6 +509,24 @@ def test_exclude_leaves_out_what_is_no_file(tmp_path):
     assert "not mounted" not in str(caught.value)
 
 
+def test_names_with_a_dot_in_front_are_left_out_with_a_warning(tmp_path):
+    for name in ("a.txt", ".b.txt", ".git/c.txt", "d/.e.txt", "d/.f.md"):
+        write(tmp_path / name)
+
+    def warned(*patterns, **keys):
+        paths = [str(tmp_path / pattern) for pattern in patterns]
+        splits = plan_splits(InputConfig(paths=paths, **keys), "", warnings := [])
+        return [piece.name for split in splits for piece in split.pieces], warnings
+
+    names, (warning,) = warned("")
+    assert names == ["a.txt"]
+    assert f"begin with a dot are left out: 4, such as {str(tmp_path / '.b.txt')!r}; name them in" in warning
+    assert ": 2, such as" in warned("**/*.txt")[1][0]
+    assert warned("", exclude=["*/.*"]) == (["a.txt"], [])
+    assert ": 3, such as" in warned("", exclude=["*/.git/*"])[1][0]
+    assert warned("a.txt", ".b.txt", ".git/*.txt", "d/.e*") == ([".b.txt", ".e.txt", "a.txt", "c.txt"], [])
+
+
 def test_a_json_array_is_text_where_each_file_is_a_document(tmp_path):
     (tmp_path / "package.json").write_text('[{"name": "mill"}]\n')
     split = plan(tmp_path, format="text", document="file")[0]

@@ -216,6 +216,8 @@ def test_damage_is_found_and_named(folder, name, damage):
         path.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
     problems = folder.problems()
     assert any(problem.startswith(name.format(folder.entry.split_id)) for problem in problems), problems
+    assert not any("Errno" in problem for problem in problems)
+    assert len({*problems}) == len(problems)
     assert not verify.verify(str(folder.path)).is_proven
 
 
