@@ -191,6 +191,7 @@ def test_scanners_equal_hf_and_regex(name: str, text: str) -> None:
 )
 @given(text=st.one_of(tricky_texts(), texts(12)).filter(lambda text: len(text.encode()) <= 80))
 @example(text="a \n  ")
+@example(text="a\n  \u3000\nb")
 @example(text="12345")
 def test_named_patterns_mean_the_same_to_hf_as_to_tiktoken(name: str, scanner: str, text: str) -> None:
     mine, yours = regex_split(NAMED[name], "isolated")
