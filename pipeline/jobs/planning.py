@@ -3,7 +3,6 @@
 
 import dataclasses
 import functools
-import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -75,10 +74,10 @@ class JobPlan:
 
     @property
     def with_own_tokenizer(self) -> Mapping[str, "JobPlan"]:
-        """The folders whose tokenizers are all that there are: all folders, or the first."""
+        """The folders whose tokenizers are all that there are: all folders, or the first, by ""."""
         parts = self.config.output.parts
         are_several = parts is not None and (parts.tokenizers or parts.train)
-        return dict(itertools.islice(self.folders.items(), None if are_several else 1))
+        return self.folders if are_several else {"": next(iter(self.folders.values()))}
 
     @property
     def tokenizer_path(self) -> str:
