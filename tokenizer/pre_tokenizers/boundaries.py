@@ -256,7 +256,7 @@ class _Windows:
           known to be followed by another class than these.
         """
         n, self.n = int(classes.max()) + 1, len(search.edges)
-        self.symbols_of = [np.unique(of_bytes[classes == c]) for c in range(n)]
+        self.symbols_of = [distinct(of_bytes[classes == c]) for c in range(n)]
         self.is_joined, self.is_single = search.dropped is None, len(search.levels) == 1
         steps, alive = search.steps(), search.alive()
         self.steps = np.zeros((n, 4, self.n, self.n), np.float32)

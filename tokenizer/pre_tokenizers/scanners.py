@@ -11,6 +11,7 @@ from tokenmill.tokenizer.kernels.blocks import Rules
 from tokenmill.tokenizer.pre_tokenizers.boundaries import TooManyError, cuts_no_more, derive, matches_all
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, NotRegularError
+from tokenmill.tokenizer.ragged import distinct
 from tokenmill.tokenizer.unicode import data as unicode_data
 
 
@@ -35,7 +36,7 @@ class Scanner:
             return False
         spaces = np.concatenate([np.arange(first, last + 1) for first, last in unicode_data.runs("bert/spaces")])
         width = self.automata.starts.shape[1] // 2 + 2
-        after = self.automata.transitions.reshape(-1, width, 2)[:, np.unique(self.automata.classes[spaces]) // 2, 0]
+        after = self.automata.transitions.reshape(-1, width, 2)[:, distinct(self.automata.classes[spaces]) // 2, 0]
         return bool((after <= 1).all() and np.ptp(after, axis=1).max() == 0)
 
     def new_cuts(self) -> Cuts:
