@@ -49,7 +49,7 @@ class Work:
     """The number of the folder among those of the job."""
 
     @functools.cached_property
-    def own(self) -> Config:
+    def source_config(self) -> Config:
         """The config with the section `input` of the split's source."""
         return self.config.model_copy(update={"input": self.config.input.of(self.split.source)})
 
@@ -84,7 +84,7 @@ class SplitBooks:
         self.accounts = Accounts(len(work.split.pieces))
         self.chat: Counter[str] | None = None
         """`chat.COUNTS` where documents are conversations."""
-        if work.own.input.is_chat:  # which needs what renders templates
+        if work.source_config.input.is_chat:  # which needs what renders templates
             from tokenmill.pipeline.tokenizing.chat import COUNTS
 
             self.chat = Counter(dict.fromkeys(COUNTS, 0))
@@ -114,8 +114,8 @@ class Page:
     """What was read, for all folders; None: the split ends here."""
     work: Work
     """What the folder of this page makes of the split."""
-    books: SplitBooks | None = None
-    """From `Normalize` on."""
+    books: SplitBooks
+    """What the folder counts of the split: one for all of its pages, to which the steps add."""
     texts: Texts | None = None
     """From `Normalize` to `Encode`: the documents that are left, and their texts as the tokenizer gets them."""
     changes: Changes | None = None
@@ -150,12 +150,6 @@ class Page:
         ids = self.encoded.ids if self.encoded is not None else None
         return sum(each.nbytes for each in (documents, ids, self.rows) if each is not None)
 
-    @property
-    def sums(self) -> SplitBooks:
-        """`books`, which every page has after its first step."""
-        assert self.books is not None, "the first step opens the books"
-        return self.books
-
 
 class Step(Protocol):
     """A step of one folder: made for each split, then called with its pages in order, the last one included."""
@@ -178,11 +172,12 @@ def read_pages(
       limits: as for `read_split`.
     """
     split, config, number = works[0].split, works[0].config, 0
+    books = [SplitBooks(work) for work in works]
     for batch in read_split(split, config.input, wanted=wanted, limits=limits):
         for part in _cut(parts.label(batch, config), config):
-            yield from (Page(number, part, work) for work in works)
+            yield from (Page(number, part, work, of) for work, of in zip(works, books, strict=True))
             number += 1
-    yield from (Page(number, None, work) for work in works)
+    yield from (Page(number, None, work, of) for work, of in zip(works, books, strict=True))
 
 
 def _cut(batch: ReadBatch, config: Config) -> Iterator[ReadBatch]:

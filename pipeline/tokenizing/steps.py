@@ -40,28 +40,28 @@ class Normalize:
     """
 
     def __init__(self, work: Work) -> None:
-        """Opens the books of the split."""
-        self._work, self._books = work, SplitBooks(work)
+        """Prepares for a split."""
+        self._work = work
 
     def __call__(self, page: Page) -> Page:
-        """Returns the page with `texts` and `books`."""
-        books, config = self._books, self._work.config
+        """Returns the page with `texts`."""
         if page.batch is None:
-            return dataclasses.replace(page, books=books)
-        batch = self._chosen(page.batch, config)
-        books.accounts.add(batch.pieces)
-        books.n_records += batch.n_records
+            return page
+        batch = self._chosen(page.batch, page.books)
+        page.books.accounts.add(batch.pieces)
+        page.books.n_records += batch.n_records
         texts = Texts(batch.documents, batch.documents.column("text"))
-        page = dataclasses.replace(page, batch=batch, books=books, texts=texts)
+        page = dataclasses.replace(page, batch=batch, texts=texts)
         return page if self._work.text is None else self._prepared(page, batch.documents)
 
-    def _chosen(self, batch: ReadBatch, config: Config) -> ReadBatch:
+    def _chosen(self, batch: ReadBatch, books: SplitBooks) -> ReadBatch:
+        config = self._work.config
         if config.text.languages is not None:
             batch, left_out = languages.tell_languages(batch, config.text.languages)
-            self._books.statistics += left_out
+            books.statistics += left_out
         if config.output.parts is not None:
             batch, left_out = parts.leave_out_others(batch, config)
-            self._books.statistics += left_out
+            books.statistics += left_out
         return batch
 
     def _prepared(self, page: Page, documents: pa.RecordBatch) -> Page:
@@ -82,11 +82,11 @@ class Encode:
     def __init__(self, work: Work) -> None:
         """Chooses the encoder."""
         self._work, self._tally = work, work.tokenizer.new_tally()
-        self.encoder = encoder_of(work.own, work.tokenizer, work.text, work.layout, work.names)
+        self.encoder = encoder_of(work.source_config, work.tokenizer, work.text, work.layout, work.names)
 
     def __call__(self, page: Page) -> Page:
         """Returns the page with `encoded` instead of `texts`; the tally of all goes into the books with the last."""
-        books = page.sums
+        books = page.books
         if page.texts is None:
             books.statistics.add_tally(self._tally)
             return page
@@ -123,12 +123,12 @@ class Count:
         self._schema = schema_of_rows(work.config, split.fields)
         self._files = np.array([piece.file for piece in split.pieces], np.int32)
         self._has_languages = work.config.languages is not None
-        id_field, kept = work.own.input.own_id_field, decode_fields(split.fields).names
+        id_field, kept = work.source_config.input.own_id_field, decode_fields(split.fields).names
         self._id_field = None if id_field in kept else id_field
 
     def __call__(self, page: Page) -> Page:
         """Returns the page with `rows` and `documents` instead of `encoded`."""
-        books = page.sums
+        books = page.books
         if page.encoded is None:
             self._add_sample(books)
             return page
@@ -187,17 +187,17 @@ STEPS: tuple[type[Step], ...] = (Normalize, Encode, Count)
 
 def leave_out(page: Page, work: Work, documents: pa.RecordBatch, rule: str) -> None:
     """Counts documents of a page as left out by a rule of `books.rules`; the step takes them out of the page."""
-    page.sums.accounts.add(filtered(documents, rule))
+    page.books.accounts.add(filtered(documents, rule))
     if work.config.languages is not None:
         ones = np.ones(documents.num_rows, np.int64)
-        page.sums.statistics.add_by(LANGUAGE, documents.column("lang"), filtered=ones)
+        page.books.statistics.add_by(LANGUAGE, documents.column("lang"), filtered=ones)
 
 
 def reject(page: Page, work: Work, gone: "list[Rejected] | tuple[Rejected, ...]") -> Page:
     """Returns the page with more rejects; its books count these documents as rejected."""
     gone = [each for each in gone if each.documents.num_rows]
     for each in gone:
-        page.sums.accounts.add(rejected(each.documents, each.reason))
+        page.books.accounts.add(rejected(each.documents, each.reason))
     batches = [given_up.as_rejects(each.documents, each.reason, work.split, each.details) for each in gone]
     return dataclasses.replace(page, rejects=(*page.rejects, *batches)) if batches else page
 

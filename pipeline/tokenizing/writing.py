@@ -41,7 +41,7 @@ class SplitWriter:
         """Creates the files of the shard, or of sorted runs if the job shuffles."""
         split, config, info = work.split, work.config, work.info
         self._work, self._staging = work, Staging(config.output.path, split.id)
-        self._limits = RejectLimits.of(work.own.input)
+        self._limits = RejectLimits.of(work.source_config.input)
         try:
             self._rejects = RejectsFile(self._staging, filenames.rejects_name(split.index, work.n_splits), split.pieces)
             self._shard: Shard | SortedSplit
@@ -75,7 +75,7 @@ class SplitWriter:
           BooksError: if the counts of records read, made and written do not agree; nothing is committed then.
         """
         if page.batch is None:
-            entry = self.finish(page.sums)
+            entry = self.finish(page.books)
             self._staging.commit(entry)
             return entry
         if page.rows is not None and page.documents is not None:
@@ -86,7 +86,7 @@ class SplitWriter:
         n_before = self._rejects.n_rows
         for batch in (*page.rejects, *([] if page.batch.rejects is None else [page.batch.rejects])):
             self._rejects.write(batch)
-        self._limits.check(page.sums.n_records, self._rejects.n_rows)
+        self._limits.check(page.books.n_records, self._rejects.n_rows)
         if page.report is not None:
             page.report(_n_tokens(page), self._rejects.n_rows - n_before)
         return None

@@ -183,7 +183,7 @@ class _OfSplits(beam.DoFn, Generic[_Of]):
         self._name, self._make = name, make
         self._open: dict[str, tuple[int, _Of]] = {}  # by the id of the split, which is another one in each folder
 
-    def _take(self, page: Page) -> _Of:
+    def _opened(self, page: Page) -> _Of:
         """Returns what is open for the split of a page; raises RuntimeError if the page is not the one that follows."""
         split_id = page.work.split.id
         expected, of = self._open.get(split_id) or (0, None)
@@ -220,7 +220,7 @@ class StepFn(_OfSplits[Step]):
 
     def process(self, page: Page) -> Iterator[Page]:
         """Yields the page with what the step makes."""
-        made = self._take(page)(page)
+        made = self._opened(page)(page)
         self._documents.inc(made.n_documents)
         yield made
         self._close(page)
@@ -243,7 +243,7 @@ class WriteFn(_OfSplits[SplitWriter]):
 
     def process(self, page: Page) -> Iterator[Done | SplitRuns]:
         """Writes a page; yields when the split is committed."""
-        write = self._take(page)
+        write = self._opened(page)
         try:
             entry = write(page)
         except BaseException:

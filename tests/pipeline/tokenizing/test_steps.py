@@ -23,7 +23,8 @@ TEXTS = ["the mill", "", "tokens of the mill", "a", "the text 7", "mill mill mil
 def pages_of(job):
     """The works and the pages of a job's splits."""
     for split in job.plan.splits:
-        yield pages.Work(split, job.config, job.tokenizer, len(job.plan.splits)), [*pages.read_pages(split, job.config)]
+        work = pages.Work(split, job.config, job.tokenizer, len(job.plan.splits))
+        yield work, [*pages.read_pages([work])]
 
 
 def test_each_step_adds_its_part(tmp_path, tiny_vocab_file):
@@ -41,8 +42,8 @@ def test_each_step_adds_its_part(tmp_path, tiny_vocab_file):
         assert counted.rows.column("input_ids").to_pylist() == expected
         assert counted.n_documents == len(expected)
         assert counted.n_bytes > texts.n_bytes > 0
-        assert page.books is None  # no step has changed the page that it was given
-        assert count(encode(normalize(last))).sums.statistics["n_tokens"] == sum(map(len, expected))
+        assert page.texts is None  # no step has changed the page that it was given
+        assert count(encode(normalize(last))).books.statistics["n_tokens"] == sum(map(len, expected))
 
 
 class Shout:

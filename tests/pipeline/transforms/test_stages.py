@@ -26,7 +26,7 @@ from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.running import progress
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.splits import Split
-from tokenmill.pipeline.tokenizing.pages import Page, Work, tokenizer_info
+from tokenmill.pipeline.tokenizing.pages import Page, SplitBooks, Work, tokenizer_info
 from tokenmill.pipeline.tokenizing.steps import STEPS, Normalize
 from tokenmill.pipeline.training.train import Vocabulary
 from tokenmill.pipeline.transforms import compiled, tokenizing
@@ -141,8 +141,8 @@ def pages_of(plan, numbers):
     """The first page of the first split, under other numbers."""
     split = plan.splits[0]
     work = Work(split, plan.config, plan.tokenizer, len(plan.splits))
-    batch = next(read_split(split, plan.config.input))
-    return [Page(number, batch, work) for number in numbers]
+    batch, books = next(read_split(split, plan.config.input)), SplitBooks(work)
+    return [Page(number, batch, work, books) for number in numbers]
 
 
 @pytest.mark.parametrize(
