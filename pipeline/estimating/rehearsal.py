@@ -109,7 +109,9 @@ def on_sample(config: Config, folder: Path) -> Config:
     languages = config.languages
     if languages is not None:
         languages = languages.model_copy(update={"keep": [], "drop": []})
-    sections = {"input": section, "tokenizer": tokenizer, "output": output, "languages": languages, "chat": None}
+    counts = config.counts.model_copy(update={"sources": {}})  # whose patterns do not know the sample
+    sections: dict[str, Any] = {"input": section, "counts": counts, "tokenizer": tokenizer, "output": output}
+    sections |= {"languages": languages, "chat": None}
     return config.model_copy(update=sections)
 
 

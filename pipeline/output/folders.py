@@ -78,7 +78,8 @@ def prepare_output(
     else:
         earlier, earlier_plans = found
         if mode == "new":
-            state = "complete" if storage.exists(storage.join(output, MANIFEST)) else "unfinished"
+            ends = (storage.join(output, name) for name in (MANIFEST, PARTS))  # what the last step of a job writes
+            state = "complete" if any(map(storage.exists, ends)) else "unfinished"
             others = "; ".join(differences(earlier.parts, job.parts))
             what = f"a job that differs in {others}" if others else "the same job"
             resume = "" if others else "go on with them by --resume, "

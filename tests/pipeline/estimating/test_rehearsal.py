@@ -53,6 +53,7 @@ def test_after_a_warm_up_the_job_compiles_nothing(tmp_path, tiny_corpus):
     ("job", "sections"),
     [
         ("count", {"counts": {"by": ["source"]}}),
+        ("count", {"counts": {"by": ["source"], "sources": {"a": "a*.jsonl"}}}),
         ("train", {"tokenizer": {"train": {"model": "bpe", "vocab_size": [300, 200]}}}),
         (
             "run",

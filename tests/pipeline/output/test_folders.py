@@ -45,12 +45,15 @@ def test_overwrite_leaves_foreign_files_but_does_not_write_over_them(tmp_path):
         (tmp_path / "other" / name).unlink()
 
 
-def test_new_refuses_results(tmp_path):
+@pytest.mark.parametrize("last", ["manifest.json", "parts.json"])
+def test_new_refuses_results(tmp_path, last):
     output = str(tmp_path)
     prepare_output(output, JOB, "new")
     with pytest.raises(ValueError, match="holds the unfinished results of the same job; go on with them by --resume"):
         prepare_output(output, JOB, "new")
-    write(tmp_path, "manifest.json")
+    write(tmp_path, last)
+    with pytest.raises(ValueError, match="holds the complete results of the same job"):
+        prepare_output(output, JOB, "new")
     with pytest.raises(
         ValueError,
         match=r"results of a job that differs in job: 'tokenize' there, 'run' now; .*--overwrite, or",
