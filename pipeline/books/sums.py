@@ -22,7 +22,7 @@ from tokenmill.pipeline.hashing import mix
 _MASK = (1 << 64) - 1
 
 
-def _from_hex(value: Any) -> Any:
+def _from_hex(value: object) -> object:
     """Returns the number that manifests, and entries of earlier versions, have as 16 hexadecimal digits."""
     return int(value, 16) if isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) else value
 

@@ -121,11 +121,7 @@ def forecast(plan: JobPlan) -> Forecast:
             tokenizing = trial.tokenize(splits, folders, shards)
             unknown = _unknown(tokenizing, folders)
     trials = [each for each in (counting, tokenizing) if each is not None]
-    units = trials[-1].units if trials else []
-    for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
-        unit.stands_for = n_bytes
-    _leave_out_unreadable(excerpts, units)
-    scale = Scale(units, None if is_whole else plan.n_bytes)
+    scale = _scale(plan, excerpts, trials[-1].units if trials else [], is_whole)
     n_passes, notes = _n_passes(plan), _notes(excerpts, is_guess)
     totals = _estimates(scale, is_guess, tokenizes=tokenizing is not None) if trials else {}
     if totals and not is_whole:
@@ -284,6 +280,14 @@ def _estimates(scale: Scale, is_guess: bool, *, tokenizes: bool) -> dict[str, Es
         names = (kind, *(name for name in scale.names if name.startswith(f"{kind}.")))
         found |= {name: scale.estimate(name) for name in names}
     return found
+
+
+def _scale(plan: JobPlan, excerpts: Sequence[Excerpt], units: Sequence[Unit], is_whole: bool) -> Scale:
+    """Returns what scales the counts of a sample up to the whole input."""
+    for unit, n_bytes in zip(units, sample.stands_for(excerpts, plan.n_bytes), strict=False):
+        unit.stands_for = n_bytes
+    _leave_out_unreadable(excerpts, units)
+    return Scale(units, None if is_whole else plan.n_bytes)
 
 
 def _leave_out_unreadable(excerpts: Sequence[Excerpt], units: Sequence[Unit]) -> None:

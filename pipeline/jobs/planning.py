@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import parts
@@ -202,6 +203,43 @@ def _padded(config: Config, packing: PackingConfig, tokenizer: Tokenizer) -> Con
     return config.model_copy(update={"output": output})
 
 
+class _Given(NamedTuple):
+    """What a job has before it looks at its input: an existing tokenizer, or what counts words for a vocabulary."""
+
+    config: Config
+    """Complete: it names the token that fills sequences up."""
+    tokenizer: Tokenizer | None = None
+    counting_json: str | None = None
+    counts_digest: str | None = None
+    """Of existing word counts."""
+    has_end: bool = False
+    """Whether something ends every document."""
+
+
+def _given(name: JobName, config: Config) -> _Given:
+    """Opens what a config names; raises OSError or ValueError if it cannot be used."""
+    tokenizes, train = name in ("run", "tokenize"), config.tokenizer.train if name in ("run", "train") else None
+    given = _Given(config, has_end=config.tokenizer.add_special_tokens or config.output.append is not None)
+    if train is not None and train.counts is not None:
+        artifact = open_counts(train.counts)
+        check_counts(artifact, config.tokenizer, config.train_by)
+        given = given._replace(counts_digest=artifact.digest)
+    elif train is not None or not tokenizes:
+        given = given._replace(counting_json=counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str())
+    else:
+        tokenizer = given_tokenizer(config)
+        has_end = bool(marks.lay_out(config, tokenizer).marks.right)
+        if config.output.packing is not None:
+            config = _padded(config, config.output.packing, tokenizer)
+        given = _Given(config, tokenizer, has_end=has_end)
+    fim = config.output.fim if tokenizes else None
+    if made := given.tokenizer or (stand_in(config) if train and (fim or config.output.vocabulary) else None):
+        check_formats(made, config.output)
+        if fim is not None:
+            FillInMiddle.of(fim, made)
+    return given
+
+
 def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: Splits | None = None) -> JobPlan:
     """Plans a job with one tokenizer.
 
@@ -212,36 +250,18 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
       planned: the splits of another job with the same input.
     """
     tokenizes = name in ("run", "tokenize")
-    train = config.tokenizer.train if name in ("run", "train") else None
-    trains = train is not None
     problems: list[Exception] = []
     said: list[str] = []
-    tokenizer: Tokenizer | None = None
-    counting_json = digest = counts_digest = None
-    has_end = config.tokenizer.add_special_tokens or config.output.append is not None
+    given = _Given(config)
     try:
-        if train is not None and train.counts is not None:
-            artifact = open_counts(train.counts)
-            check_counts(artifact, config.tokenizer, config.train_by)
-            counts_digest = artifact.digest
-        elif trains or not tokenizes:
-            counting_json = counting_tokenizer(config.tokenizer, tuple(config.text.tokens)).to_str()
-        else:
-            tokenizer = given_tokenizer(config)
-            digest = tokenizer.digest
-            has_end = bool(marks.lay_out(config, tokenizer).marks.right)
-            if config.output.packing is not None:
-                config = _padded(config, config.output.packing, tokenizer)
-        fim = config.output.fim if tokenizes else None
-        if made := tokenizer or (stand_in(config) if trains and (fim or config.output.vocabulary) else None):
-            check_formats(made, config.output)
-            if fim is not None:
-                FillInMiddle.of(fim, made)
+        given = _given(name, config)
     except (OSError, ValueError) as error:
         kind = OSError if isinstance(error, OSError) else ValueError
         problems.append(kind(f"{key}: {error}" if config.tokenizer.file else f"tokenizer: {error}"))
+    config, tokenizer, counting_json = given.config, given.tokenizer, given.counting_json
+    trains = name in ("run", "train") and config.tokenizer.train is not None
     name = "tokenize" if name == "run" and not trains else name
-    job = Job.of(name, config, digest, counts_digest)
+    job = Job.of(name, config, tokenizer.digest if tokenizer is not None else None, given.counts_digest)
     splits = Splits((), "")
     try:
         if planned:
@@ -268,7 +288,7 @@ def _plan(name: JobName, config: Config, key: str = "tokenizer.file", planned: S
         raise kind("\n".join(str(problem) for problem in problems))
     packing = config.output.packing
     is_chat = config.input.is_chat  # whose template ends each text
-    if tokenizes and packing is not None and packing.separator is None and not has_end and not is_chat:
+    if tokenizes and packing is not None and packing.separator is None and not given.has_end and not is_chat:
         said.append(_NO_END)
     if tokenizer is not None:
         said += tokenizer.assumptions

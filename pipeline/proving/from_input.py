@@ -58,7 +58,14 @@ class DeepReport(VerifyReport):
     n_wrong: int = 0
     """How many documents have other ids than the reference implementation gives."""
     compared: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Of how many documents the ids are those that something else than our kernels gives: by what that is."""
+    """Documents whose ids another implementation has confirmed, by implementation."""
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Adds a split that was done again."""
+        self.n_files += 1
+        self.n_bytes += entry["n_bytes"]
+        self.n_rows += entry.n_documents
+        self.n_tokens += entry.n_tokens
 
     def merge(self, other: VerifyReport) -> None:
         """Adds what another report found."""
@@ -239,10 +246,7 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
         except (ValueError, OSError) as error:
             report.problems.append(f"split {split_id}: {error}")
             continue
-        report.n_files += 1
-        report.n_bytes += entry["n_bytes"]
-        report.n_rows += entry.n_documents
-        report.n_tokens += entry.n_tokens
+        report.add(entry)
     _conclude(report, comparison, output)
     return report
 

@@ -88,22 +88,17 @@ class Tokenize(RowTransform):
           ValueError: if it is not a tokenizer, or cannot do what the arguments ask for; the message says which.
         """
         limits = _limits(max_length, overflow, stride, truncation_side)
-        if pad_to is None and padding_side != "right":
-            raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
-        padding = PaddingConfig(length=pad_to, side=padding_side) if pad_to is not None else None
-        options = TokenizerConfig(oov=oov, truncation=limits, padding=padding)
+        options = TokenizerConfig(oov=oov, truncation=limits, padding=_padding(pad_to, padding_side))
         others = ("n_tokens", "n_oov") * with_counts + ("window",) * options.has_windows
         if output in others + ("loss_mask",) * (messages is not None):
             raise ValueError(f"Tokenize: output {output!r} is the name of another field that it makes; choose another")
         given = GivenTokenizer(tokenizer, options)
         if messages is not None:
             if add_special_tokens or options.has_windows:
-                raise ValueError(
-                    "Tokenize: messages go with neither add_special_tokens nor overflow: a template is whole"
-                )
+                raise ValueError("Tokenize: messages take no add_special_tokens, no overflow: a template is whole")
             path = os.fspath(tokenizer) if isinstance(tokenizer, str | os.PathLike) else None
-            section = section_of(chat or {}, path)
-            super().__init__(_TokenizeChat(given, section, output, with_counts, as_numpy), messages, given.side_input)
+            of_chat = _TokenizeChat(given, section_of(chat or {}, path), output, with_counts, as_numpy)
+            super().__init__(of_chat, messages, given.side_input)
             return
         if chat is not None:
             raise ValueError("Tokenize: chat is for conversations; give messages, the field that has them")
@@ -121,6 +116,13 @@ def _limits(max_length: int | None, overflow: Any, stride: int, side: Any) -> Tr
     if (overflow, stride, side) != ("cut", 0, "right"):
         raise ValueError("Tokenize: overflow, stride and truncation_side are for rows that max_length limits; give it")
     return None
+
+
+def _padding(pad_to: int | None, side: Any) -> PaddingConfig | None:
+    """Returns how rows are padded; raises ValueError for an argument that has no effect."""
+    if pad_to is None and side != "right":
+        raise ValueError("Tokenize: padding_side is for rows that are padded; give pad_to")
+    return PaddingConfig(length=pad_to, side=side) if pad_to is not None else None
 
 
 @dataclasses.dataclass
