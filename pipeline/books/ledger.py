@@ -203,6 +203,8 @@ class ShardEntry(Entry):
 
     shard_id: str
     n_shards: Count
+    plan: str = ""
+    """The digest of the plan it was merged for; earlier versions had none."""
     sums: Sums
     documents: FileRecord
     keys: FileRecord
@@ -231,7 +233,7 @@ class ShardEntry(Entry):
     def from_json(cls, data: bytes) -> Self:
         """Returns the entry that `to_json` turned into `data`; raises ValueError if `data` is something else."""
         fields = load_entry(data)
-        fields.pop("runs", None)  # which earlier versions had: what it was merged from follows from its id now
+        fields.pop("runs", None)  # which earlier versions had: what it was merged from follows from the plan now
         entry = read_as(cls, fields)
         if entry.index >= entry.n_shards:
             raise ValueError(f"not a ledger entry: shard {entry.index} of {entry.n_shards}")

@@ -40,6 +40,9 @@ class PlannedShard:
     """16 hexadecimal digits; names its entry."""
     n_planned: int
     """Its share of the planned bytes of the input."""
+    plan: str
+    """The digest of the plan. It changes with the place and the age of input files, so no id may depend on it, but a
+    shard that was merged for another plan is merged again."""
 
 
 def plan_shards(output: OutputConfig, planned: PlannedSplits, salt: str) -> list[PlannedShard]:
@@ -50,7 +53,7 @@ def plan_shards(output: OutputConfig, planned: PlannedSplits, salt: str) -> list
     Args:
       output: the section.
       planned: the plan.
-      salt: digest of the job; it and the plan become a part of every id.
+      salt: digest of the job; becomes a part of every id.
     """
     if output.shuffle is None or not len(planned):
         return []
@@ -58,18 +61,13 @@ def plan_shards(output: OutputConfig, planned: PlannedSplits, salt: str) -> list
     n_bytes = round(planned.n_bytes * share)
     shards = output.shuffle.shards
     n_shards = max(1, -(-n_bytes // SHARD_BYTES) if shards is None else round(shards * share))
-    return [name_shard(i, n_shards, n_bytes, salt_of(planned, salt)) for i in range(n_shards)]
+    return [name_shard(i, n_shards, n_bytes, salt, f"{planned.digest:016x}") for i in range(n_shards)]
 
 
-def salt_of(planned: PlannedSplits, job: str) -> str:
-    """Returns what the ids of merged shards depend on besides their number: the plan, and the digest of the job."""
-    return f"{job} {planned.digest:016x}"
-
-
-def name_shard(index: int, n: int, n_bytes: int, salt: str) -> PlannedShard:
+def name_shard(index: int, n: int, n_bytes: int, salt: str, plan: str) -> PlannedShard:
     """Returns one of `n` shards of an input of `n_bytes`; `salt` becomes a part of every id."""
     digest = hashlib.sha256(f"{salt} shuffle {index} {n}".encode()).hexdigest()
-    return PlannedShard(index, n, digest[:16], n_bytes // n)
+    return PlannedShard(index, n, digest[:16], n_bytes // n, plan)
 
 
 def merge_shard(
@@ -121,6 +119,7 @@ def merge_shard(
             shard_id=planned.id,
             index=planned.index,
             n_shards=planned.n_shards,
+            plan=planned.plan,
             tokenizer=info.digest,
             sums=sums,
             shard=first,
@@ -140,7 +139,7 @@ def _step_bytes(output: OutputConfig) -> int:
 
 
 def load_committed(planned: PlannedShard, output: OutputConfig, tokenizer: str) -> ShardEntry | None:
-    """Returns the entry of a shard if it needs no work: committed, with all files as recorded.
+    """Returns the entry of a shard if it needs no work: committed for this plan, with all files as recorded.
 
     Returns None otherwise. Reads the files, to compare their checksums.
 
@@ -154,7 +153,7 @@ def load_committed(planned: PlannedShard, output: OutputConfig, tokenizer: str) 
     names.append(filenames.documents_name(planned.index, planned.n_shards))
     if (
         entry is None
-        or (entry.shard_id, entry.tokenizer) != (planned.id, tokenizer)
+        or (entry.shard_id, entry.plan, entry.tokenizer) != (planned.id, planned.plan, tokenizer)
         or not entry.has_files(output.path, names)
     ):
         return None

@@ -16,7 +16,7 @@ from tokenmill.pipeline.books.sums import SplitRuns
 from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.jobs.planning import SHUFFLING_STAGE, JobPlan
 from tokenmill.pipeline.shuffling.passes import Pass, deal, merge_runs, plan_passes
-from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed, name_shard, salt_of
+from tokenmill.pipeline.shuffling.shards import PlannedShard, load_committed, name_shard
 from tokenmill.pipeline.tokenizing.pages import schema_of_rows
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.pipeline.transforms.compiled import TokenizerText, compiled_tokenizer
@@ -35,19 +35,19 @@ class FolderShards:
     n_shards: int
     n_bytes: int
     salt: str
+    plan: str
 
     def name(self, index: int) -> PlannedShard:
         """Returns one of them."""
-        return name_shard(index, self.n_shards, self.n_bytes, self.salt)
+        return name_shard(index, self.n_shards, self.n_bytes, self.salt, self.plan)
 
 
 def _shards_of(plan: JobPlan) -> list[FolderShards]:
     """Returns the shards of each folder."""
+    digest = f"{plan.planned.digest:016x}"  # of what all folders read
     shards = ((each, each.shards()) for each in plan.folders.values())
     return [
-        FolderShards(
-            each.config, len(its), sum(shard.n_planned for shard in its), salt_of(each.planned, each.job.digest)
-        )
+        FolderShards(each.config, len(its), sum(shard.n_planned for shard in its), each.job.digest, digest)
         for each, its in shards
     ]
 

@@ -37,15 +37,16 @@ def test_run_is_the_same_bytes_in_every_mode(corpus, make_job):
         assert differing(job.files(), files) == [], arguments
 
 
-def test_the_place_and_the_age_of_files_do_not_matter(corpus, make_job, tmp_path):
+@pytest.mark.parametrize("output", [(), ("--set", "output.shuffle.shards=2")], ids=["plain", "shuffled"])
+def test_the_place_and_the_age_of_files_do_not_matter(output, corpus, make_job, tmp_path):
     here = make_job("here", **sections(corpus))
-    assert here.run("run", "--workers", "1") == 0
+    assert here.run("run", "--workers", "1", *output) == 0
     moved = tmp_path / "elsewhere/deep/corpus"
     shutil.copytree(corpus, moved)
     for path in moved.iterdir():
         os.utime(path, (1_000_000_000, 1_000_000_000))
     there = make_job("there", **sections(moved))
-    assert there.run("run", "--workers", "1") == 0
+    assert there.run("run", "--workers", "1", *output) == 0
     assert differing(here.files(), there.files()) == []
 
 

@@ -50,7 +50,7 @@ def test_a_damaged_run_is_an_error_or_does_not_balance(make_shuffled):
         job.finish()
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(ValueError, match="damaged"):
-        job.merge(entries, [shuffled.PlannedShard(0, 1, "f" * 16, 0)])
+        job.merge(entries, [shuffled.PlannedShard(0, 1, "f" * 16, 0, "")])
 
 
 def _rewrite(job, change, n=1, keys=None):
