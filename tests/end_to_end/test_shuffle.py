@@ -2,6 +2,7 @@
 """Shuffled jobs through the command line: the same bytes in every mode, however they are cut, killed and resumed."""
 
 import json
+import os
 import signal
 
 import pyarrow.parquet as pq
@@ -150,3 +151,18 @@ def test_passes_give_the_same_bytes_and_survive_kills(make_job, sections, monkey
     assert job.files() == once.files()
     assert job.run("verify", "--deep") == 0
     assert not (job.output / "_runs").exists()
+
+
+def test_a_file_that_changes_before_a_job_goes_on_is_in_all_shards(make_job, sections, corpus):
+    job = make_job("job", **sections("job"))
+    assert job.run("tokenize", "--workers", "1") == 0
+    before = shards(job)
+    (job.output / "manifest.json").unlink()  # all shards are merged, but the job has not ended
+    changed = corpus / "a.jsonl"
+    changed.write_bytes(changed.read_bytes().replace(b"o", b"a"))  # of the same size
+    os.utime(changed, (2_000_000_000, 2_000_000_000))
+    assert job.run("tokenize", "--workers", "1", "--resume") == 0
+    anew = make_job("anew", **sections("anew"))
+    assert anew.run("tokenize", "--workers", "1") == 0
+    assert job.files() == anew.files()
+    assert shards(job) != before
