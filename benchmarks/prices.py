@@ -197,7 +197,7 @@ def _know_nothing(automata: Automata, dropped: bool | None) -> blocks.Rules:
     tables = derive(automata, dropped).tables.copy()
     tables[blocks.LOOKS + 4 : blocks.SHARES], tables[blocks.SHARES :] = 0xFF, 0
     tables[blocks.SHARES + 2] = 0xFF
-    return blocks.Rules(read_only(tables))
+    return blocks.Rules(read_only(tables), np.zeros((0, 0), np.uint8))
 
 
 def _tfrecord(texts: list[corpora.Corpus]) -> Iterator[Ways]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patterns as automata: any pattern at the speed of a table, or several, each cutting the pieces of the one before.
 
-The encode loop finds most words of ASCII by `blocks`, and asks an automaton for what these leave undecided.
+The encode loop finds most words of ASCII by `blocks`, others by the kinds of two characters, and asks an automaton for
+what these leave undecided.
 
 `data[i:end]` is valid UTF-8 and not empty. Bytes after `end` may be read, never beyond the array, but do not affect the
 result.
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, unlikely
 from tokenmill.tokenizer.compiling.references import values_of
-from tokenmill.tokenizer.kernels.blocks import Rules
+from tokenmill.tokenizer.kernels.blocks import SECOND, Rules
 from tokenmill.tokenizer.kernels.encode_loop import AT_PLACE, AT_ROW
 from tokenmill.tokenizer.kernels.ideographs import ideographs_end, is_ideograph
 from tokenmill.tokenizer.kernels.scanners_parts import leading_letters, leading_lower
@@ -58,6 +59,8 @@ class Automata(NamedTuple):
     """bool[n_patterns, 256]: whether a match may begin with a character whose first byte this is."""
     candidates: npt.NDArray[np.int64]
     """int64[n_patterns], changed: no match of the pattern begins before this place."""
+    matches: npt.NDArray[np.int64]
+    """int64[n_patterns], changed: where the match ends that begins at the candidate; -1 if that is not known."""
     ends: npt.NDArray[np.int64]
     """int64[n_patterns + 1], changed: the ends of the text, and of each pattern's current piece."""
     begins: npt.NDArray[np.int64]
@@ -72,6 +75,8 @@ class Cuts(NamedTuple):
     automata: Automata
     rules: Rules
     """Where they cut ASCII."""
+    keeps_all: bool
+    """Whether all segments are words."""
     drops_matches: bool
     """If segments are dropped: whether these are the matches, or what is between them."""
     root: npt.NDArray[np.int64]
@@ -148,6 +153,7 @@ def _candidate(data, i, end, pattern, automata):
     while i < end and not firsts[pattern, data[np.uint64(i)]]:
         i += 1
     automata.candidates[pattern] = i
+    automata.matches[pattern] = -1
     return i
 
 
@@ -162,15 +168,21 @@ def _find(data, begin, i, end, pattern, automata, spelled):
     if at < i:
         at = _candidate(data, i, beyond, pattern, automata)
     while at < end:
-        before = np.int64(0)
-        if automata.looks_behind[pattern]:
-            before = _kind_before(data, begin, at, automata, spelled)
-        stop = _match_end(data, at, end, pattern, before, automata, spelled)
-        if unlikely(automata.steps[LEFT] < 0):
-            automata.steps[GAVE_UP] = 1
-            break
+        stop = automata.matches[pattern]
+        if stop < 0:
+            before = np.int64(0)
+            if automata.looks_behind[pattern]:
+                before = _kind_before(data, begin, at, automata, spelled)
+            stop = _match_end(data, at, end, pattern, before, automata, spelled)
+            if unlikely(automata.steps[LEFT] < 0):
+                automata.steps[GAVE_UP] = 1
+                break
         if stop > at:
-            return (stop, True) if at == i else (at, False)
+            if at == i:
+                return stop, True
+            # The next call asks for it.
+            automata.matches[pattern] = stop
+            return at, False
         at = _candidate(data, at + 1, beyond, pattern, automata)
     return end, False
 
@@ -243,6 +255,27 @@ def _catch_up(data, i, cuts):
             ends[level] = at = stop
 
 
+@kernel_part
+def known_word(data, i, end, cuts):
+    """Does `next_word` where the characters around the end of the segment decide; returns i if they do not."""
+    pairs = cuts.rules.pairs
+    if pairs.size == 0:
+        return i, False
+    classes, byte_classes = cuts.automata.classes, cuts.automata.byte_classes
+    kind, after = _kind(data, i, classes, byte_classes, False)
+    if data[np.uint64(i)] >= 128 and is_ideograph(data, i):
+        after = max(after, ideographs_end(data, i, end))
+    if after >= end:
+        return i, False
+    following, _ = _kind(data, after, classes, byte_classes, False)
+    outcome = pairs[np.uint64(kind >> 1), np.uint64(following >> 1)]
+    if outcome == 0:
+        return i, False
+    if outcome & SECOND:
+        cuts.root[0] = after
+    return after, cuts.keeps_all or outcome & SECOND != 0
+
+
 @kernel
 def next_word(reference, i, end):
     """Finds the segment that begins at i, where one is known to begin; after `start_row`.
@@ -257,14 +290,6 @@ def next_word(reference, i, end):
     ends = automata.ends
     _catch_up(data, i, cuts)
     last = np.uint64(automata.spelled.size - 1)
-    piece_end = ends[last]
-    before = np.int64(0)
-    if automata.spelled[last]:
-        stop = _match_end(data, i, piece_end, last, before, automata, True)
-    else:
-        stop = _match_end(data, i, piece_end, last, before, automata, False)
-    is_match = stop > i
-    if not is_match:
-        stop, is_match = next_segment(data, i, i, piece_end, last, automata)
+    stop, is_match = next_segment(data, i, i, ends[last], last, automata)
     ends[last + _ONE] = stop
     return stop, is_match != cuts.drops_matches

@@ -29,6 +29,8 @@ HIGH, EDGE = 0, 15
 CLASSES, STEPS, LOOKS, SHARES, RUNS = 0, 8, 16, 24, 27
 """Where the parts of `Rules.tables` begin."""
 N_TABLES = 29
+STARTS, SECOND = 1, 2
+"""Bits of an outcome: a pre-token begins here; one ends here, or, where several patterns cut, the first one cuts."""
 BLOCK = 64
 _N = 16
 _ONE = np.uint64(1)
@@ -45,6 +47,10 @@ class Rules(NamedTuple):
 
     If a run of white space is followed by a line end, a byte that is not ASCII, or the end of the block or text, only
     its first byte is known, and that only if no line end is before it."""
+    pairs: npt.NDArray[np.uint8]
+    """uint8[w, w]: by the kinds of two characters, see `automata`, the outcome between them if a segment begins with
+    the first, or with a run of ideographs of its kind, and ends behind it; 0 if that is not known. The second outcome,
+    where all segments are words: all patterns may begin anew there."""
 
 
 @intrinsic

@@ -11,7 +11,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part, leading_zeros
 from tokenmill.tokenizer.compiling.references import values_of
-from tokenmill.tokenizer.kernels.automata import next_word, start_row
+from tokenmill.tokenizer.kernels.automata import known_word, next_word, start_row
 from tokenmill.tokenizer.kernels.blocks import find_boundaries
 from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, STOP
 from tokenmill.tokenizer.kernels.span_table import FLAG
@@ -69,7 +69,9 @@ def spans_of_patterns(kind: int, are_apart: bool, cut: Any) -> Any:
                     n = m
                     i += 63 - leading_zeros(starts)
                     continue
-            stop, is_kept = next_word(patterns, i, end)
+            stop, is_kept = known_word(data, i, end, found)
+            if stop == i:
+                stop, is_kept = next_word(patterns, i, end)
             if are_apart and not is_kept:
                 i = stop
                 continue

@@ -10,6 +10,8 @@ one after that. The graph is searched for all texts, so that a window is decided
 agrees, whatever is before and after. Other windows are undecided: the block ends there, and the automaton reads one
 word. Texts that passed such a place need not be considered for the windows after it.
 
+For text that is not ASCII the same graph gives pairs: the outcome between two characters, by their kinds alone.
+
 `tests/tokenizer/pre_tokenizers/test_boundaries.py` compares the rules with the `regex` package.
 """
 
@@ -29,10 +31,13 @@ from tokenmill.tokenizer.kernels.blocks import (
     N_CLASSES,
     N_TABLES,
     RUNS,
+    SECOND,
     SHARES,
+    STARTS,
     STEPS,
     Rules,
 )
+from tokenmill.tokenizer.kernels.ideographs import IDEOGRAPHS
 from tokenmill.tokenizer.pre_tokenizers.code_point_sets import N_CODE_POINTS
 from tokenmill.tokenizer.ragged import distinct, read_only
 
@@ -44,8 +49,6 @@ _MAX_BEHIND = 6
 """The most earlier matches that are read on at a place. If this is never exceeded, no byte is read more often."""
 _N_RULES = 8
 """The most rules of a group."""
-STARTS, SECOND = 1, 2
-"""Bits of an outcome: a pre-token begins here; one ends here, or, where several patterns cut, the first one cuts."""
 _BEGIN, _BETWEEN = -2, -1
 """In place of a state: the text begins here; no match is being read."""
 _BLANKS, _LINE_ENDS = b"\t\v\f ", b"\n\r"
@@ -334,6 +337,43 @@ class _Windows:
         return after, outcomes
 
 
+def _pairs(automata: Automata, search: _Search, symbols: list[Symbol]) -> npt.NDArray[np.uint8]:
+    """Returns `Rules.pairs`, empty if a pattern reads spelled bytes: they say more than the kind of a character."""
+    if automata.spelled.any():
+        return np.zeros((0, 0), np.uint8)
+    n_kinds = automata.starts.shape[1] // 2
+    pairs = np.zeros((n_kinds, n_kinds), np.uint8)
+    numbers = {symbol[0]: n for n, symbol in enumerate(symbols)}
+    alive, is_joined = search.alive(), search.dropped is None
+    steps = search.steps()[[*numbers.values()]].astype(np.float32)
+    kinds = np.array([*numbers])
+    # As for windows: what other patterns have read before is not known.
+    begins = alive if len(search.levels) > 1 else np.arange(alive.size) == 0
+    outcomes = [STARTS, STARTS | SECOND] if is_joined else [*range(4)]
+    there = _any(begins.astype(np.float32) @ steps[:, outcomes] > 0, 1)
+    run = np.flatnonzero(np.isin(kinds, automata.classes[IDEOGRAPHS] // 2))
+    in_run = steps[run[0]].any(axis=0)
+    reached = there[run[0]]
+    while (more := reached | (reached.astype(np.float32) @ in_run > 0)).sum() > reached.sum():
+        reached = more
+    for q, kind in enumerate(kinds):
+        before = there.copy()
+        can_read = (steps[q].any(axis=0) & alive).any(axis=1)
+        leads = _closed(can_read, in_run)
+        before[run] = reached & leads
+        after = (before.astype(np.float32) @ steps[q] > 0) & alive
+        has = after.any(axis=2)
+        cuts_run = ((before[run].astype(np.float32) @ steps[run[0], 1:] > 0) & leads).any()
+        has[:, run] |= cuts_run or run.size > 1
+        outcome = np.where(has.sum(axis=0) == 1, has.argmax(axis=0), 0)
+        if is_joined:
+            # What begins anew is in the only situation that the rest of the text can come from.
+            anew = ~(_any(after, 0) & ~steps[q].any(axis=0)[0]).any(axis=1)
+            outcome = np.where(outcome & STARTS, outcome | SECOND * anew, 0)
+        pairs[kinds, kind] = outcome
+    return pairs
+
+
 def _cover(wanted: Flags, refused: Flags, *, most: int | None = None) -> list[tuple[Flags, ...]]:
     """Covers the windows that are wanted by products of sets of classes that have none of those that are refused.
 
@@ -489,4 +529,4 @@ def derive(automata: Automata, dropped: bool | None) -> Rules:
     tables[STEPS + 1 : LOOKS] = tables[CLASSES + 1 : STEPS] ^ tables[CLASSES : STEPS - 1]
     tables[RUNS, :N_CLASSES] = 0x80 * white
     tables[RUNS + 1, :N_CLASSES] = 0x80 * ends
-    return Rules(read_only(tables))
+    return Rules(read_only(tables), read_only(_pairs(automata, search, symbols + others)))

@@ -182,8 +182,8 @@ class _Builder:
 def new_automata(built: Automata) -> Automata:
     """Returns automata with new arrays for the fields that a call changes; built: see `build`."""
     n = built.spelled.size
-    candidates, begins, steps = (np.zeros(size, np.int64) for size in (n, n + 1, 2))
-    return built._replace(candidates=candidates, ends=np.full(n + 1, -1), begins=begins, steps=steps)
+    candidates, matches, begins, steps = (np.zeros(size, np.int64) for size in (n, n, n + 1, 2))
+    return built._replace(candidates=candidates, matches=matches, ends=np.full(n + 1, -1), begins=begins, steps=steps)
 
 
 @functools.lru_cache(maxsize=16)
@@ -237,7 +237,7 @@ def build(nodes: tuple[Node, ...], n_plain: int) -> Automata:
     first_entries = np.repeat(width * np.array(starts, np.int32), 2, axis=1)[:, :-1].copy()
     arrays: list[npt.NDArray[Any]] = [2 * classes, 2 * byte_classes, transitions.ravel(), first_entries]
     arrays += np.array(looks_behind), spelled, firsts
-    return Automata(*map(read_only, arrays), *[_NOTHING_YET] * 4)
+    return Automata(*map(read_only, arrays), *[_NOTHING_YET] * 5)
 
 
 @functools.lru_cache(maxsize=64)

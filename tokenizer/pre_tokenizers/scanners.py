@@ -41,7 +41,9 @@ class Scanner:
 
     def new_cuts(self) -> Cuts:
         """Returns the argument of a kernel, which changes it: calls at the same time need one each."""
-        return Cuts(new_automata(self.automata), self.rules, bool(self.dropped), np.zeros(1, np.int64))
+        return Cuts(
+            new_automata(self.automata), self.rules, not self.are_apart, bool(self.dropped), np.zeros(1, np.int64)
+        )
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules that are derived from automata, against the `regex` package: every start told is one, and none is left out."""
 
+import bisect
 import itertools
 import platform
 import random
@@ -15,6 +16,7 @@ from tests.reference.spellings import PATTERNS, SPELLINGS
 from tests.strategies import EXHAUSTIVE
 from tokenmill.tokenizer.compiling.kernel import kernel
 from tokenmill.tokenizer.kernels import blocks
+from tokenmill.tokenizer.kernels.automata import known_word
 from tokenmill.tokenizer.kernels.blocks import BLOCK, find_boundaries
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import (
@@ -77,6 +79,11 @@ WORDY = st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map("".join)
 @kernel
 def told(data, i, end, rules, is_start, masks):
     masks[0], masks[1] = find_boundaries(data, i, end, rules, is_start)
+
+
+@kernel
+def known(data, i, end, cuts):
+    return known_word(data, i, end, cuts)
 
 
 def _split(pattern: str, *, keeps: bool = False) -> Split:
@@ -172,10 +179,52 @@ def test_almost_all_starts_in_plain_text_are_told(name: str) -> None:
     assert check(name, TEXT) >= sum(start < 62 for start in starts) - 1
 
 
+def check_known_words(name: str, text: str) -> int:
+    """Checks what the kinds of two characters say of each segment of a text; returns how many of these are known."""
+    cuts = SCANNERS[name].new_cuts()
+    value = text.encode()
+    data = np.frombuffer(value + bytes(BLOCK), np.uint8)
+    starts, stops = starts_and_stops(name, text)
+    kept = dict(zip(starts, stops, strict=True))
+    bounds = sorted({0, *starts, *stops, len(value)})
+    n_known = 0
+    for i, stop in itertools.pairwise(bounds):
+        cuts.root[0] = 0
+        after, is_kept = known(data, i, len(value), cuts)
+        if after == i:
+            continue
+        n_known += 1
+        assert (after, is_kept) == (stop, kept.get(i) == stop), (text, i)
+        if name not in KEEPS and cuts.root[0] > 0:
+            assert cuts.root[0] == stop
+            anew, _ = starts_and_stops(name, value[stop:].decode())
+            assert [stop + k for k in anew] == starts[bisect.bisect_left(starts, stop) :], (text, i)
+    return n_known
+
+
+OTHER_SCRIPTS = st.text(
+    ["\u6f22", "\u5b57", "\u9fa6", "\u3042", "\u3002", "\uff0c", "\uff11", "\u3000", "\xe9", "\u0301", *" \na1.'T"],
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("name", SCANNERS)
+@settings(max_examples=400 if EXHAUSTIVE else 100, deadline=None)
+@given(text=OTHER_SCRIPTS | HOSTILE)
+@example(text="\u6f22" * 40 + "\uff0c" + "\u5b57" * 16 + "\u3002\n\u6f22\n")
+def test_words_that_two_characters_tell_are_those_of_the_pattern(name: str, text: str) -> None:
+    check_known_words(name, text)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "StarCoder", "DeepSeek", "clip"])
+def test_words_of_ideographs_and_their_signs_are_told(name: str) -> None:
+    assert check_known_words(name, "\u6f22\u5b57\uff0c\u6f22\u5b57\u3002") == 3
+
+
 @given(
     pieces=st.lists(st.sampled_from(["a", "b", "[ab]", r"\s", "'", r"\p{L}", r"\d", "."]), min_size=1, max_size=3),
     loops=st.lists(st.sampled_from(["", "+", "*", "?", "{1,3}", "(?!b)", r"(?=\s)"]), min_size=3, max_size=3),
-    other=st.sampled_from(["", "|a", r"|\s+", "|b+|'", r"|\w+"]), text=st.text("aab '\n1é.", max_size=70),
+    other=st.sampled_from(["", "|a", r"|\s+", "|b+|'", r"|\w+"]), text=st.text("aab '\n1é.漢", max_size=70),
     keeps=st.booleans(),
 )  # fmt: skip
 def test_any_pattern(pieces: list[str], loops: list[str], other: str, text: str, keeps: bool) -> None:
@@ -187,6 +236,7 @@ def test_any_pattern(pieces: list[str], loops: list[str], other: str, text: str,
     SCANNERS["any"] = scanner
     try:
         check("any", text)
+        check_known_words("any", text)
     finally:
         del (KEEPS if keeps else DIVIDES)["any"], SCANNERS["any"]
 
