@@ -383,12 +383,12 @@ class StreamReader(ABC):
         """Returns a file of records."""
 
     def check(self, stream: Stream, config: InputConfig) -> pa.Schema | None:
-        """Returns which of the fields to keep a file with a header has; None if it is empty.
+        """Returns which of the fields to keep a file has by its header; None without one, or if the file is empty.
 
         Raises:
           ValueError: when the file cannot be read.
         """
-        raise NotImplementedError
+        return None
 
     def first_names(self, stream: Stream, config: InputConfig) -> list[str]:
         """Returns the names of fields in the first records, in the order in which they are met."""
