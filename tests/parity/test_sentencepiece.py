@@ -342,7 +342,7 @@ def test_the_parts_for_hf_give_the_same_ids_on_ordinary_text(pair: tuple[Ours, A
     for corpus in ("en", "zh", "code"):
         texts = [text[:2000] for text in documents(shared_data, corpus)[:100]]
         same = [a.ids == b for a, b in zip(loaded.encode_batch(texts), theirs.encode(texts), strict=True)]
-        assert sum(same) >= 97
+        assert same.count(False) <= 0.03 * len(same)
         for ids in theirs.encode(texts):
             # HF leaves the unknown token out, or writes it as it is called.
             if ours.file.unk_id not in ids:
