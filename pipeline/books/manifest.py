@@ -151,21 +151,27 @@ def results(manifest: Mapping[str, Any]) -> NameSet:
     return names
 
 
+def check_folder(output: str) -> None:
+    """Raises a FileNotFoundError if there is no such folder; one in an object store exists as soon as it is named."""
+    if not storage.is_remote(output) and not os.path.isdir(output):
+        where = "" if os.path.isabs(output) else f" in {os.getcwd()!r}"
+        is_file = "; give the folder that a file is in" if os.path.exists(output) else ""
+        raise FileNotFoundError(f"there is no folder {output!r}{where}{is_file}")
+
+
 def read(output: str) -> dict[str, Any]:
     """Returns the manifest of a folder; records of long lists are read when they are asked for.
 
     Raises:
-      ValueError: if there is none, or it cannot be read.
+      FileNotFoundError: if there is no such folder.
+      ValueError: if it holds no manifest, or one that cannot be read.
     """
     if not storage.exists(storage.join(output, MANIFEST)):
         if parts.is_in_parts(output):
             folders = ", ".join(parts.folders_of(output))
             raise ValueError(f"{output!r} holds several folders with results; name one of them: {folders}")
         unfinished = "; its job has not finished" if read_job(output) else ""
-        if not storage.is_remote(output) and not os.path.isdir(output):
-            where = "" if os.path.isabs(output) else f" in {os.getcwd()!r}"
-            is_file = "; give the folder that a file is in" if os.path.exists(output) else ""
-            raise ValueError(f"there is no folder {output!r}{where}{is_file}")
+        check_folder(output)
         raise ValueError(f"{output!r} holds no {MANIFEST}{unfinished}")
     what = f"a manifest of format {FORMAT_VERSION} or {LISTED_VERSION}"
     return opened(output, json_files.read(output, MANIFEST, _SHAPE, what=what, versions=_VERSIONS))

@@ -121,11 +121,16 @@ class Request:
         Raises:
           Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
         """
+        from tokenmill.pipeline.jobs.same_job import difference
+        from tokenmill.pipeline.output import folders
         from tokenmill.pipeline.output.ownership import check_free, own
 
         began, output = time.time(), self.config.output.path
         with mistakes():
             check_free(output)
+            if mode == "new":  # now, because listing the input may take minutes; `own` tells of a file in its place
+                with contextlib.suppress(NotADirectoryError):
+                    folders.check_empty(output, lambda there: difference(there, self.config, self.job))
         plan, settings = self.plan()
 
         import apache_beam as beam

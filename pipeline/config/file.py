@@ -194,7 +194,8 @@ def _describe(details: ErrorDetails) -> Iterator[str]:
     location = [str(part) for part in details["loc"] if part not in (ONE, SEVERAL, "[key]")]
     for context in (details["ctx"], *details["ctx"].get("others", ())):
         path = ".".join(filter(None, [*location, context["path"]]))
-        yield f"{path}: {_short(context['value'])}: {context['allowed']}"
+        value = context["value"]
+        yield f"{path}: {context['allowed']}" if value is ... else f"{path}: {_short(value)}: {context['allowed']}"
 
 
 def _line(details: ErrorDetails) -> str:
@@ -247,8 +248,12 @@ _INSTEAD = {
     "output.split_by": "output.parts.by",
     "output.part": "output.parts.only",
     "languages.partition": "output.parts.only",
+    "input.files": "input.paths",
+    "input.glob": "input.paths",
+    "output.overwrite": "--overwrite behind the command",
+    "output.resume": "--resume behind the command",
 }
-"""Keys that there were, and what to write now."""
+"""Keys that there were, or that are called otherwise than elsewhere, and what to write."""
 
 
 def _describe_unknown_key(location: list[str]) -> str:

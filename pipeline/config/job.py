@@ -267,7 +267,7 @@ def _check_parts(config: "Config") -> None:
         return
     for key in ("file", "train"):
         if parts.tokenizers and getattr(config.tokenizer, key) is not None:
-            raise mistake(f"tokenizer.{key}", "given", "output.parts.tokenizers names the tokenizers; remove one")
+            raise mistake(f"tokenizer.{key}", ..., "output.parts.tokenizers names the tokenizers; remove one")
     if parts.train and config.tokenizer.train is None:
         raise mistake("output.parts.train", True, "needs tokenizer.train, which says how")
     if not parts.shares:
@@ -297,7 +297,7 @@ def _check_languages_of_parts(config: "Config") -> None:
         allowed = f"at most {MAX_PARTS} languages have a folder of their own, as a worker has the files of all open"
         raise mistake(key, len(names), f"{allowed}; name fewer, or make several jobs of it")
     if config.output.shuffle is not None:
-        raise mistake("output.shuffle", "given", "is for one folder, or for parts with shares; remove one")
+        raise mistake("output.shuffle", ..., "is for one folder, or for parts with shares; remove one")
 
 
 def _check_kept_fields(config: "Config") -> None:
@@ -314,7 +314,7 @@ def _check_kept_spans(config: "Config") -> None:
         if other := [name for name in config.output.formats if name not in KEEPS_COLUMNS]:
             raise mistake("output.format", other[0], f"spans with keep_source need {' or '.join(KEEPS_COLUMNS)}")
         if config.output.packing is not None:
-            raise mistake("output.packing", "given", "spans with keep_source need rows that are documents")
+            raise mistake("output.packing", ..., "spans with keep_source need rows that are documents")
         truncation = config.tokenizer.truncation
         if truncation is not None and truncation.side == "left":
             raise mistake("tokenizer.truncation.side", "left", "spans with keep_source need right")
@@ -329,24 +329,24 @@ def _check_chat(config: "Config") -> None:
         if config.tokenizer.truncation is not None and config.tokenizer.truncation.overflow == "leave_out":
             raise mistake("tokenizer.truncation.overflow", "leave_out", "is for conversations; take cut or rows")
         if config.chat is not None:
-            raise mistake("chat", "given", "is for conversations: set input.messages_field, for example to messages")
+            raise mistake("chat", ..., "is for conversations: set input.messages_field, for example to messages")
         return
     if config.tokenizer.train is not None:
-        raise mistake("input.messages_field", "given", "tokenizes conversations, with an existing tokenizer.file")
+        raise mistake("input.messages_field", ..., "tokenizes conversations, with an existing tokenizer.file")
     for name, is_there in (
         ("normalize", config.normalize), ("spans", config.spans), ("languages", config.languages is not None),
         ("tokenizer.add_special_tokens", config.tokenizer.add_special_tokens),
         ("output.prepend", config.output.prepend), ("output.append", config.output.append),
     ):  # fmt: skip
         if is_there:
-            raise mistake(name, "given", "the chat template makes the text of a conversation, whole; remove it")
+            raise mistake(name, ..., "the chat template makes the text of a conversation, whole; remove it")
     for key in ("pairs", "weights"):
         if config.chat is not None and getattr(config.chat, key):
             _check_made(config, f"chat.{key}")
     if config.tokenizer.has_windows:
         raise mistake("tokenizer.truncation.overflow", "rows", "a window of a conversation lacks its beginning")
     if config.output.for_ in ("trl", "megatron") and config.tokenizer.padding is not None:
-        raise mistake("tokenizer.padding", "given", f"`for: {config.output.for_}`: it pads batches itself; remove it")
+        raise mistake("tokenizer.padding", ..., f"`for: {config.output.for_}`: it pads batches itself; remove it")
     what, keeps = ("labels", KEEPS_LABELS) if config.output.labels else ("conversations", KEEPS_MASK)
     if other := [name for name in config.output.formats if name not in keeps]:
         problem = f"has no place for which tokens are trained; {what} need {', '.join(keeps)}"
@@ -375,13 +375,13 @@ def _check_fim(config: "Config") -> None:
         ("input.messages_field", config.input.is_chat),
     ):
         if is_there:
-            raise mistake("output.fim", "given", f"cuts texts as they are read; with {name} there are others")
+            raise mistake("output.fim", ..., f"cuts texts as they are read; with {name} there are others")
 
 
 def _check_packing(config: "Config") -> None:
     """Packing decides itself about the ends of rows."""
     if config.output.packing is not None and config.tokenizer.padding is not None:
-        raise mistake("tokenizer.padding", "given", "packing fills sequences up by itself; remove it")
+        raise mistake("tokenizer.padding", ..., "packing fills sequences up by itself; remove it")
     if config.output.packing is not None and config.tokenizer.has_windows:
         raise mistake(
             "tokenizer.truncation.overflow", "rows", "packing puts all of a document into sequences by itself"

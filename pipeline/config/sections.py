@@ -121,7 +121,10 @@ def did_you_mean(value: object, allowed: Iterable[str]) -> str:
 
 
 def mistake(path: str, value: object, allowed: str) -> PydanticCustomError:
-    """Returns an error about several keys; `path` is relative to the section that raises it."""
+    """Returns an error about several keys; `path` is relative to the section that raises it.
+
+    value: what is written there; `...` for a whole section, which a message does not repeat.
+    """
     if isinstance(value, str):  # pydantic fails on half of a surrogate pair
         value = value.encode("utf-8", "backslashreplace").decode()
     return PydanticCustomError("cross_check", "{allowed}", {"path": path, "value": value, "allowed": allowed})

@@ -32,7 +32,7 @@ def check_same_job(output: str, config: Config) -> None:
     """
     records = [read_job(folder) for folder in (output, storage.join(output, REPLAY))]
     try:
-        found = [_different(record[0].parts, config) for record in records if record is not None]
+        found = [difference(record[0].parts, config) for record in records if record is not None]
     except ValueError as error:
         raise ValueError(f"{error}; {_AS_IT_IS}") from error
     if found and all(found):
@@ -59,7 +59,14 @@ def check_tokenizer(digest: str, unicode: Mapping[str, str], config: Config) -> 
     return differences(digest, now, "tokenizer")
 
 
-def _different(there: Mapping[str, Any], config: Config) -> list[str]:
+def difference(there: Mapping[str, Any], config: Config, job: str = "") -> list[str]:
+    """Returns in what a job with the parts `there` differs from the job of a config, versions apart, as lines.
+
+    job: what the other job must be; "": any.
+    """
+    is_run = job == "run" and config.tokenizer.train is None  # which tokenizes, and no more
+    if job and (lines := differences(there["job"], "tokenize" if is_run else job, "job")):
+        return lines
     counts = train.counts if (train := config.tokenizer.train) is not None else None
     digest = None
     if counts is not None and there.get("counts") is not None:

@@ -4,7 +4,7 @@
 A manifest exists only while the folder is complete: preparing the folder removes it, and it is published last.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from tokenmill.pipeline import filenames, storage
@@ -70,23 +70,14 @@ def prepare_output(
       ValueError: if the folder holds something else, or what the job reads is to be removed; the message says what, and
         what to do.
     """
-    found = read_job(output)
     plan = _plans(n_splits, n_shards, (suffix, *companions))
     plans = plan
-    if found is None:
+    if mode == "new":
+        check_empty(output, lambda earlier: differences(earlier, job.parts))
+    elif (found := read_job(output)) is None:
         _refuse_foreign_files(output, mode)
     else:
         earlier, earlier_plans = found
-        if mode == "new":
-            ends = (storage.join(output, name) for name in (MANIFEST, PARTS))  # what the last step of a job writes
-            state = "complete" if any(map(storage.exists, ends)) else "unfinished"
-            others = "; ".join(differences(earlier.parts, job.parts))
-            what = f"a job that differs in {others}" if others else "the same job"
-            resume = "" if others else "go on with them by --resume, "
-            raise ValueError(
-                f"output folder {output!r} holds the {state} results of {what}; {resume}replace them by --overwrite, "
-                "or choose another output.path"
-            )
         if mode == "resume":
             if different := differences(earlier.parts, job.parts):
                 raise ValueError(
@@ -99,6 +90,31 @@ def prepare_output(
             _clear(output, earlier, earlier_plans, reads)
         storage.delete_tree(storage.join(output, filenames.TEMPORARY))
     write_job(output, job, plans)
+
+
+def check_empty(output: str, differ: Callable[[Mapping[str, Any]], Sequence[str]]) -> None:
+    """Checks that a new job may write into a folder.
+
+    Args:
+      output: the folder.
+      differ: returns in what a job with the given parts differs from the new one.
+
+    Raises:
+      ValueError: if the folder holds results or other files; the message says which, and what to do.
+    """
+    found = read_job(output)
+    if found is None:
+        _refuse_foreign_files(output, "new")
+        return
+    ends = (storage.join(output, name) for name in (MANIFEST, PARTS))  # what the last step of a job writes
+    state = "complete" if any(map(storage.exists, ends)) else "unfinished"
+    others = "; ".join(differ(found[0].parts))
+    what = f"a job that differs in {others}" if others else "the same job"
+    resume = "" if others else "go on with them by --resume, "
+    raise ValueError(
+        f"output folder {output!r} holds the {state} results of {what}; {resume}replace them by --overwrite, "
+        "or choose another output.path"
+    )
 
 
 def _clear(output: str, job: Job, plans: Sequence[PlannedNames], reads: Sequence[str]) -> None:

@@ -49,8 +49,9 @@ def verify(output: str) -> VerifyReport:
     Reads shards in as many threads as there are processors, each in bounded memory.
 
     Raises:
-      OSError: if the folder cannot be read at all.
+      OSError: if there is no such folder, or it cannot be read at all.
     """
+    manifest.check_folder(output)
     if parts.is_in_parts(output):
         return _checked(output, PARTS, _check_parts)
     return _checked(output, filenames.MANIFEST, _check_folder)
@@ -61,7 +62,7 @@ def _checked(output: str, name: str, check: Callable[[str, VerifyReport], None])
     report = VerifyReport()
     try:
         check(output, report)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         report.problems.append(str(error))
     except (KeyError, TypeError, AttributeError) as error:
         report.problems.append(f"{name}: not as TokenMill writes it: {error!r}")

@@ -191,8 +191,8 @@ def test_mistakes_are_told_before_work(make_job, sections, capsys, parts, langua
 @pytest.mark.parametrize(
     ("tokenizer", "output", "message"),
     [
-        ({"file": "y"}, {}, "tokenizer.file: 'given': output.parts.tokenizers names the tokenizers; remove one"),
-        ({}, {"shuffle": {}}, "output.shuffle: 'given': is for one folder, or for parts with shares"),
+        ({"file": "y"}, {}, "tokenizer.file: output.parts.tokenizers names the tokenizers; remove one"),
+        ({}, {"shuffle": {}}, "output.shuffle: is for one folder, or for parts with shares"),
         ({"by": "lang"}, {}, "tokenizer.by: unknown key; write output.parts: {by: lang} instead"),
         ({"files": {}}, {}, "tokenizer.files: unknown key; write output.parts.tokenizers instead"),
         ({"train": {"by": "lang"}}, {}, "tokenizer.train.by: unknown key; write output.parts: {by: lang, train: true}"),

@@ -109,12 +109,14 @@ def test_entries_must_be_those_of_the_plan(tmp_path):
 def test_reading_says_why_there_is_no_manifest(tmp_path):
     with pytest.raises(ValueError, match=r"holds no manifest\.json$"):
         manifest.read(str(tmp_path))
-    with pytest.raises(ValueError, match=r"there is no folder '.*/gone'$"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*/gone'$"):
         manifest.read(str(tmp_path / "gone"))
-    with pytest.raises(ValueError, match=r"there is no folder 'gone' in '/"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder 'gone' in '/"):
         manifest.read("gone")
     (tmp_path / "shard.parquet").touch()
-    with pytest.raises(ValueError, match=r"there is no folder '.*/shard.parquet'; give the folder that a file is in$"):
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no folder '.*/shard.parquet'; give the folder that a file is in$"
+    ):
         manifest.read(str(tmp_path / "shard.parquet"))
     (tmp_path / "shard.parquet").unlink()
     prepare_output(str(tmp_path), JOB, "new")

@@ -86,7 +86,8 @@ def test_mistakes_are_the_messages_of_the_command(config, tmp_path):
             tokenmill.run(config | {"input": {"paths": [path]}, "output": {"path": str(tmp_path / "new")}})
     with pytest.raises(ValueError, match="--workers must be at least 1, got 0"):
         tokenmill.plan(config, workers=0)
-    assert "there is no folder" in tokenmill.verify(tmp_path / "no output").problems[0]
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        tokenmill.verify(tmp_path / "no output")
     with pytest.raises(ValueError, match="share says how much deep tokenizes again"):
         tokenmill.verify(config, share=0.5)
 

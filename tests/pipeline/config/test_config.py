@@ -234,8 +234,8 @@ def test_rules_between_sections_are_all_told(write):
     assert problems_of(write(text), settings, "run") == [
         "counts.by: ['lang']: lang needs the section `languages`; `languages: {}` is enough",
         "input.keep_fields: 'tokens': is a column of the output already",
-        "chat: 'given': is for conversations: set input.messages_field, for example to messages",
-        "tokenizer.padding: 'given': packing fills sequences up by itself; remove it",
+        "chat: is for conversations: set input.messages_field, for example to messages",
+        "tokenizer.padding: packing fills sequences up by itself; remove it",
         "output.prepend: '<x>': is the token of a span; name another one",
     ]
 
@@ -407,9 +407,7 @@ def test_packing_needs_tokens_that_training_gives_and_no_padding(write):
         "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are '[PAD]', "
     )
     path = write("input: {paths: [a]}\ntokenizer: {file: v, padding: {length: 8}}\n" + packed)
-    assert problems_of(path, [], "run") == [
-        "tokenizer.padding: 'given': packing fills sequences up by itself; remove it"
-    ]
+    assert problems_of(path, [], "run") == ["tokenizer.padding: packing fills sequences up by itself; remove it"]
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "x"])
