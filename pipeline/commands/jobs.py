@@ -93,7 +93,7 @@ def report_done(output: str, seconds: float, options: argparse.Namespace, config
     from tokenmill.pipeline.reporting.summary import summarize, warnings
     from tokenmill.pipeline.running.terminal import Terminal
 
-    summary = summarize(output, seconds)
+    summary = summarize(output, seconds, is_resumed=getattr(options, "resume", False))
     told = {} if config is None else {"warnings": warnings(output, config)}
     if options.json:
         print_json({**record(output, seconds), **told})

@@ -539,11 +539,12 @@ def _summarize(problems: Sequence[Exception], where: str, advice: str = "") -> E
 
 
 def _lines(problems: Iterable[object]) -> list[str]:
-    """Returns a line for each problem; of many that differ in nothing but the file, for the first."""
+    """Returns a line for each problem; of many that differ in nothing but the file and numbers, for the first."""
     alike: dict[str, list[str]] = {}
     for problem in dict.fromkeys(map(str, problems)):  # several patterns may meet one folder
         file = _QUOTED.match(problem)
-        alike.setdefault(problem[file.end() :] if file else problem, []).append(problem)
+        what = re.sub(r"\d+", "0", problem[file.end() :]) if file else problem
+        alike.setdefault(what, []).append(problem)
     lines = list(
         itertools.chain.from_iterable(
             each if len(each) <= _MOST_ALIKE else [f"{each[0]}; and {len(each) - 1:,} more like it"]

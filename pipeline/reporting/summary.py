@@ -27,11 +27,12 @@ from tokenmill.pipeline.running.display import duration, megabytes
 from tokenmill.tokenizer import Tokenizer
 
 
-def summarize(output: str, seconds: float) -> RenderableType:
+def summarize(output: str, seconds: float, *, is_resumed: bool = False) -> RenderableType:
     """Returns the summary of the finished job in an output folder.
 
     Args:
       seconds: how long the job took; for the screen only, no file contains it.
+      is_resumed: whether earlier runs did a part of it; then its speed is not known.
     """
     if parts.is_in_parts(output):
         return _parts(output, seconds)
@@ -41,7 +42,7 @@ def summarize(output: str, seconds: float) -> RenderableType:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")
-    for row in [*rows, _speed(rows, seconds)]:
+    for row in [*rows, _speed(rows, seconds, is_resumed)]:
         table.add_row(*row)
     return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
 
@@ -153,7 +154,9 @@ def _sources(stats: StatsFile) -> Iterator[Row]:
         yield f"  {name}", f"{each.documents:,}", f"documents, {rejected}{each.tokens:,} tokens"
 
 
-def _speed(rows: Iterable[Row], seconds: float) -> Row:
+def _speed(rows: Iterable[Row], seconds: float, is_resumed: bool) -> Row:
+    if is_resumed:
+        return "time", duration(seconds), "of this run; earlier ones did a part"
     n_bytes = next((int(number.replace(",", "")) for name, number, _ in rows if name == "bytes"), None)
     speed = f"{n_bytes / 1e6 / max(seconds, 1e-9):.1f} MB/s, start and end included" if n_bytes is not None else ""
     return ("time", duration(seconds), speed)

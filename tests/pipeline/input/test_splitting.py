@@ -398,6 +398,18 @@ def test_of_very_many_problems_the_first_are_told(tmp_path):
     with pytest.raises(ValueError, match="1,502 problems") as caught:
         plan(tmp_path / "*.doq", tmp_path / "none", tmp_path / "no'ne")
     assert len(str(caught.value).splitlines()) == 4
+
+
+def test_warnings_that_differ_in_numbers_only_are_one(tmp_path):
+    for i in range(1, 9):
+        (tmp_path / f"{i}.txt").write_bytes(
+            f"le caf\xe9 fut tr\xe8s agr\xe9able, d\xe9j\xe0 \xe0 No\xebl {i}\n".encode("latin-1") * i * 9
+        )
+    (tmp_path / "good.txt").write_bytes(b"good\n")
+    warnings: list[str] = []
+    plan_splits(InputConfig(paths=[str(tmp_path / "*.txt")], on_damage="warn", document="line"), "", warnings)
+    assert len(warnings) == 1
+    assert warnings[0].endswith("; and 7 more like it")
     long_names = [write(tmp_path / f"{i}.parquet", i + 1) for i in range(30)]
     with pytest.raises(ValueError, match="30 problems"):
         plan(*long_names)
