@@ -26,10 +26,10 @@ from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import ScoredTokens
 from tokenmill.tokenizer.normalizers import BertNormalizer, SentencePieceNormalizer
 from tokenmill.tokenizer.parts import Parts
-from tokenmill.tokenizer.pre_tokenizers.boundaries import cut_alike
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
+from tokenmill.tokenizer.pre_tokenizers.situations import cut_alike
 
 _VERSION_LINE = "#version: 0.2\n"
 _CLIP = "clip"

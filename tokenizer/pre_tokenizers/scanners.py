@@ -8,9 +8,10 @@ import numpy as np
 
 from tokenmill.tokenizer.kernels.automata import Automata, Cuts
 from tokenmill.tokenizer.kernels.blocks import Rules
-from tokenmill.tokenizer.pre_tokenizers.boundaries import TooManyError, cuts_no_more, derive, matches_all
+from tokenmill.tokenizer.pre_tokenizers.boundaries import derive
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import build, new_automata
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, NotRegularError
+from tokenmill.tokenizer.pre_tokenizers.situations import TooManyError, cuts_no_more, matches_all
 from tokenmill.tokenizer.ragged import distinct
 from tokenmill.tokenizer.unicode import data as unicode_data
 

@@ -32,10 +32,10 @@ from tokenmill.tokenizer.pre_tokenizers import (
     patterns,
     scanner_of,
 )
-from tokenmill.tokenizer.pre_tokenizers.boundaries import cut_alike
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN, TIKTOKEN_PATTERNS
 from tokenmill.tokenizer.pre_tokenizers.pattern_automata import find_automaton
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner
+from tokenmill.tokenizer.pre_tokenizers.situations import cut_alike
 
 NANOCHAT = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
