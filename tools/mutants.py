@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes one operator or constant of the packages at a time, and prints the changes that no test notices.
 
-    .venv/bin/python -m tools.mutants --n 20 --seed 1
+    .venv/bin/python -m tools.mutants --n 20 --seed 1 --record build/mutants.jsonl
+    .venv/bin/python -m tools.mutants --again build/mutants.jsonl
 
-How many of random small faults survive says how much a suite protects: run it with the same seed before and after tests
-go. Each change is made in a copy of the working tree. There those tests run that import the place, the nearest first,
-until one fails or their time is over. In kernels a comparison of a bound is relaxed by one as any other is.
+How many of random small faults survive says how much a suite protects: record which test notices each before tests go,
+and try the same changes again after. Each change is made in a copy of the working tree. There the test that noticed it
+last time runs, and where it is gone or passes, those that import the place, the nearest first, until one fails or their
+time is over. In kernels a comparison of a bound is relaxed by one as any other is.
 """
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tools import nearest
@@ -26,6 +30,8 @@ from tools import nearest
 ROOT = nearest.ROOT
 SECONDS, STUCK_SECONDS = 90, 600
 """How long the tests of a change may run, and when one that does not end counts as noticed, as its loop never does."""
+_N_FIRST = 8
+"""Of the nearest test files: to collect all others takes longer than most changes live."""
 _OTHERS: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
     ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in", ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*",
@@ -128,6 +134,20 @@ class Copy:
             "PYTHONPATH": str(self.root),
         }
 
+    def tries(self, place: Place, text: str, last: str, seconds: float) -> str:
+        """Changes a place and runs tests until one fails or the time is over; returns that which fails, or nothing."""
+        ends = time.monotonic() + seconds
+        tests = nearest.tests_of([place.path])
+        (self.root / place.path).write_text(place.changed(text), encoding="utf-8")
+        try:
+            for some in ([last] if "::" in last else [], tests[:_N_FIRST], tests[_N_FIRST:]):
+                left = ends - time.monotonic()
+                if some and left > 0 and (noticed := self.notices(some, left)):
+                    return noticed
+            return ""
+        finally:
+            (self.root / place.path).write_text(text, encoding="utf-8")
+
     def notices(self, tests: list[str], seconds: float = SECONDS) -> str:
         """Runs tests until one fails or the time is over; returns the first that fails, or nothing."""
         options = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", f"--quick={seconds}", "--tb=no", "-rfE")
@@ -139,10 +159,23 @@ class Copy:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return "does not end"
-        if run.returncode in (0, 5):  # 5: all are of another tier
+        if run.returncode in (0, 4, 5):  # 4: the test of last time is gone; 5: all are of another tier
             return ""
         lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return lines[0].split(" - ")[0] if lines else f"pytest ends with {run.returncode}: {run.stderr[-200:]}"
+        if lines:
+            return lines[0].split(" - ")[0].partition(" ")[2]
+        return f"pytest ends with {run.returncode}: {run.stderr[-200:]}"
+
+
+def recorded(path: Path) -> Iterator[tuple[Place, str]]:
+    """Yields the changes of a record whose line still stands in its file, and the test that noticed each."""
+    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        old, noticed = record.pop("old"), record.pop("noticed").removeprefix("FAILED ")
+        place = Place(**record)
+        lines = nearest.texts().get(place.path, "").splitlines()
+        same = [number for number, line in enumerate(lines, start=1) if line == old]
+        if same:
+            yield replace(place, line=min(same, key=lambda number: abs(number - place.line))), noticed
 
 
 def main(arguments: list[str]) -> int:
@@ -152,22 +185,30 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which ones (default 0)")
     parser.add_argument("--only", default="", help="of files whose path begins so, such as tokenizer/kernels")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of the tests of each (default {SECONDS})")
+    parser.add_argument("--record", type=Path, help="a file to write the changes to, and which test notices each")
+    parser.add_argument("--again", type=Path, help="a file that --record has written: tries its changes")
     options = parser.parse_args(arguments)
     n_survivors: Counter[str] = Counter()
     n_tried: Counter[str] = Counter()
+    tried = (
+        list(recorded(options.again))
+        if options.again
+        else [(place, "") for place in chosen(options.n, options.seed, options.only)]
+    )
     with tempfile.TemporaryDirectory(prefix="tokenmill-mutants-") as folder:
         copy = Copy(Path(folder))
-        for place in chosen(options.n, options.seed, options.only):
+        for place, last in tried:
             text, package = nearest.texts()[place.path], place.path.partition("/")[0]
-            (copy.root / place.path).write_text(place.changed(text), encoding="utf-8")
-            noticed = copy.notices(nearest.tests_of([place.path]), options.seconds)
-            (copy.root / place.path).write_text(text, encoding="utf-8")
+            noticed = copy.tries(place, text, last, options.seconds)
             n_tried[package] += 1
             n_survivors[package] += not noticed
-            old, new = (each.splitlines()[place.line - 1].strip() for each in (text, place.changed(text)))
+            old, new = (each.splitlines()[place.line - 1] for each in (text, place.changed(text)))
             print(f"{'survives' if not noticed else 'noticed '}  {place.path}:{place.line}  {noticed}", flush=True)
             if not noticed:
-                print(f"    - {old}\n    + {new}", flush=True)
+                print(f"    - {old.strip()}\n    + {new.strip()}", flush=True)
+            if options.record:
+                with options.record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({**asdict(place), "old": old, "noticed": noticed}) + "\n")
     for package, n in sorted(n_tried.items()):
         print(f"{package}: {n_survivors[package]} of {n} survive")
     return min(1, sum(n_survivors.values()))
