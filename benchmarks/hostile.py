@@ -29,14 +29,7 @@ _WARM_UP = range(-12, 0)
 
 def main(arguments: list[str]) -> int:
     """Runs the inputs; returns the exit code."""
-    if "--folders" in arguments:
-        from benchmarks import hostile_folders
-
-        return hostile_folders.main([each for each in arguments if each != "--folders"])
     parser = argparse.ArgumentParser(prog="./run.sh bench hostile", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "--folders", action="store_true", help="change finished output folders instead; has own options"
-    )
     parser.add_argument("--n", type=int, default=10_000, help="inputs (default 10,000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (default 0)")
     parser.add_argument("--speed", action="store_true", help="only measure how fast lines are read that cannot be used")

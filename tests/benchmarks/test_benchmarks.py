@@ -18,11 +18,9 @@ from benchmarks import (
     encoders,
     load,
     pipeline,
-    plan,
     report,
     scale,
     shuffle,
-    stragglers,
     timing,
     tokenizers,
     train,
@@ -64,13 +62,6 @@ def test_failed_process_is_shown(tmp_path: Path) -> None:
         timing.run_process(
             [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"], environment={}, log=tmp_path / "log"
         )
-
-
-def test_workers_take_the_next_split_when_they_are_free() -> None:
-    assert stragglers.simulate([8, 4, 2, 2], 2)[0] == 8
-    makespan, last = stragglers.simulate([2, 2, 4, 8], 2)
-    assert makespan == 10
-    assert last == pytest.approx(0.8)
 
 
 def test_table_is_markdown() -> None:
@@ -258,37 +249,6 @@ def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixtur
     assert "300 files" in told
     assert "manifest.json" in told
     assert "verify: ledger and lists" in told
-
-
-def test_a_plan_is_set_beside_its_job(tiny_corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    config = {
-        "input": {"paths": [f"{tiny_corpus}/*.jsonl"]},
-        "tokenizer": {"file": str(tiny_vocab_file)},
-        "output": {"path": str(tmp_path / "out")},
-    }
-    found = plan.compare(config, tmp_path)
-    assert found["read"] == found["of"] > 0
-    for name in ("tokens", "bytes"):
-        assert found[name]["low"] == found[name]["value"] == found[name]["high"] == found[name]["done"] > 0
-    assert found["seconds"]["done"] > 0
-
-
-def test_half_of_the_records_of_the_broken_corpus_are(tmp_path: Path) -> None:
-    texts = [corpora.Corpus("x", "", ("é" * 40, "b" * 80))]
-    plan.write_broken(texts, tmp_path, 300_000)
-    sizes = sorted(path.stat().st_size for path in tmp_path.glob("*.jsonl"))
-    assert sizes[-1] > 5 * sum(sizes[:-1])
-    kinds = dict.fromkeys(("good", "no text", "not UTF-8", "not JSON"), 0)
-    for line in (line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()):
-        try:
-            kinds["good" if "text" in json.loads(line) else "no text"] += 1
-        except UnicodeDecodeError:
-            kinds["not UTF-8"] += 1
-        except json.JSONDecodeError:
-            kinds["not JSON"] += 1
-    n = sum(kinds.values())
-    assert abs(kinds["good"] / n - 1 / 2) < 0.1
-    assert all(abs(kinds[kind] / n - 1 / 6) < 0.1 for kind in ("no text", "not UTF-8", "not JSON"))
 
 
 def test_the_parts_of_insight_add_up(
