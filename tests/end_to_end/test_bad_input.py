@@ -4,7 +4,6 @@
 import gzip
 import json
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -129,28 +128,6 @@ def test_too_many_rejects_stop_the_job_and_a_higher_limit_resumes_it(
     assert job.manifest() == unlimited.manifest()
 
 
-def test_compressed_files_that_end_early_or_are_damaged(make_job, tiny_vocab_file, tmp_path):
-    lines = b"".join(b'{"id": "%d", "text": "the mill grinds %d"}\n' % (i, i * i) for i in range(20_000))
-    whole = gzip.compress(lines, mtime=0)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "damaged.jsonl.gz").write_bytes(whole[:50_000] + b"\x00" * 5_000 + whole[55_000:])
-    (folder / "truncated.jsonl.gz").write_bytes(whole[: len(whole) // 2])
-    (folder / "whole.jsonl.gz").write_bytes(whole)
-    job = make_job(
-        "job", input={"paths": [str(folder / "*")], "on_damage": "warn"}, tokenizer=tokenizer(tiny_vocab_file)
-    )
-    assert job.run("tokenize", "--workers", "2") == 0
-    assert job.run("verify") == 0
-    rejects = {row["source"]: row["reason"] for row in job.rejects()}
-    assert rejects.keys() == {"damaged.jsonl.gz", "truncated.jsonl.gz"}
-    assert rejects["truncated.jsonl.gz"] == "truncated_stream"
-    ids = [row["doc_id"] for row in job.rows()]
-    assert ids[-20_000:] == [str(i) for i in range(20_000)]
-    readable = ids[:-20_000]
-    assert 3_000 < len(readable) < 30_000  # what was readable of the others is kept
-
-
 def test_empty_files_blank_lines_and_no_text_at_all(make_job, tiny_vocab_file, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -165,50 +142,6 @@ def test_empty_files_blank_lines_and_no_text_at_all(make_job, tiny_vocab_file, t
     assert job.run("verify") == 0
     assert [row["input_ids"] for row in job.rows()] == [[5, 7]]
     assert [row["reason"] for row in job.rejects()] == ["invalid_utf8"]
-
-
-def test_parquet_with_holes(make_job, tiny_vocab_file, tmp_path):
-    path = tmp_path / "holes.parquet"
-    table = pa.table({"id": ["a", None, "c", "d"], "text": ["the", "mill", None, ""], "other": [1, 2, 3, 4]})
-    pq.write_table(table, path, row_group_size=2)
-    job = make_job("job", input={"paths": [str(path)], "on_damage": "warn"}, tokenizer=tokenizer(tiny_vocab_file))
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("verify") == 0
-    assert [(row["doc_id"], row["input_ids"]) for row in job.rows()] == [
-        ("a", [5]),
-        ("holes.parquet:1", [7]),
-        ("d", []),
-    ]
-    assert [(row["offset"], row["reason"]) for row in job.rejects()] == [(2, "null_text")]
-
-
-def test_rows_that_do_not_fit_their_padding_fail_the_job(make_job, tiny_vocab_file, tmp_path, capsys):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"id": "long", "text": "the mill grinds text"}\n')
-    sections = {"input": {"paths": [str(path)]}, "tokenizer": tokenizer(tiny_vocab_file) | {"padding": {"length": 3}}}
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--workers", "1") == 1
-    assert "'long' has 4 tokens, more than tokenizer.padding.length 3" in capsys.readouterr().err
-    assert not (job.output / "manifest.json").exists()
-
-
-def test_thirty_megabytes_in_one_record(make_job, tiny_vocab_file, tmp_path):
-    path = tmp_path / "huge.jsonl"
-    with path.open("wb") as file:
-        file.write(b'{"id": "before", "text": "the"}\n{"id": "huge", "text": "')
-        for _ in range(30):
-            file.write(b"mill " * 200_000)
-        file.write(b'"}\n{"id": "after", "text": "the"}\n')
-    for limit, ids in ((16 << 20, ["before", "after"]), (64 << 20, ["before", "huge", "after"])):
-        job = make_job(
-            f"job{limit}",
-            input={"paths": [str(path)], "max_document_bytes": limit, "on_damage": "warn"},
-            tokenizer=tokenizer(tiny_vocab_file),
-        )
-        assert job.run("tokenize", "--workers", "2") == 0
-        assert job.run("verify") == 0
-        assert [row["doc_id"] for row in job.rows()] == ids
-        assert [row["reason"] for row in job.rejects()] == ["too_large"] * (3 - len(ids))
 
 
 def test_a_text_that_the_tokenizer_makes_too_long_is_rejected(make_job, tmp_path):

@@ -66,25 +66,6 @@ def test_other_splits_give_the_same_rows_and_the_same_vocabulary(corpus, make_jo
     assert ours == theirs
 
 
-def test_tfrecord_is_the_same_bytes_too(corpus, make_job, tiny_vocab_file):
-    tokenizer = {
-        "file": str(tiny_vocab_file),
-        "max_unknown_fraction": 1.0,
-        "add_special_tokens": True,
-        "truncation": {"max_length": 16},
-        "padding": {"length": 16},
-    }
-    found = []
-    for mode in ("inline", "threads"):
-        job = make_job(mode, **sections(corpus, **tokenizer))
-        output = ["--set", "output.format=tfrecord", "--set", "output.compression=gzip"]
-        assert job.run("tokenize", "--mode", mode, *output) == 0
-        assert job.run("verify", *output) == 0
-        found.append(job.files())
-    assert differing(*found) == []
-    assert any(name.endswith(".tfrecord.gz") for name in found[0])
-
-
 OTHER_JOBS = {
     "run": ("run", []),
     "count": ("count", []),

@@ -6,12 +6,8 @@ corrected as its message says, and the last run finishes. At every step the exit
 """
 
 import gzip
-import io
 import json
-import lzma
 import os
-import tarfile
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -19,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import tokenmill
 from tokenmill.pipeline import cli
 
 WORDS = "the mill grinds text into tokens and shards of tokens feed the mill that trains".split()
@@ -140,104 +135,3 @@ def test_a_messy_crawl_on_the_first_day(crawl, bracketed, make_job, monkeypatch,
     other = make_job("latin", **sections | {"input": latin})
     assert other.run("run", "--quiet") == 0
     assert (len(other.rows()), other.rejects()) == (50, [])
-
-
-LONG = "the mill grinds " * 60
-"""A text that is too long at first."""
-
-
-@pytest.fixture
-def finds(tmp_path: Path) -> dict[str, dict[str, object]]:
-    """What somebody has from five places: as `input.sources`, each with 40 records and one that is too long."""
-    root = tmp_path / "finds"
-    root.mkdir()
-    texts = [*map(_sentence, range(40)), LONG]
-    rows = "".join(f'{i};"{text}\ncafé ""{i}"""\n' for i, text in enumerate(texts))
-    (root / "shop.csv").write_bytes(f"number;words\n{rows}".encode("cp1252"))
-    with zipfile.ZipFile(root / "wiki.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        pages = [{"title": f"w{i}", "content": [{"text": text}, {"text": "end"}]} for i, text in enumerate(texts)]
-        archive.writestr("dump/a.jsonl", _json_lines(pages[:20]))
-        archive.writestr("dump/b.jsonl.gz", gzip.compress(_json_lines(pages[20:]), mtime=0))
-        archive.writestr("dump/README", "no text")
-    answers = [{"id": f"a{i}", "question": text, "answer": f"it is {i}"} for i, text in enumerate(texts)]
-    (root / "answers.json").write_text(json.dumps(answers, indent=1))
-    (root / "forum.jsonl.xz").write_bytes(
-        lzma.compress(_json_lines([{"id": f"f{i}", "text": t} for i, t in enumerate(texts)]))
-    )
-    with tarfile.open(root / "books.tar.gz", "w:gz") as archive:
-        data = "\n\n".join(texts).encode("utf-16")
-        info = tarfile.TarInfo("all.txt")
-        info.size = len(data)
-        archive.addfile(info, io.BytesIO(data))
-    return {
-        "shop": {"paths": [str(root / "*.csv")], "encoding": "cp1252", "delimiter": ";", "text_field": "words"},
-        "wiki": {"paths": [str(root / "*.zip")], "text_field": "content.text", "id_field": "title", "join": "\n"},
-        "answers": {"paths": [str(root / "*.json")], "text_fields": ["question", "answer"]},
-        "forum": {"paths": [str(root / "*.xz")]},
-        "books": {"paths": [str(root / "*.tar.gz")], "document": "blank_line", "encoding": "auto"},
-    }
-
-
-def test_everything_that_one_finds_in_one_config(finds, bracketed, make_job, capfd):
-    limits = {"max_document_bytes": 400, "on_damage": "warn"}
-    parts = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    job = make_job("job")
-    config = {
-        "input": {"sources": finds, **limits},
-        "tokenizer": {"file": str(bracketed), "oov": "contain"},
-        "output": {"path": str(job.output), "parts": {"shares": parts}},
-    }
-    job.config.write_text(json.dumps(config))
-
-    # The plan of a small input is what the job does.
-    assert job.run("plan", "--json") == 0
-    planned = json.loads(capfd.readouterr().out)["totals"]
-    assert job.run("run", "--workers", "1", "--quiet") == 0
-    assert "members of" in capfd.readouterr().err  # README is left out, and told
-    books = json.loads((job.output / "parts.json").read_text())
-    for name in ("n_records", "n_documents", "n_tokens"):
-        assert planned[name]["value"] == books["totals"][name]
-    read = {"n_files": 1, "n_records": 41, "n_documents": 40, "rejected": {"too_large": 1}}
-    assert books["by_source"].keys() == finds.keys()
-    for source, found in books["by_source"].items():
-        assert {**found, **read, "n_files": 2 if source == "wiki" else 1} == found
-    assert job.run("verify", "--deep", "--share", "1") == 0
-
-    # Each document is in one part, and leads back to its record.
-    rows = {part: _rows(job.output / part) for part in parts}
-    assert sum(map(len, rows.values())) == len({row["doc_id"] for part in rows.values() for row in part}) == 5 * 40
-    names = {"shop": "shop.csv", "wiki": "wiki.zip!/dump/a.jsonl", "answers": "answers.json", "forum": "forum.jsonl.xz"}
-    names["books"] = "books.tar.gz!/all.txt"
-    for source, name in names.items():
-        number = next(i for i, row in enumerate(rows["train"]) if row["source"] == source)
-        capfd.readouterr()
-        assert cli.main(["trace", "--json", str(job.output / "train"), str(number), "2"]) == 0
-        (document,) = json.loads(capfd.readouterr().out)["documents"]
-        assert document["source"]["name"] == f"{source}/{name}"
-        assert document["doc_id"] == rows["train"][number]["doc_id"]
-        assert document["at"]["characters"] is not None
-
-    # The same from Python, in another folder and on two workers: the same bytes.
-    other = make_job("python")
-    again = config | {"output": {"path": str(other.output), "parts": {"shares": parts}}}
-    result = tokenmill.run(again, workers=2)
-    assert result.totals["n_documents"] == 5 * 40
-    assert tokenmill.plan(again)["totals"]["n_records"]["value"] == 5 * 41
-    assert tokenmill.verify(again, deep=True).is_proven
-    for part in parts:
-        for path in sorted((job.output / part).glob("tokens-*.parquet")):
-            assert path.read_bytes() == (other.output / part / path.name).read_bytes()
-
-    # What was too long is tokenized once it may be, of each source.
-    whole = make_job("whole")
-    whole.config.write_text(json.dumps(config | {"output": {"path": str(whole.output)}}))
-    assert whole.run("run", "--quiet") == 0
-    assert whole.run("replay", "--set", "input.max_document_bytes=100000") == 0
-    replayed = json.loads((whole.output / "replay" / "manifest.json").read_text())["by_source"]
-    assert {source: found["n_documents"] for source, found in replayed.items()} == dict.fromkeys(finds, 1)
-    assert {row["source"] for row in _rows(whole.output / "replay")} == {*finds}
-    assert whole.run("verify", "--deep") == 0
-
-
-def _rows(folder: Path) -> list[dict]:
-    return [row for path in sorted(folder.glob("tokens-*.parquet")) for row in pq.read_table(path).to_pylist()]

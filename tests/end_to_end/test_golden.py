@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden record: small jobs that cover pairs of all features, and the digest of every final file that they write.
 
-`test_scenario.py` takes each of them from its plan, through kills, to its replay.
+Here they run inline, in threads or in processes in turn; `test_scenario.py` takes each of them inline from its plan,
+through kills, to its replay.
 
 It is the promise that the next version writes the same bytes. A change that breaks it on purpose writes the record
 again, `TOKENMILL_GOLDEN=write pytest tests/end_to_end/test_golden.py`, and has a line marked **bytes** in CHANGELOG.md.
@@ -41,6 +42,7 @@ TEMPLATE = (
 )
 JSONL: dict[str, Any] = {"paths": ["a.jsonl"], "split_bytes": 8000, "on_damage": "warn"}
 CHAT: dict[str, Any] = {"paths": ["chat.jsonl"], "messages_field": "messages", "split_bytes": 3000}
+MODES = ("inline", "threads", "processes")
 SHARES = {"train": 0.7, "validation": 0.3}
 
 JOBS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -192,6 +194,26 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"shuffle": {"shards": 3}, "format": ["mds", "megatron"], "append": "[MASK]"},
         },
     ),
+    "by-language-trained": (
+        "run",
+        {
+            "input": JSONL,
+            "counts": {"by": ["lang"], "languages": ["en", "zh"]},
+            "languages": {},
+            "tokenizer": {"train": {"vocab_size": 400, "limit_alphabet": 60}, "max_unknown_fraction": 1.0},
+            "output": {"parts": {"by": "lang", "train": True}},
+        },
+    ),
+    "spans-and-languages-shuffled": (
+        "run",
+        {
+            "input": JSONL,
+            "languages": {"threshold": 0},
+            "spans": [{"token": "[URL]", "find": "url", "keep_source": True}],
+            "tokenizer": {"train": {"vocab_size": 300, "limit_alphabet": 80}, "max_unknown_fraction": 1.0},
+            "output": {"shuffle": {"shards": 2}, "format": ["parquet", "arrow"]},
+        },
+    ),
     "counts": ("count", {"input": JSONL, "counts": {"by": ["source"], "sources": {"a": "*a.jsonl"}}}),
     "unigram": (
         "train",
@@ -264,12 +286,12 @@ def _conversation(ask: str, answer: str) -> str:
     return json.dumps({"messages": turns}) + "\n"
 
 
-def words(name: str, *arguments: str) -> list[str]:
+def words(name: str, *arguments: str, mode: str = "inline") -> list[str]:
     """Writes the config of a job into this folder, and returns the command that runs it."""
     command, sections = JOBS[name]
     config = {**sections, "output": {"path": name, **sections.get("output", {})}}
     Path(f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
-    return [command, f"{name}.json", "--mode", "inline", *arguments]
+    return [command, f"{name}.json", "--mode", mode, *arguments]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -295,8 +317,9 @@ def recorded() -> dict[str, Any]:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_writes_the_bytes_of_the_record(corpus: Path, name: str) -> None:
     record = recorded()
+    mode = MODES[[*JOBS].index(name) % len(MODES)]
     with contextlib.chdir(corpus):
-        assert cli.main(words(name, "--overwrite")) == 0
+        assert cli.main(words(name, "--overwrite", "--workers", "1" if mode == "inline" else "2", mode=mode)) == 0
         found = digests(corpus / name)
     assert len(found) > 3
     if os.environ.get("TOKENMILL_GOLDEN") == "write":

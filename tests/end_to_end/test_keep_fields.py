@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenmill.pipeline import cli
 from tokenmill.pipeline.looking import inspect
 
 ALL = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
-PACKABLE = [name for name in ALL if name != "tfrecord"]
 ROOM = ["parquet", "arrow", "mds"]
 FIELDS = {"url": None, "meta.lang": "string", "score": "double", "meta": {"n": ["int64"]}, "any": None}
 
@@ -114,35 +112,6 @@ def test_fields_may_have_names_that_only_other_jobs_give_to_columns(make_keeping
         assert rows == [{name: record(i).get(name) for name in names} for i in range(60)], suffix
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        {"format": PACKABLE, "packing": {"length": 16, "separator": "[SEP]", "strategy": "best_fit"}},
-        {"format": PACKABLE, "packing": {"length": 16, "separator": "[SEP]"}, "shuffle": {"shards": 3}},
-        {"format": ALL, "shuffle": {"shards": 2}},
-    ],
-)
-def test_fields_stay_with_their_documents_packed_and_shuffled(make_keeping, output):
-    found = []
-    for split_bytes, workers in ((2000, "1"), (1 << 20, "2")):
-        job = make_keeping(f"job-{split_bytes}", output, split_bytes=split_bytes)
-        assert job.run("tokenize", "--workers", workers) == 0
-        assert job.run("verify", "--deep") == 0
-        rows = tables(job)
-        for row in rows:
-            assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))
-        assert sorted(int(row["doc_id"][1:]) for row in rows) == list(range(60))
-        if "packing" not in output:
-            for suffix in ROOM:
-                shards = sorted(job.output.glob(f"tokens-*.{suffix}"))
-                assert [row for path in shards for row in kept(path)] == [
-                    {name: row[name] for name in FIELDS} for row in rows
-                ]
-        found.append({name: data for name, data in job.files().items() if name.startswith(("tokens", "documents"))})
-    if "shuffle" in output:
-        assert found[0] == found[1]
-
-
 def test_a_field_that_no_document_has_is_warned_of(make_keeping, capsys):
     job = make_keeping("job", {}, keep_fields=["url", "ulr", "meta.lang"])
     assert job.run("tokenize", "--workers", "1") == 0
@@ -162,21 +131,6 @@ def test_documents_without_the_field_of_ids_are_counted(make_keeping, capsys):
         ids = [row["doc_id"] for row in tables(job)]
         assert sum(re.search(r"\.\w+:\d+$", each) is not None for each in ids) == n_without
         assert job.run("verify", "--deep") == 0
-
-
-def test_trace_shows_the_fields(make_keeping, capsys):
-    for name, output in (
-        ("rows", {"format": ["parquet", "mds"]}),
-        ("packed", {"packing": {"length": 8, "pad_token": "[PAD]"}}),
-    ):
-        job = make_keeping(name, output)
-        assert job.run("tokenize", "--workers", "1") == 0
-        capsys.readouterr()
-        assert cli.main(["trace", "--json", str(job.output), "1", "0"]) == 0
-        (document,) = json.loads(capsys.readouterr().out)["documents"]
-        assert document["fields"] == expected(int(document["doc_id"][1:]))
-        assert cli.main(["trace", str(job.output), "1"]) == 0
-        assert "http://é.x/" in capsys.readouterr().out
 
 
 def test_what_is_no_declared_type_is_rejected_with_its_reason(make_keeping, corpus):
@@ -378,22 +332,4 @@ def test_a_replay_keeps_the_fields_too(make_keeping, corpus):
     rows = [row for path in sorted(job.output.glob("replay/documents/*")) for row in pq.read_table(path).to_pylist()]
     assert len(rows) == len(job.rejects())
     for row in rows:
-        assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))
-
-
-def test_windows_are_listed_with_the_fields_of_their_documents(
-    make_keeping, corpus, tiny_vocab_file, make_job, tmp_path
-):
-    job = make_job(
-        "windows",
-        input={"paths": [str(corpus / "*")], "keep_fields": FIELDS},
-        tokenizer={
-            "file": str(tiny_vocab_file),
-            "truncation": {"max_length": 4, "stride": 1, "overflow": "rows"},
-        },
-        output={"path": str(tmp_path / "windows" / "out"), "format": ALL, "shuffle": {"shards": 2}},
-    )
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("verify", "--deep") == 0
-    for row in tables(job):
         assert {name: row[name] for name in FIELDS} == expected(int(row["doc_id"][1:]))

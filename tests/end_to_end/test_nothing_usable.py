@@ -80,16 +80,6 @@ def test_conversations_in_a_job_for_texts_are_recognized(make_job, tiny_vocab_fi
     assert hint in capsys.readouterr().err
 
 
-def test_a_shuffled_job_too(make_job, tiny_vocab_file, tmp_path, capsys):
-    write_input(tmp_path / "in", "jsonl")
-    job = make_job("job", **sections(tmp_path / "in", "tokenize", tiny_vocab_file))
-    settings = ["--set", "output.shuffle.shards=2", "--set", "input.text_fields=[title, abstract]"]
-    assert job.run("tokenize", "--mode", "inline", *settings) == 1
-    said = capsys.readouterr().err
-    assert "none of the 3 records read can be used" in said
-    assert "input.text_fields ['title', 'abstract'] must name fields that hold the text" in said
-
-
 def test_what_is_said_of_a_hostile_input_is_short_and_escaped(make_job, tiny_vocab_file, tmp_path, capsys):
     (tmp_path / "in").mkdir()
     names = ["\x1b[2J\u202e", "n" * 10_000, *(f"field{i}" for i in range(5000))]

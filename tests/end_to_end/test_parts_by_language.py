@@ -85,28 +85,6 @@ def test_readers_of_hive_find_the_rows_of_the_same_job_in_one_folder(make_job, m
     assert job.run("verify") == 0
 
 
-def test_an_existing_tokenizer_and_documents_in_no_language(make_parted, tiny_vocab_file, capsys):
-    keep = {"keep": ["zh", "und"]}
-    tokenizer = {"file": str(tiny_vocab_file), "max_unknown_fraction": 1.0}
-    job = make_parted("job", languages=keep, tokenizer=tokenizer)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    found = json.loads((job.output / "parts.json").read_text())
-    parts = {part["folder"]: part for part in found["parts"]}
-    assert list(parts) == ["lang=und", "lang=zh"]
-    assert (parts["lang=und"]["totals"]["n_documents"], parts["lang=und"]["totals"]["rejected"]) == (
-        60,
-        {"not_json": 3},
-    )
-    assert parts["lang=zh"]["totals"]["rejected"] == {}
-    shard = next((job.output / "lang=zh").glob("tokens-*.parquet"))
-    shard.write_bytes(shard.read_bytes() + b"x")
-    capsys.readouterr()
-    assert cli.main(["verify", str(job.output)]) == 1
-    assert f"lang=zh/{shard.name}: " in capsys.readouterr().out
-    assert job.run("tokenize", "--overwrite", "--mode", "inline", "--set", "output.parts=null") == 0
-    assert not [path for path in job.output.glob("*=*/**/*") if path.is_file()]
-
-
 def test_jobs_without_tokens_have_no_folders(make_parted):
     job = make_parted("job")
     for name in ("count", "train"):

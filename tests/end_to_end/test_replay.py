@@ -114,16 +114,6 @@ def test_a_replay_replaces_the_one_before(job):
     assert job.files() == files
 
 
-def test_a_replay_of_nothing_is_empty(make_job, tiny_vocab_file, tmp_path):
-    (tmp_path / "a.txt").write_text("the mill\n")
-    job = make_job(
-        "job", input={"paths": [str(tmp_path / "a.txt")], "on_damage": "warn"}, tokenizer={"file": str(tiny_vocab_file)}
-    )
-    assert job.run("tokenize", "--workers", "1") == 0
-    assert job.run("replay") == 0
-    assert job.run("verify") == 0
-
-
 def test_what_a_replay_cannot_do_is_said(job, capsys, tmp_path):
     assert job.run("replay", "--set", "tokenizer.add_special_tokens=true", "--set", "input.split_bytes=7") == 2
     error = capsys.readouterr().err
@@ -171,19 +161,6 @@ def test_a_sample_leaves_out_records_of_a_replay_too(job, capsys):
     assert job.run("tokenize", "--workers", "1", "--overwrite", "--set", limit, "--set", "input.sample=0.5") == 0
     assert len(job.rows()) == n_before + len(rows)
     assert 0 < len(rows) < 12
-
-
-def test_a_replay_writes_what_the_job_writes(job):
-    settings = ["--set", "output.format=[mds, megatron, parquet]", "--set", "output.packing={length: 16}"]
-    assert job.run("tokenize", "--workers", "1", "--overwrite", *settings) == 0
-    assert job.run("replay", "--set", "input.max_document_bytes=100000", *settings) == 0
-    names = {path.name.partition("-of-")[2].partition(".")[2] for path in job.output.glob("replay/tokens-*")}
-    assert names == {"mds", "bin", "idx", "parquet"}
-    assert (job.output / "replay/index.json").exists()
-    assert job.run("verify", "--deep", *settings) == 0
-    # Another replay, of fewer shards, leaves none of these behind.
-    assert job.run("replay", *settings) == 0
-    assert job.run("verify", *settings) == 0
 
 
 def test_a_replay_that_is_not_of_this_job_or_has_lost_records_is_found(job, capsys):

@@ -3,11 +3,9 @@
 
 import errno
 import os
-import signal
 
 import pytest
 
-from tests.killing import run_killed
 from tokenmill.pipeline import storage
 
 
@@ -17,38 +15,6 @@ def sections(corpus):
         "input": {"paths": [str(corpus / "*")], "split_bytes": 6000},
         "tokenizer": {"train": {"vocab_size": 300, "min_frequency": 1}},
     }
-
-
-@pytest.fixture(params=["local", pytest.param("prism", marks=pytest.mark.prism)])
-def on_workers(request):
-    """`on_workers(n)`: the options of a local run with `n` workers, or of Prism, whose workers are threads here too."""
-    if request.param == "local":
-        return lambda n: ["--workers", str(n)]
-    options = request.getfixturevalue("prism")
-    return lambda _: ["--", *options, "--environment_type=LOOPBACK"]
-
-
-@pytest.mark.xdist_group("prism")
-def test_killed_anywhere_and_resumed(make_job, sections, on_workers):
-    undisturbed = make_job("undisturbed", **sections)
-    assert undisturbed.run("run", "--workers", "1") == 0
-    files = undisturbed.files()
-    assert undisturbed.run("run", "--resume", "--workers", "1") == 0
-    assert undisturbed.files() == files
-
-    killed = make_job("killed", **sections)
-    # While counting, merging, between a shard and its ledger entry, and before the manifest; one after the other.
-    for n_renames, workers in ((9, 2), (25, 1), (42, 1), (5, 2), (12, 1)):
-        code = run_killed(n_renames, "run", str(killed.config), "--resume", *on_workers(workers))
-        assert code == -signal.SIGKILL
-        assert not (killed.output / "manifest.json").exists()
-    assert any(killed.output.glob("tokens-*"))
-    last = killed.start("run", "--resume", *on_workers(2))
-    _, messages = last.communicate(timeout=100)
-    assert last.returncode == 0, messages
-    assert killed.files() == files
-    assert not (killed.output / "_tmp").exists()
-    assert killed.run("verify") == 0
 
 
 def test_a_killed_worker_process_and_resumed(make_job, sections, capsys, monkeypatch, tmp_path):

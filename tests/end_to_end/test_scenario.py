@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,14 @@ UNDONE = ("counts", "unigram")
 
 def _do(*arguments: str) -> None:
     assert cli.main([*arguments]) == 0, arguments
+
+
+def _planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """Returns what the plan of a job says; all of its input is small enough to be tried."""
+    capsys.readouterr()
+    _do("plan", "--json", *arguments)
+    planned: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return planned
 
 
 def _killed_and_resumed(folder: Path, command: list[str]) -> None:
@@ -59,11 +68,15 @@ def test_a_job_from_its_plan_to_its_replay(corpus: Path, name: str, capsys: pyte
     with contextlib.chdir(corpus):
         command = golden.words(name, *chosen)
         config = command[1]
-        _do("plan", config, "--job", command[0], *chosen)
+        planned = _planned(capsys, config, "--job", command[0], *chosen)
+        assert planned["sample"]["is_whole"]
         assert not os.path.exists(output)
         _killed_and_resumed(corpus, command)
         assert golden.digests(Path(output)) == record
         assert not os.path.exists(f"{output}/_tmp")
+        actual = _planned(capsys, config, "--job", command[0], *chosen)["actual"]
+        for each, estimate in planned["totals"].items():
+            assert estimate["value"] == actual[each], each
         _do("verify", output)
         if name in UNDONE:
             return

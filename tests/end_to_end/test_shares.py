@@ -2,16 +2,13 @@
 """`output.parts.shares`: parts that are disjoint and stay so; formats, books, proof, trace, resume, refusals."""
 
 import json
-import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.killing import run_killed
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.config.output import TAKEN_NAMES
-from tokenmill.pipeline.jobs import totals
 from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.tokenizing.parts import part_of
 
@@ -159,103 +156,11 @@ def test_documents_of_one_site_are_in_one_part(make_split, keep):
     assert sum(map(len, found.values())) == N_FILES * N
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        {"format": ["parquet", "arrow", "mds", "megatron", "memmap", "tfrecord"]},
-        {"packing": {"length": 16, "separator": "[SEP]"}, "format": ["parquet", "megatron"]},
-        {"shuffle": {"shards": 5}, "format": ["parquet", "arrow"]},
-        {"shuffle": {}, "packing": {"length": 16, "strategy": "best_fit", "separator": "[SEP]"}},
-    ],
-    ids=["formats", "packed", "shuffled", "shuffled and packed"],
-)
-def test_formats_packing_and_shuffles_are_proven_and_traced(make_split, corpus, capsys, output):
-    job = make_split("job", output)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    assert {name: set(ids) for name, ids in ids_of(job).items()} == expected([f"d{i}" for i in range(N_FILES * N)])
-    assert job.run("verify", "--deep") == 0
-    capsys.readouterr()
-    assert cli.main(["trace", "--json", str(job.output / "validation"), "0", "1"]) == 0
-    traced = json.loads(capsys.readouterr().out)
-    assert {each["doc_id"] for each in traced["documents"]} <= set(ids_of(job)["validation"])
-    assert traced["documents"][0]["text"].startswith("the mill ")
-    if output.get("shuffle", {}).get("shards"):
-        n_shards = {name: len([*(job.output / name).glob("tokens-*.parquet")]) for name in SPLITS}
-        assert n_shards == {"train": 4, "validation": 1, "test": 1}
-    assert job.run("plan", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["totals"]["n_documents.test"]["value"] == len(ids_of(job)["test"])
-
-
-def test_languages_are_told_and_left_out_documents_counted(make_split):
-    job = make_split("job", languages={"drop": ["de"]})
-    assert job.run("tokenize", "--mode", "inline") == 0
-    assert job.run("verify", "--deep") == 0
-    stats = json.loads((job.output / "test/stats.json").read_text())
-    languages = stats["languages"]["by_code"].values()
-    assert sum(each["documents"] for each in languages) == stats["documents"]
-    assert sum(each["filtered"] for each in languages) == N_FILES * N - stats["documents"]
-
-
 def test_one_part_is_a_job(make_split):
     job, one = make_split("job"), make_split("one", parts={"only": "test"})
     assert job.run("tokenize", "--mode", "inline") == one.run("tokenize", "--mode", "inline") == 0
     ours = {key.removeprefix("test/"): data for key, data in final(job).items() if key.startswith("test/")}
     assert ours == {key: data for key, data in one.files().items() if key != "report.html"}
-
-
-def test_a_folder_is_taken_over_by_another_job(make_split):
-    job = make_split("job")
-    assert job.run("tokenize", "--mode", "inline") == 0
-    assert job.run("tokenize", "--mode", "inline", "--overwrite", "--set", "output.parts=null") == 0
-    assert cli.main(["verify", str(job.output)]) == 0
-    assert not [path for name in SPLITS for path in (job.output / name).rglob("*") if path.is_file()]
-
-
-def test_runners_write_the_same_bytes_and_a_killed_job_goes_on(make_split):
-    output = {"shuffle": {"shards": 6}}  # test_tokenizers_by_language does it without
-    inline = make_split("inline", output)
-    assert inline.run("tokenize", "--mode", "inline") == 0
-    for mode in ("threads", "processes"):
-        other = make_split(mode, output)
-        assert other.run("tokenize", "--mode", mode, "--workers", "2") == 0
-        assert final(other) == final(inline)
-    killed = make_split("killed", output)
-    for n_renames in (20, 60, 90, 25):
-        assert run_killed(n_renames, "tokenize", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "parts.json").exists()
-    assert killed.run("tokenize", "--resume", "--mode", "inline") == 0
-    assert final(killed) == final(inline)
-    assert killed.run("verify") == 0
-
-
-@pytest.mark.parametrize(
-    ("parts", "sections", "message"),
-    [
-        ({"shares": {"a": 0.5, "b": 0.4}}, {}, "output.parts.shares: {'a': 0.5, 'b': 0.4}: the shares must add up to"),
-        ({"shares": {"a": 1.0}}, {}, "output.parts.shares.a: 1.0: "),
-        ({"shares": {"a": 0.0, "b": 1.0}}, {}, "output.parts.shares.a: 0.0: "),
-        ({"shares": {"Train": 0.5, "b": 0.5}}, {}, "output.parts.shares: 'Train': must be a name of at most 40"),
-        ({"shares": {"../x": 0.5, "b": 0.5}}, {}, "output.parts.shares: '../x': must be a name of at most 40"),
-        ({"shares": {"rejected": 0.5, "b": 0.5}}, {}, "output.parts.shares: 'rejected': must be a name of at most 40"),
-        ({"shares": {f"p{i}": 1 / 40 for i in range(40)}}, {}, "output.parts.shares: "),
-        ({"by": "site"}, {}, "output.parts.by: 'site': input.keep_fields has no fields; add it there"),
-        ({"shares": {}, "by": "site"}, {}, "output.parts.by: 'site': must be lang, unless there are shares"),
-        ({"only": "dev"}, {}, "output.parts.only: 'dev': must be one of 'train', 'test', 'validation'"),
-        ({"train": True}, {}, "output.parts.train: true: parts with shares have one tokenizer; remove one"),
-        ({"tokenizers": {"default": "x"}}, {}, "output.parts.tokenizers: {'default': 'x'}: parts with shares have one"),
-        (
-            {"by": "n"},
-            {"input": {"keep_fields": {"n": "double"}}},
-            "output.parts.by: 'n' is double in the input; must be text or an integer",
-        ),
-    ],
-)
-def test_mistakes_are_told_before_work(make_split, capsys, parts, sections, message):
-    job = make_split("job", parts=parts, **sections)
-    assert job.run("tokenize") == 2
-    assert message in capsys.readouterr().err
-    assert not job.output.exists()
 
 
 def test_names_of_folders_of_a_job_are_taken():
@@ -265,19 +170,3 @@ def test_names_of_folders_of_a_job_are_taken():
         with pytest.raises(ValueError, match="is no name of a folder"):
             filenames.check_part(name)
     assert filenames.check_part("counts_2") == "counts_2"
-
-
-@pytest.mark.parametrize("shuffle", [None, {"seed": 1, "shards": 9, "run_bytes": 3000}], ids=str)
-def test_a_ledger_that_is_added_up_in_parts_gives_the_same_bytes(make_split, monkeypatch, shuffle):
-    one = make_split("one", {"shuffle": shuffle, "format": ["parquet", "mds"]})
-    assert one.run("tokenize", "--workers", "1") == 0
-    made = []
-    original = totals.add_up_part
-    monkeypatch.setattr(totals, "add_up_part", lambda *args: made.append(args[3:5]) or original(*args))
-    monkeypatch.setattr(totals, "PART_ENTRIES", 3)
-    many = make_split("many", {"shuffle": shuffle, "format": ["parquet", "mds"]})
-    assert many.run("tokenize", "--workers", "2") == 0
-    assert {kind for kind, _ in made} == ({"splits", "shards"} if shuffle else {"splits"})
-    assert max(number for _, number in made) > 1
-    assert many.files() == one.files()
-    assert many.run("verify") == 0

@@ -178,16 +178,3 @@ def test_conversations_of_several_sources_have_the_same_ids(make_job, tmp_path):
     ids = {row["doc_id"]: row["input_ids"] for row in job.rows()}
     assert len(ids) == 60
     assert all(ids[f"a{i}"] == ids[f"b{i}"] for i in range(30))
-
-
-@pytest.mark.parametrize("output", [{}, {"parts": {"by": "lang"}}], ids=str)
-def test_languages_are_told_in_sources(make, output):
-    job = make(output=output)
-    config = json.loads(job.config.read_text()) | {"languages": {"keep": ["en", "und", "fr"]}}
-    job.config.write_text(json.dumps(config))
-    assert job.run("plan") == 0
-    assert job.run("run", "--workers", "1") == 0
-    assert job.run("verify", "--deep", "--share", "1") == 0
-    found = json.loads((job.output / ("parts.json" if output else "manifest.json")).read_text())
-    assert found["by_source"].keys() == {"wiki", "news", "shop", "books"}
-    assert sum(each.get("n_documents", 0) for each in found["by_source"].values()) == found["totals"]["n_documents"]

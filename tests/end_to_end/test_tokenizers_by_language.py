@@ -3,13 +3,11 @@
 
 import json
 import random
-import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.killing import run_killed
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.estimating import forecast, report
@@ -87,18 +85,6 @@ def test_ids_are_those_of_each_tokenizer_and_the_books_balance(make_job, section
     assert all((job.output / name / "report.html").exists() for name in FOLDERS)
 
 
-def test_each_folder_is_what_a_job_of_its_own_leaves(make_job, sections):
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    for name in ("zh", "default"):
-        alone = make_job(name, **sections | {"output": {"parts": {**sections["output"]["parts"], "only": name}}})
-        assert alone.run("tokenize", "--mode", "inline") == 0
-        ours = {key: data for key, data in job.files().items() if key.startswith(f"tokenizer={name}/")}
-        ours = {key.partition("/")[2]: data for key, data in ours.items() if "/_" not in key}
-        del ours["report.html"]
-        assert ours == alone.files()
-
-
 def test_rules_that_leave_out_are_counted_once(make_job, sections):
     sections["languages"] = {"keep": ["en", "zh", "de"]}
     sections["input"]["sample"] = 0.5
@@ -160,52 +146,6 @@ def test_overwriting_removes_the_folders_of_the_job_before(make_job, sections):
     assert job.run("verify") == 0
 
 
-@pytest.mark.parametrize(
-    ("parts", "languages", "message"),
-    [
-        ({"tokenizers": {"default": "x"}}, None, "output.parts.by: 'lang': needs the section `languages`"),
-        ({}, {"drop": ["zh"]}, "output.parts.by: 'lang': needs languages.keep"),
-        (
-            {"tokenizers": {"default": "x", "zh": "x"}},
-            {"drop": ["zh"]},
-            "output.parts.tokenizers: 'zh': languages.keep",
-        ),
-        ({"tokenizers": {"zh": "x"}}, {}, "must have one for 'default'"),
-        ({"by": None}, {}, "output.parts.by: null: must be lang, unless there are shares"),
-        ({"by": "source"}, {}, "output.parts.by: 'source': must be lang, unless there are shares"),
-        ({"tokenizers": {"xx": "x", "default": "x"}}, {}, "'xx': is not a supported language"),
-        ({"tokenizers": {"default": "none"}}, {}, "output.parts.tokenizers.default: "),
-        ({"tokenizers": {"default": "x"}, "train": True}, {}, "`train` makes the tokenizers; remove one"),
-        ({"tokenizers": {"default": "x"}, "only": "zh"}, {}, "output.parts.only: 'zh': must be one of 'default'"),
-        ({"train": True}, {}, "output.parts.train: true: needs tokenizer.train, which says how"),
-    ],
-)
-def test_mistakes_are_told_before_work(make_job, sections, capsys, parts, languages, message):
-    more = {"languages": languages, "output": {"parts": {"by": "lang", **parts}}}
-    job = make_job("job", **sections | more)
-    assert job.run("tokenize") == 2
-    assert message in capsys.readouterr().err
-    assert not job.output.exists()
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "output", "message"),
-    [
-        ({"file": "y"}, {}, "tokenizer.file: output.parts.tokenizers names the tokenizers; remove one"),
-        ({}, {"shuffle": {}}, "output.shuffle: is for one folder, or for parts with shares"),
-        ({"by": "lang"}, {}, "tokenizer.by: unknown key; write output.parts: {by: lang} instead"),
-        ({"files": {}}, {}, "tokenizer.files: unknown key; write output.parts.tokenizers instead"),
-        ({"train": {"by": "lang"}}, {}, "tokenizer.train.by: unknown key; write output.parts: {by: lang, train: true}"),
-        ({}, {"partition_by": ["lang"]}, "output.partition_by: unknown key; write output.parts: {by: lang} instead"),
-        ({}, {"splits": {}, "split_by": "x"}, "output.split_by: unknown key; write output.parts.by instead"),
-    ],
-)
-def test_other_keys_are_refused(make_job, sections, capsys, tokenizer, output, message):
-    job = make_job("job", **sections | {"tokenizer": tokenizer, "output": {**sections["output"], **output}})
-    assert job.run("tokenize") == 2
-    assert message in capsys.readouterr().err
-
-
 def trained_sections(sections, **train):
     """Returns the sections of a job that trains its tokenizers."""
     options = {"model": "wordpiece", "vocab_size": 120, "limit_alphabet": 60, "min_frequency": 1, **train}
@@ -254,46 +194,6 @@ def test_vocabularies_are_those_of_each_language_alone(make_job, sections, capsy
     assert "counts/counts.json: " in capsys.readouterr().out
 
 
-def test_training_by_language_writes_the_same_bytes_and_goes_on_when_killed(make_job, sections):
-    sections = trained_sections(sections)
-    inline = make_job("inline", **sections)
-    assert inline.run("run", "--mode", "inline") == 0
-    for mode in ("threads", "processes"):
-        other = make_job(mode, **sections)
-        assert other.run("run", "--mode", mode, "--workers", "2") == 0
-        assert final(other) == final(inline)
-    killed = make_job("killed", **sections)
-    # While counting, merging the counts, tokenizing, and between two finished folders.
-    for n_renames in (12, 30, 45, 40, 88):
-        assert run_killed(n_renames, "run", str(killed.config), "--resume", "--workers", "1") == -signal.SIGKILL
-        assert not (killed.output / "parts.json").exists()
-    assert killed.run("run", "--resume", "--mode", "inline") == 0
-    assert final(killed) == final(inline)
-    assert not [*killed.output.rglob("_tmp")]
-    assert killed.run("verify") == 0
-    assert killed.run("run", "--overwrite", "--mode", "inline") == 0
-    assert final(killed) == final(inline)
-
-
-@pytest.mark.parametrize(
-    ("counts", "train", "message"),
-    [
-        ({}, {}, "output.parts.train: with `by: lang`, run trains one for each of counts.languages; name those"),
-        ({"by": ["lang"]}, {}, "output.parts.train: with `by: lang`, run trains one for each of counts.languages"),
-        ({"languages": ["zh"]}, {}, "counts.languages: ['zh']: needs `by: [lang]`"),
-        ({"by": ["lang"], "languages": ["default"]}, {}, "counts.languages: 'default': is not a supported language"),
-        ({"by": ["lang"], "languages": ["th"]}, {}, "counts.languages: 'th': languages.keep and drop leave out"),
-        ({"by": ["lang"], "languages": ["zh"]}, {"vocab_size": [80, 90]}, "tokenizer.train.vocab_size: the job run"),
-    ],
-)
-def test_mistakes_in_training_are_told_before_work(make_job, sections, capsys, counts, train, message):
-    sections = trained_sections(sections, **train) | {"counts": counts, "languages": {"drop": ["th"]}}
-    job = make_job("job", **sections)
-    assert job.run("run") == 2
-    assert message in capsys.readouterr().err
-    assert not job.output.exists()
-
-
 def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job, sections, capsys):
     sections = trained_sections(sections)
     sections["counts"]["languages"] += ["th", "ja"]
@@ -302,39 +202,6 @@ def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job,
     assert "failed: there is no text for ja, th to train on: counts.languages must name" in capsys.readouterr().err
     assert job.run("tokenize") == 2
     assert "tokenizer.file: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("kind", ["tokenizers", "trained", "one"])
-def test_a_plan_of_all_of_the_input_is_what_the_job_does(make_job, sections, capsys, kind):
-    file = sections["output"]["parts"]["tokenizers"]["en"]
-    if kind == "trained":
-        sections = trained_sections(sections)
-    elif kind == "one":
-        sections |= {
-            "languages": {"keep": ["en", "zh"]},
-            "output": {"parts": {"by": "lang"}},
-            "tokenizer": {"file": file},
-        }
-    job = make_job("job", **sections)
-    capsys.readouterr()
-    assert job.run("plan", "--json", "--mode", "inline") == 0
-    out = capsys.readouterr()
-    assert "warning" not in out.err
-    told = json.loads(out.out)
-    assert (told["sample"]["is_whole"], told["actual"]) == (True, None)
-    assert job.run("run", "--mode", "inline") == 0
-    capsys.readouterr()
-    assert job.run("plan", "--json", "--mode", "inline") == 0
-    again = json.loads(capsys.readouterr().out)
-    assert again["totals"] == told["totals"]
-    assert {name: each["value"] for name, each in told["totals"].items()} == {
-        name: again["actual"][name] for name in told["totals"]
-    }
-    assert told["shard_bytes"]["parquet"]["value"] == again["actual"]["bytes.parquet"]
-    names = [path.name for path in job.output.glob("*=*")]
-    assert sum(told["totals"][f"n_tokens.{name}"]["value"] for name in names) == told["totals"]["n_tokens"]["value"] > 0
-    shards = [path for name in names for path in (job.output / name).glob("tokens-*")]
-    assert told["shards"] == len(shards) > 0
 
 
 def test_a_job_is_within_the_bounds_of_the_plan_of_a_sample(make_job, sections, monkeypatch, tmp_path):

@@ -190,31 +190,6 @@ def test_a_vocabulary_for_each_source(corpus, make_job):
     ]
 
 
-def test_a_vocabulary_for_each_language(make_job, tmp_path):
-    texts = {
-        "en": "All human beings are born free and equal in dignity and rights.",
-        "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
-        "zh": "人人生而自由，在尊严和权利上一律平等。",
-    }
-    path = tmp_path / "mixed.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts.values()] * 6))
-    common = {"input": {"paths": [str(path)]}, "spans": [{"token": "[NUM]", "find": "number"}]}
-    train = {"vocab_size": 90, "min_frequency": 1}
-    labels = {"counts": {"by": ["lang"]}, "languages": {}, "output": {"parts": {"by": "lang", "train": True}}}
-    job = make_job("by", **common, tokenizer={"train": train}, **labels)
-    assert job.run("train", "--mode", "inline", "--set", "input.split_bytes=300") == 0
-    assert job.run("verify", "--set", "input.split_bytes=300") == 0
-    groups = json.loads(job.files()["counts/counts.json"])["groups"]
-    assert [(group["labels"], group["n_documents"]) for group in groups] == [(["de"], 6), (["en"], 6), (["zh"], 6)]
-    for code in texts:
-        alone = make_job(code, **common, tokenizer={"train": train}, languages={"keep": [code]})
-        assert alone.run("train", "--mode", "inline") == 0
-        assert job.files()[f"vocab/{code}/tokenizer.json"] == alone.files()["vocab/tokenizer.json"]
-    vocabularies = {code: job.files()[f"vocab/{code}/vocab.txt"].decode().split("\n") for code in texts}
-    assert "人" in vocabularies["zh"]
-    assert "人" not in vocabularies["de"] + vocabularies["en"]
-
-
 def test_counts_are_merged_shown_and_subtracted(corpus, make_job, capsys, tmp_path):
     for name in ("a", "d"):
         job = make_job(name, input={"paths": [str(corpus / f"{name}.jsonl")]})
