@@ -39,37 +39,6 @@ def test_the_example_of_every_oov_policy(oov: str, expected: str) -> None:
     assert tokens(tokenizer, "3Ⰻ7") == expected.split()
 
 
-def test_contain_keeps_the_neighbours_of_unknown_characters() -> None:
-    known = "玫 瑰 花 朵 向 日 葵 3 ##7 ##l".split()
-    tokenizer = Tokenizer.for_bert(["[UNK]", *known], oov="contain")
-    expected = "玫 瑰 花 [UNK] ##l [UNK] 朵 向 日 葵 3 [UNK] ##7 朵".split()
-    assert tokens(tokenizer, "玫瑰花𝖟lᴤ朵向日葵3Ⰻ7朵") == expected
-
-
-@pytest.mark.parametrize("oov", ["word", "contain", "char"])
-def test_a_known_word_is_never_taken_apart(oov: str) -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", "六", "月", "四", "ri", "r", "##i", "i"], oov=oov)
-    assert tokens(tokenizer, "六月四ri") == "六 月 四 ri".split()
-
-
-def test_a_run_of_unknown_characters_is_one_unknown_token_except_under_char() -> None:
-    vocab = ["[UNK]", "a", "##b"]
-    assert tokens(Tokenizer.for_bert(vocab, oov="contain"), "axyzb") == ["a", "[UNK]", "##b"]
-    assert tokens(Tokenizer.for_bert(vocab, oov="char"), "axyzb") == ["a", "[UNK]", "[UNK]", "[UNK]", "##b"]
-
-
-def test_contain_loses_no_character_the_vocabulary_has_in_the_other_position() -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", "a", "b", "##c"], oov="contain")
-    assert tokens(tokenizer, "cab") == ["##c", "a", "b"]
-
-
-def test_only_the_word_policy_gives_up_on_long_words() -> None:
-    vocab = ["[UNK]", "a", "##a"]
-    assert tokens(Tokenizer.for_bert(vocab), "a" * 101) == ["[UNK]"]
-    assert len(tokens(Tokenizer.for_bert(vocab), "a" * 100)) == 100
-    assert tokens(Tokenizer.for_bert(vocab, oov="contain"), "a" * 101) == ["a"] + ["##a"] * 100
-
-
 @given(strategies.wordpiece_vocabs(), st.lists(strategies.small_words(), max_size=6), st.sampled_from([*OOV_POLICIES]))
 def test_ids_equal_the_reference_on_small_vocabularies(vocab: list[str], texts: list[str], oov: str) -> None:
     tokenizer = Tokenizer.for_bert(vocab, lowercase=False, oov=oov, cache_bytes=1 << 16)
@@ -101,15 +70,6 @@ def test_any_cut_into_batches_gives_the_same_rows(texts: list[str], data: st.Dat
     parts = [array.slice(0, cut), array.slice(cut)]
     assert [row for part in parts for row in tokenizer.encode_arrow(part).to_pylist()] == whole
     assert tokenizer.encode_arrow(pa.chunked_array(parts, pa.string())).to_pylist() == whole
-
-
-@given(st.lists(strategies.texts(), max_size=6))
-def test_encode_gives_the_ids_of_encode_arrow(texts: list[str]) -> None:
-    vocab = ["[UNK]", "[CLS]", "[SEP]", *"abcdefghij中", *(f"##{c}" for c in "abcdefghij")]
-    tokenizer = Tokenizer.for_bert(vocab, oov="contain")
-    rows = tokenizer.encode_arrow(pa.array(texts, pa.string()), add_special_tokens=True).to_pylist()
-    assert [e.ids for e in tokenizer.encode_batch(texts)] == rows
-    assert [tokenizer.encode(t).ids for t in texts] == rows
 
 
 @given(st.lists(strategies.texts(), max_size=8), st.sampled_from(["word", "contain", "char", "byte"]))
@@ -220,14 +180,6 @@ def test_a_pickle_is_the_file_and_nothing_else() -> None:
 def test_special_tokens_in_text_stay_text() -> None:
     tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[", "]", "cls", "sep"])
     assert tokens(tokenizer, "[CLS][SEP]") == ["[", "cls", "]", "[", "sep", "]"]
-
-
-@pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array([b"x"]), "text", 3, None])
-def test_other_columns_are_refused(column: object) -> None:
-    with pytest.raises(TypeError, match="expected an Arrow array of strings"):
-        Tokenizer.for_bert(["[UNK]"]).encode_arrow(column)
-    with pytest.raises(TypeError, match=r"got str; give pa\.array\(texts\), also of a Series"):
-        Tokenizer.for_bert(["[UNK]"]).encode_arrow("text")
 
 
 def test_offsets_of_one_long_word_take_linear_time() -> None:

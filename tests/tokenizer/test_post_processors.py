@@ -15,8 +15,6 @@ from tokenmill.tokenizer.post_processors import (
     TemplatePiece,
     TemplateProcessing,
     Truncation,
-    n_added,
-    trim_offsets,
 )
 
 CLS, SEP = ("<s>", 0), ("</s>", 2)
@@ -30,20 +28,6 @@ TURNED = TemplateProcessing(
 
 def shape(pieces: tuple[TemplatePiece, ...]) -> list[tuple[str, int]]:
     return [(piece.name, piece.type_id) for piece in pieces]
-
-
-def test_roberta_puts_two_separators_between_and_has_one_type() -> None:
-    layout = ROBERTA.template()
-    assert shape(layout.pair) == [("cls", 0), ("A", 0), ("sep", 0), ("sep", 0), ("B", 0), ("sep", 0)]
-    assert (n_added(layout.single, layout.special_tokens), n_added(layout.pair, layout.special_tokens)) == (2, 4)
-    assert layout.special_tokens["sep"] == SpecialToken((2,), ("</s>",))
-
-
-def test_without_special_tokens_types_and_order_stay() -> None:
-    assert shape(ROBERTA.template(add_special_tokens=False).pair) == [("A", 0), ("B", 0)]
-    assert shape(TURNED.template(add_special_tokens=False).pair) == [("B", 1), ("A", 4)]
-    assert TURNED.template() is TURNED
-    assert BERT.template(add_special_tokens=False) == ByteLevel().template() == PLAIN_LAYOUT
 
 
 def test_a_sequence_has_one_layout_and_any_number_of_trims() -> None:
@@ -76,14 +60,6 @@ def test_what_has_no_meaning_is_refused(make: Callable[[], object], message: str
 
 def test_byte_level_may_follow_bert_if_it_does_nothing() -> None:
     assert Sequence((BERT, ByteLevel(trim_offsets=False))).template() == BERT.template()
-
-
-def test_trimming() -> None:
-    tokens, offsets = ["Ġa", "Ġb", "ĠĠ", "c \u3000", "d"], [(0, 2), (2, 4), (4, 6), (6, 9), (9, 10)]
-    assert trim_offsets(tokens, offsets, add_prefix_space=False) == [(1, 2), (3, 4), (6, 6), (6, 7), (9, 10)]
-    assert trim_offsets(tokens, offsets, add_prefix_space=True) == [(0, 2), (3, 4), (6, 6), (6, 7), (9, 10)]
-    # A space that was put there has no character of its own.
-    assert trim_offsets(["Ġa", "ĠĠa"], [(0, 1), (0, 3)], add_prefix_space=True) == [(0, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(

@@ -193,14 +193,6 @@ def test_what_is_no_text_is_refused(texts, message, tokenizer):
         tokenizer.encode_arrow(texts)
 
 
-def test_columns_without_rows_or_text(tokenizer):
-    for empty in ([], pa.array([], pa.string()), pa.chunked_array([], pa.string()), pa.nulls(0)):
-        assert tokenizer.encode_arrow(empty).to_pylist() == []
-    assert tokenizer.encode_arrow(pa.nulls(2)).to_pylist() == [None, None]
-    nothing = pa.Array.from_buffers(pa.string(), 0, [None, None, pa.py_buffer(b"")])
-    assert tokenizer.encode_arrow(nothing).to_pylist() == []
-
-
 def _lists(offsets, values, kind=pa.int32(), **options):  # noqa: B008  # immutable
     buffers = [None, pa.py_buffer(np.array(offsets, np.int32))]
     children = [pa.array(values, kind)]

@@ -59,32 +59,12 @@ def test_the_header_is_not_taught(family: str) -> None:
         assert "[/INST]" not in text
 
 
-@pytest.mark.parametrize("family", TEMPLATES)
-def test_nothing_of_another_role_is_trained(family: str) -> None:
-    for text in trained(mark(family, ASK, ANSWER, AGAIN, LAST)):
-        assert "why" not in text
-        assert "and" not in text
-
-
-def test_only_the_last_turn_is_trained_if_only_that_is_meant() -> None:
-    assert trained(mark("chatml", ASK, ANSWER, AGAIN, LAST, train="last_assistant")) == ["thus<|im_end|>"]
-    found = mark("channels", ASK, ANSWER, AGAIN, CALL, RESULT, LAST, train="last_assistant")
-    assert [text[-8:] for text in trained(found)] == ["<|call|>", "return|>"]
-    with pytest.raises(ConversationError, match="no text of the 3 messages") as error:
-        mark("chatml", ASK, ANSWER, AGAIN, train="last_assistant")
-    assert error.value.reason == "nothing_trained"
-
-
 def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
     found = mark("thinking", ASK, THOUGHT, AGAIN, {**THOUGHT, "content": "thus"})
     assert trained(found) == ["so<|im_end|>", "<think>\nhm\n</think>\n\nthus<|im_end|>"]
     inside = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nso"}
     assert trained(mark("thinking", ASK, inside, AGAIN, LAST))[0] == "so<|im_end|>"
     assert trained(mark("thinking", ASK, inside)) == ["<think>\nhm\n</think>\n\nso<|im_end|>"]
-
-
-def test_reasoning_is_left_out_if_so_asked() -> None:
-    assert trained(mark("thinking", ASK, THOUGHT, thinking=False)) == ["so<|im_end|>"]
 
 
 def test_what_is_written_around_a_tool_call_is_trained_and_the_answer_of_the_tool_is_not() -> None:
@@ -193,12 +173,6 @@ def test_answers_of_a_prompt_are_not_trained() -> None:
     assert trained(marker.mark(read_conversation(record, "chosen"))) == ["thus<|im_end|>"]
 
 
-def test_tool_calls_are_left_out_if_so_asked() -> None:
-    found = mark("thinking", ASK, {**CALL, "content": "I look."}, RESULT, LAST, tool_calls=False)
-    assert "look" not in "".join(trained(found)).replace("I look.", "")
-    assert "I look." in trained(found)[0]
-
-
 def test_calls_shown_twice_are_left_out_twice() -> None:
     twice = "{% for call in message.tool_calls or [] %}{{ call.function.name }}{% endfor %}"
     both = f"'' }}}}{twice}{{{{ message['content'] }}}}{twice}{{{{"
@@ -221,27 +195,6 @@ def test_calls_written_as_safe_json_are_trained_or_left_out(at: str) -> None:
         found = marker.mark(read_conversation({"messages": [ASK, {**call, "content": content}, RESULT, LAST]}))
         assert trained(found) == [f"{content}{kept}" + "<|im_end|>" * (not content), "thus<|im_end|>"]
         assert 1 in {message for _, _, message in found.messages}
-
-
-def test_white_space_that_a_template_strips_moves_no_mask() -> None:
-    found = mark("headers", {"role": "user", "content": " \n why?\n\n"}, {"role": "assistant", "content": "\n\n so \n"})
-    assert trained(found) == ["so<|eot_id|>"]
-    kept = mark("chatml", ASK, {"role": "assistant", "content": "\n so \n"})
-    assert trained(kept) == ["\n so \n<|im_end|>"]
-
-
-def test_a_turn_that_repeats_the_question_is_found_where_it_is() -> None:
-    same = [{"role": role, "content": "so"} for role in ("user", "assistant", "user", "assistant")]
-    found = mark("chatml", *same)
-    assert found.text.count("so") == 4
-    assert [found.text[:start].count("so") for start, _ in found.spans] == [1, 3]
-
-
-def test_a_span_may_begin_with_the_text() -> None:
-    found = Marker(ChatTemplate("{{ messages[0].content }}</s>"), SPECIAL, TrainingRule()).mark(
-        read_conversation({"messages": [{"role": "assistant", "content": "so"}]})
-    )
-    assert found.spans == ((0, 6),)
 
 
 def test_a_turn_without_its_stop_token_is_an_error() -> None:
@@ -307,12 +260,6 @@ def test_marks_of_messages_and_parts_come_first() -> None:
         {"messages": [{"role": "user", "content": [{"text": "a"}]}, {"role": "assistant", "content": parts}]}
     )
     assert trained(marker.mark(conversation)) == ["so</s>"]
-
-
-def test_roles_may_be_named() -> None:
-    assert trained(mark("chatml", ASK, ANSWER, train=("user",))) == ["why?"]
-    found = mark("chatml", ASK, ANSWER, train="all")
-    assert trained(found) == [found.text]
 
 
 def test_arguments_of_a_row_decide_about_its_prompt() -> None:
@@ -477,23 +424,8 @@ def test_an_answer_that_is_json_stays_a_text(text: str) -> None:
     assert read_conversation(pair, "chosen").messages[-1]["content"] == pair["chosen"]
 
 
-def test_a_prompt_is_no_answer_to_itself() -> None:
-    record = {"prompt": "why?", "completion": "so"}
-    assert read_conversation(record, "prompt").messages == [ASK, ANSWER]
-    with pytest.raises(ConversationError, match="field 'prompt' is a string"):
-        read_conversation({"prompt": "why?"}, "prompt")
-
-
 def test_what_is_beside_messages_is_read_too() -> None:
     system = {"role": "system", "content": "Be brief."}
     pairs = {"instruction": "and?", "output": "thus", "history": [["why?", "so"]], "system": "Be brief."}
     assert read_conversation(pairs).messages[:3] == [system, ASK, ANSWER]
     assert read_conversation({"messages": [ASK, ANSWER], "system": "Be brief."}).messages == [system, ASK, ANSWER]
-
-
-def test_a_null_in_place_of_a_mark_marks_nothing() -> None:
-    """Arrow has all fields in all objects of a list, so a `train` of one message is a null in the others."""
-    prompt = [{**ASK, "train": None}, {**ANSWER, "train": None}, {**AGAIN, "train": None}]
-    record = {"prompt": prompt, "completion": [{**LAST, "train": True}]}
-    assert read_conversation(record).trained == {1: False, 3: True}
-    assert read_conversation({**record, "prompt": [ASK, {**ANSWER, "weight": 1}]}).trained == {1: True, 2: True}

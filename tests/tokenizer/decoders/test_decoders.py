@@ -10,45 +10,10 @@ LLAMA = decoders.Sequence(
 )
 
 
-def test_wordpiece_joins_what_continues_a_word() -> None:
-    tokens = ["don", "'", "t", "##s", ",", "##", "x"]
-    assert decoders.WordPiece().decode_chain(tokens) == ["don", " '", " t", "s", ",", "", " x"]
-    assert decoders.WordPiece(cleanup=False).decode(tokens) == "don ' ts , x"
-
-
 def test_wordpiece_with_byte_tokens_decodes_the_row_as_one() -> None:
     decoder = decoders.WordPiece(byte_tokens=True)
     assert decoder.decode(["a", "<0xE2>", "<0x82>", "<0xAC>", "##b", "<0xFF>", "c"]) == "a€b\ufffd c"
     assert decoders.WordPiece().decode(["a", "<0xE2>"]) == "a <0xE2>"
-
-
-def test_byte_level_reads_the_alphabet_and_leaves_other_tokens() -> None:
-    decoder = decoders.ByteLevel()
-    assert decoder.decode_chain(["ĠI", "Ġâ", "Ĥ", "¬", "a b", "中"]) == [" I €a b中"]
-    assert decoder.decode(["â", "Ĥ", "a"]) == "\ufffda"
-
-
-def test_metaspace_drops_the_first_space_where_one_was_put() -> None:
-    assert decoders.Metaspace().decode(["▁▁a", "▁b"]) == "a b"
-    assert decoders.Metaspace(prepend_scheme="never").decode(["▁a", "▁b"]) == " a b"
-
-
-def test_llama() -> None:
-    assert LLAMA.decode(["▁Hi", "▁", "<0xE2>", "<0x82>", "<0xAC>", "!"]) == "Hi €!"
-    assert LLAMA.decode(["<0x61>", "<0xFF>", "b"]) == "\ufffd\ufffdb"
-    texts = LLAMA.token_texts(["▁Hi", "▁▁", "<0x20>", "<0xE2>"])
-    assert texts == ([b"Hi", b" ", b"", b"\xe2"], [b" Hi", b"  ", b" ", b"\xe2"])
-
-
-def test_bpe_and_ctc_look_at_neighbours() -> None:
-    assert decoders.BPEDecoder().decode(["a", "b</w>", "c</w>"]) == "ab c"
-    assert decoders.BPEDecoder().decode([]) == ""
-    assert decoders.CTC().decode(["a", "a", "<pad>", "a", "|", "|", "b", "."]) == "aa b."
-
-
-def test_replace_takes_its_content_literally() -> None:
-    assert decoders.Replace("a+", r"\0$1", is_regex=True).decode_chain(["caab", ""]) == [r"c\0$1b", ""]
-    assert decoders.Replace("a+", "-").decode_chain(["a+a"]) == ["-a"]
 
 
 @pytest.mark.parametrize(

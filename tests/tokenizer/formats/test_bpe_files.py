@@ -5,23 +5,11 @@ import base64
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.errors import TokenizerFileError
-from tokenmill.tokenizer.formats import bpe_files, tiktoken_ranks
+from tokenmill.tokenizer.formats import tiktoken_ranks
 from tokenmill.tokenizer.trainers import BPETrainer
-
-rank_lines = st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 10**9)).map(
-    lambda line: f"{base64.b64encode(line[0]).decode()} {line[1]}"
-)
-
-
-@given(st.lists(rank_lines, max_size=6), st.sampled_from(["\n", "\r\n", "\x0b"]), st.booleans())
-def test_ranks_are_read_with_any_line_ends(lines: list[str], line_end: str, is_ended: bool) -> None:
-    tokens, ids = tiktoken_ranks.read_lines(line_end.join(["", *lines]) + line_end * is_ended, "ranks")
-    assert [f"{base64.b64encode(token).decode()} {i}" for token, i in zip(tokens, ids, strict=True)] == lines
 
 
 @pytest.mark.parametrize(
@@ -50,24 +38,6 @@ def test_a_rank_of_no_bytes_is_left_free(tmp_path: Path) -> None:
     assert ours.encode("abb").ids == [257, 98]
     assert ours.id_to_token(256) is None
     assert ours.n_ids == 258
-
-
-merge_lines = st.one_of(
-    st.tuples(st.text("abé▁", min_size=1, max_size=3), st.text("ab", min_size=1, max_size=3)).map(" ".join),
-    st.text("ab \r\x0b", max_size=4),
-)
-
-
-@given(st.lists(merge_lines, max_size=6), st.booleans(), st.booleans())
-def test_merges_are_two_tokens_a_line(lines: list[str], has_version: bool, is_ended: bool) -> None:
-    text = "\n".join(["#version: 0.2"] * has_version + lines) + "\n" * is_ended
-    seen = text.removesuffix("\n").split("\n")[has_version:] if text else []
-    pairs = [tuple(line.removesuffix("\r").split(" ")) for line in seen]
-    if all(len(pair) == 2 and all(pair) for pair in pairs):
-        assert bpe_files.read_merges(text, "merges") == pairs
-    else:
-        with pytest.raises(TokenizerFileError, match=r"^merges, line \d+: expected two tokens with a space between"):
-            bpe_files.read_merges(text, "merges")
 
 
 def test_what_a_file_leaves_out_is_told(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.reference.sentencepiece import decode
 from tokenmill.tokenizer.added_tokens import no_tokens
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.engines import choose
 from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts
-from tokenmill.tokenizer.formats.sentencepiece import BPE, UNIGRAM, NormalizerSpec, SentencePieceFile, TrainerSpec
+from tokenmill.tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec
 from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
@@ -204,28 +203,6 @@ def test_the_compiled_normalizer_agrees_with_its_reference_implementation(
     assert normalizer.normalize_arrow(pa.array(texts, pa.large_string())).to_pylist() == expected
 
 
-@pytest.mark.parametrize(
-    "text, options, expected",
-    [
-        ("  Hello \t world ", {}, "▁Hello▁world"),
-        ("  Hello \t world ", {"remove_extra_whitespaces": False}, "▁▁▁Hello▁▁▁world▁"),
-        ("Hello world", {"add_dummy_prefix": False}, "Hello▁world"),
-        ("Hello world", {"treat_whitespace_as_suffix": True}, "Hello▁world▁"),
-        ("Hello world", {"escape_whitespaces": False}, " Hello world"),
-        ("  ", {}, ""),
-        ("a…b", {}, "▁a.▁.▁b"),
-        ("x\u0301xyA", {"user_defined_symbols": ("A",)}, "▁ẍzA"),
-    ],
-)
-def test_normalization_by_hand(text: str, options: dict, expected: str) -> None:
-    assert SentencePieceNormalizer(charsmap(RULES), **options).normalize_str(text) == expected
-
-
-def test_alignments_point_at_what_a_character_came_from() -> None:
-    aligned = SentencePieceNormalizer(charsmap(RULES)).normalize_aligned(AlignedText.original(" ﬁ\t\tA"))
-    assert aligned == AlignedText("▁fi▁a", [1, 1, 1, 2, 4], [1, 2, 2, 3, 5])
-
-
 def with_one_key(n_bytes: int) -> bytes:
     """A character map with a single key: "a" so many times."""
     end = 1 << 17
@@ -342,11 +319,3 @@ def test_what_parts_cannot_represent_is_refused(extra: list, fields: dict, messa
     message = message.replace("11", "10")
     with pytest.raises(TokenizerFileError, match=message):
         sentencepiece_parts.tokenizer_parts(make(pieces + extra, trainer=TrainerSpec(**fields)))
-
-
-def test_decoding_by_hand() -> None:
-    model = make()
-    assert decode([8, 4, 5, 3, 0, 1], model) == "a a<sep> ⁇ "
-    with pytest.raises(ValueError, match="id 11 belongs to no piece, there are 11"):
-        decode([11], model)
-    assert model.trainer.model_type == UNIGRAM

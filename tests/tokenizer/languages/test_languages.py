@@ -23,7 +23,6 @@ from tokenmill.tokenizer.languages import (
     identify,
     identifying,
     language_codes,
-    main_scripts,
 )
 from tokenmill.tokenizer.languages.scripts import count_scripts, script_table
 from tokenmill.tokenizer.ragged import text_rows
@@ -63,11 +62,6 @@ def test_scripts_are_those_of_unicode() -> None:
             assert {ord(c) for c in found} == set(np.flatnonzero(script_table()[:0x3400] == number).tolist()), name
 
 
-def test_the_main_script_is_that_of_most_characters() -> None:
-    texts = ["abc где", "где, abcd", "12!", "", None, "東京へ行く", "ไทย a"]
-    assert main_scripts(texts).to_pylist() == ["Latin", "Latin", "Common", "Common", "Common", "Han", "Thai"]
-
-
 @given(text_columns())
 def test_script_counts_are_those_of_plain_python(column: pa.Array) -> None:
     found = count_scripts(text_rows(column))
@@ -89,30 +83,10 @@ def test_columns_have_the_languages_of_the_reference_implementation(column: list
             assert (found.codes[row].as_py(), bool(found.mixed[row])) == (code, mixed)
 
 
-def test_a_language_does_not_depend_on_the_other_rows() -> None:
-    column = [*SENTENCES.values()]
-    alone = [identify([text]).codes[0].as_py() for text in column]
-    assert identify(column * 3).codes.to_pylist() == alone * 3
-
-
-def test_capitals_have_the_language_of_small_letters() -> None:
-    assert identify([SENTENCES["de"].upper(), SENTENCES["ru"].upper()]).codes.to_pylist() == ["de", "ru"]
-
-
 def test_what_cannot_be_told_is_und() -> None:
     found = identify(pa.array(["", None, "123", "ok", "𐎀𐎁𐎂"]))
     assert found.codes.to_pylist() == ["und"] * 5
     assert found.confidence[:3].tolist() == [0, 0, 0]
-
-
-def test_the_threshold_decides_between_a_guess_and_und() -> None:
-    text = "hello"
-    assert identify([text], threshold=0.9).codes.to_pylist() == ["und"]
-    assert identify([text], threshold=0.0).codes.to_pylist() != ["und"]
-
-
-def test_kana_decide_between_chinese_and_japanese() -> None:
-    assert identify(["漢字" * 5 + "の", "漢字" * 4 + "の"]).codes.to_pylist() == ["zh", "ja"]
 
 
 def test_documents_are_mixed_by_script_or_by_their_ends() -> None:

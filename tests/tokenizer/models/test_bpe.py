@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer.compiling.kernel import kernel
@@ -284,15 +284,6 @@ def test_merges_follow_the_vocabulary_they_are_given_with() -> None:
     assert pickle.loads(pickle.dumps(model)).tokenize("aba") == [(3, 3)]
 
 
-@given(models(), st.text(st.sampled_from(LETTERS), min_size=1, max_size=9))
-@example(BPE({c: i for i, c in enumerate(BYTE_ALPHABET)}, [], byte_level=True), "é玫")
-def test_ends_in_characters(model: BPE, word: str) -> None:
-    in_bytes = model.tokenize_bytes(word.encode())
-    for (token, end), (same, end_in_bytes) in zip(model.tokenize(word), in_bytes, strict=True):
-        assert token == same
-        assert len(word[: max(0, end - 1)].encode()) < end_in_bytes <= len(word[:end].encode())
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -348,19 +339,6 @@ def test_what_ranks_cannot_be() -> None:
     with pytest.raises(ValueError, match="id 7 belongs to two tokens"):
         BPE.from_ranks(ranks | {b"ab": 7})
     assert len(BPE.from_ranks(ranks | {b"ab": (1 << 24) - 1}).merges) == 1
-
-
-def test_an_unknown_token_may_be_missing_where_no_word_needs_it() -> None:
-    alphabet = {c: i for i, c in enumerate(BYTE_ALPHABET)}
-    assert in_kernel(BPE(alphabet, [], unk_token="<unk>", byte_level=True), [b"\xff"])[0] == [[(255, 1)]]
-    fallback = {f"<0x{b:02X}>": b for b in range(256)}
-    assert in_kernel(BPE(fallback, [], unk_token="<unk>", byte_fallback=True), [b"a"])[0] == [[(97, 1)]]
-
-
-def test_of_equal_merges_the_last_counts() -> None:
-    vocab = {t: i for i, t in enumerate(["a", "b", "c", "ab", "bc"])}
-    assert in_kernel(BPE(vocab, [("a", "b"), ("b", "c")]), [b"abc"])[0] == [[(3, 2), (2, 3)]]
-    assert in_kernel(BPE(vocab, [("a", "b"), ("b", "c"), ("a", "b")]), [b"abc"])[0] == [[(0, 1), (4, 3)]]
 
 
 def colliding_pairs(n: int, n_bits: int) -> tuple[np.ndarray, np.ndarray]:

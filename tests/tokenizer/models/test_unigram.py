@@ -73,24 +73,12 @@ def test_the_best_path_by_hand() -> None:
     assert model.tokenize("abcdacdxx") == [(8, 4), (1, 5), (5, 7), (0, 9)]
 
 
-def test_of_equal_paths_the_one_with_the_longer_last_piece_wins() -> None:
-    model = Unigram([("<unk>", 0.0), ("a", -1.0), ("aa", -2.0), ("aaa", -3.0)], 0)
-    assert encode(model, ["aaaa", "aaa"]) == [[1, 3], [3]]
-
-
 def test_unknown_characters_fuse_or_become_bytes() -> None:
     plain = Unigram([("<unk>", 0.0), ("a", -1.0)], 0)
     assert plain.tokenize("xya玫") == [(0, 2), (1, 3), (0, 4)]
     spelled = Unigram([("<unk>", 0.0), ("a", -1.0), *((f"<0x{b:02X}>", 0.0) for b in b"x\xe7\x8e\xab")], 0, True)
     assert encode(spelled, ["xa玫", "y玫"]) == [[2, 1, 3, 4, 5], [0]]
     assert spelled.tokenize("xa玫") == [(2, 1), (1, 2), (3, 3), (4, 3), (5, 3)]
-
-
-def test_without_an_unknown_token_the_only_id_is_minus_one() -> None:
-    model = Unigram([("a", -1.0)])
-    assert encode(model, ["aa", "ax"]) == [[0, 0], [-1]]
-    with pytest.raises(UnknownCharacterError, match="character 'x' is not in the vocabulary, which has no unknown"):
-        model.tokenize("ax")
 
 
 @pytest.mark.parametrize("steps", [None, Whitespace(), Metaspace(), ByteLevel(), Digits()])
@@ -177,17 +165,6 @@ def test_sampling_follows_the_weights() -> None:
             assert abs(counts[path.pieces] / n - share) < 5 * math.sqrt(share * (1 - share) / n) + 1e-9
 
 
-def test_sampling_is_reproducible() -> None:
-    model = Unigram([("<unk>", 0.0), ("a", -1.0), ("aa", -1.5), ("aaa", -2.5)], 0)
-    first = [[i for i, _ in model.sample("a" * 20, 0.3, seed)] for seed in range(3)]
-    assert first == [[i for i, _ in model.sample("a" * 20, 0.3, seed)] for seed in range(3)]
-    assert len({tuple(ids) for ids in first}) == 3
-    assert model.sample("aaa", 0.3, 7, nbest_size=1) == model.tokenize("aaa")
-    for alpha, seed in ((-1.0, 0), (math.nan, 0), (0.1, -1), (0.1, 1 << 64)):
-        with pytest.raises(ValueError, match=r"alpha must be|seed must be"):
-            model.sample("a", alpha, seed)
-
-
 def test_sentencepieces_rules_go_with_any_pre_tokenizer() -> None:
     vocab = [("<unk>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -2.5), ("a b", -1.0), (" ", -3.0)]
     model = Unigram(vocab, 0, piece_types=[PieceType.UNKNOWN, *[PieceType.NORMAL] * 5])
@@ -219,7 +196,3 @@ def test_long_words_cost_no_more_per_byte() -> None:
 def test_what_is_refused(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Unigram(*arguments)
-
-
-def test_of_a_piece_that_stands_twice_the_last_counts() -> None:
-    assert encode(Unigram([("<unk>", 0.0), ("a", -1.0), ("a", -5.0), ("aa", -3.0)], 0), ["aa"]) == [[3]]

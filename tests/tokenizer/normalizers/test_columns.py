@@ -73,12 +73,6 @@ def test_what_is_normal_is_returned_as_it_is(name: str) -> None:
     assert ALL[name].normalize_arrow(column).to_pylist() == texts
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_columns_without_text(name: str) -> None:
-    assert ALL[name].normalize_arrow(pa.array([], pa.string())).to_pylist() == []
-    assert ALL[name].normalize_arrow(pa.array([None, ""], pa.string())).to_pylist() == ["", ""]
-
-
 @given(st.text(max_size=30))
 def test_offsets_point_into_the_original(text: str) -> None:
     for normalizer in ALL.values():
@@ -101,12 +95,6 @@ def test_a_megabyte_of_combining_characters_takes_linear_time(name: str, run: st
     )
 
 
-def test_one_endless_grapheme_takes_linear_time() -> None:
-    normalizer = ALL["Precompiled"]
-    text = "a" + "\u0301" * 500_000
-    assert normalizer.normalize_str(text) == "A"
-
-
 def test_the_largest_growth_fits() -> None:
     assert normalizers.NFKC().normalize_str("\ufdfa" * 1000) == "صلى الله عليه وسلم" * 1000
     assert normalizers.NFD().normalize_str("\u0390" * 1000) == "\u03b9\u0308\u0301" * 1000
@@ -114,35 +102,11 @@ def test_the_largest_growth_fits() -> None:
     assert normalizers.ByteLevel().normalize_str("\x00" * 1000) == "Ā" * 1000
 
 
-def test_composing_never_lengthens() -> None:
-    """What the room for a result is computed from."""
-    for (first, second), composite in normalizers.tables.compositions().items():
-        assert len(composite.encode()) <= len(first.encode()) + len(second.encode())
-
-
-def test_hangul_is_computed() -> None:
-    syllables = "".join(map(chr, range(0xAC00, 0xD7A4)))
-    decomposed = normalizers.NFD().normalize_str(syllables)
-    assert len(decomposed) == 2 * 399 + 3 * (11172 - 399)
-    assert normalizers.NFC().normalize_str(decomposed) == syllables
-
-
-def test_a_final_sigma_is_lower_cased_like_any_other() -> None:
-    assert normalizers.Lowercase().normalize_str("ΟΔΟΣ İ") == "οδοσ i̇"
-
-
 def test_which_run_python_for_every_row() -> None:
     slow = {name for name, normalizer in ALL.items() if not normalizer.is_fast}
     assert slow == {"Replace Regex"}
     assert not normalizers.Sequence([normalizers.NFC(), ALL["Replace Regex"]]).is_fast
     assert not normalizers.Replace("", "x").is_fast
-
-
-def test_normalizers_are_values() -> None:
-    assert normalizers.NFC() == normalizers.NFC() != normalizers.NFD()
-    assert normalizers.Precompiled(charsmaps.small()) == ALL["Precompiled"]
-    assert len({normalizers.Sequence([normalizers.NFC()]), normalizers.Sequence((normalizers.NFC(),))}) == 1
-    assert repr(normalizers.Sequence([normalizers.NFC()])) == "Sequence(normalizers=(NFC(),))"
 
 
 def test_what_is_refused() -> None:
@@ -158,14 +122,6 @@ def test_what_is_refused() -> None:
         normalizers.Sequence([normalizers.NFC(), "NFC"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="expected an Arrow array of strings"):
         normalizers.NFC().normalize_arrow(pa.array([1]))
-
-
-@given(st.binary(max_size=400), st.text(max_size=20))
-def test_a_broken_character_map_never_breaks_text(data: bytes, text: str) -> None:
-    trie = data[: len(data) // 4 * 4]
-    if trie:
-        broken = len(trie).to_bytes(4, "little") + trie + "é\0中\0".encode()
-        normalizers.Precompiled(broken).normalize_str(text)  # as_py() decodes strictly
 
 
 def test_the_length_of_each_row_is_known_before_a_character_map_writes(monkeypatch):

@@ -136,26 +136,6 @@ def test_long_runs_take_linear_time(name: str) -> None:
             assert time.process_time() - began < 1, (run, ending)
 
 
-@pytest.mark.parametrize(
-    "name, text, expected",
-    [
-        ("gpt2", "it's  a\n\n b ", "it|'s| | a|\n\n| b| "),
-        ("gpt2", "I'LL 12345", "I|'|LL| 12345"),
-        ("cl100k", "it'S 12345!\n\n x \n  ", "it|'S| |123|45|!\n\n| x| \n|  "),
-        ("cl100k_tiktoken", "a \n  ", "a| \n  "),
-        ("ruby", "12345", "12345"),
-        ("qwen2", "a12", "a|1|2"),
-        ("o200k", "iPhone's USAid 中A AB/\n/", "i|Phone's| USAid| 中|A| AB|/\n/"),
-        ("clip", "it's  42!! ", "it|'s|4|2|!!"),
-        ("nonspace", " a  b\u3000", "a|b"),
-        ("words", "don't ²", "don|'|t|²"),
-        ("bert", "don't ", "don|'|t"),
-    ],
-)
-def test_scanners_by_example(name: str, text: str, expected: str) -> None:
-    assert "|".join(part.decode() for part in scan(name, text.encode())) == expected
-
-
 def test_patterns_may_have_real_line_ends_or_any_behavior() -> None:
     llama3 = SPELLINGS["cl100k"][1]
     spelled = Split(llama3.replace(r"\r", "\r").replace(r"\n", "\n"), "isolated", is_regex=True)
@@ -212,22 +192,6 @@ def test_metaspace_behind_byte_level_is_refused_at_once() -> None:
             Sequence((Sequence((ByteLevel(),)), metaspace))
     never = Sequence((ByteLevel(False), Metaspace(prepend_scheme="never", split=False)))
     assert split(never, "a b") == [["a", " b"]]
-
-
-def test_byte_level_keeps_the_bytes_and_the_offsets_of_the_text() -> None:
-    assert split(ByteLevel(), "é  b", "", " b") == [[" é", " ", " b"], [], [" b"]]
-    parts = ByteLevel().split_aligned(AlignedText.original("é b", first=5), True)
-    assert [(part.text, part.span()) for part in parts] == [(" é", (5, 6)), (" b", (6, 8))]
-
-
-def test_literals_are_found_in_linear_time() -> None:
-    text = "a" * 1_000_000
-    for literal in ("a" * 999 + "b", "a" * 1000):
-        split(Split(literal, "isolated"), "compiled by now")
-        began = time.process_time()
-        found = split(Split(literal, "isolated"), text)[0]
-        assert time.process_time() - began < 1
-        assert "".join(found) == text
 
 
 def test_a_pattern_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 """Special spans: found where their reference implementation finds them, one token each, and nothing else changes."""
 
 import itertools
-import re
 import unicodedata
 
 import pyarrow as pa
@@ -178,17 +177,6 @@ def test_spans_that_keep_their_source_decode_to_the_original_text(
     assert tok.decode(encoded.ids[0].as_py(), encoded.sources[0].as_py()) == "x"
 
 
-def test_only_rules_that_ask_for_it_keep_their_source(bert: Tokenizer) -> None:
-    tok = TextTokenizer(bert, spans=RULES)
-    encoded = tok.encode_arrow(pa.array(["the 7 mill <br> http://a.b", None, "a"]))
-    assert encoded.sources is not None
-    assert encoded.sources.to_pylist() == [["7", None, "http://a.b"], [], []]
-    ids = encoded.ids[0].as_py()
-    assert tok.decode(ids, encoded.sources[0].as_py()) == "the 7 mill http://a.b"
-    assert tok.decode(ids, skip_special_tokens=False) == "the [NUM] mill [BR] [URL]"
-    assert encoded.ids[1].as_py() is None
-
-
 def test_a_span_neither_glues_nor_splits_what_stands_beside_it() -> None:
     vocab = ["[UNK]", "abc", "def", "abcdef", "##def", "a", "##b", "##c"]
     tok = TextTokenizer(Tokenizer.for_bert(vocab), spans=[{"token": "[NUM]", "find": "number"}])
@@ -203,21 +191,6 @@ def test_the_text_of_a_token_and_private_characters_are_no_way_in(bert: Tokenize
     for text in ("[NUM]", " [NUM] ", "a[NUM]b", *(chr(c) for c in range(0xE000, 0xF900)), "\U000f0000\U0010fffd"):
         assert number not in tok.encode(text).ids
         assert number not in tok.encode_arrow(pa.array([text])).ids[0].as_py()
-
-
-def test_the_leftmost_span_wins_then_the_rule_that_is_listed_first() -> None:
-    one = SpanRule("[A]", literal="bcd")
-    two = SpanRule("[B]", regex="abc?")
-    three = SpanRule("[C]", regex="b.d")
-    assert SpanFinder([one, two, three]).find_text("xabcd bcd") == [(1, 4, 1), (6, 9, 0)]
-    assert SpanFinder([three, two, one]).find_text("xabcd bcd") == [(1, 4, 1), (6, 9, 0)]
-    assert SpanFinder([three, one]).find_text("bcd") == [(0, 3, 0)]
-
-
-@given(text=st.text("a1@.-c ", max_size=30).map(lambda text: text.replace("c", "com")))
-def test_an_address_is_found_by_the_plain_definition(text: str) -> None:
-    plain = [match.span() for match in re.finditer(r"[\w.%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}", text, re.ASCII)]
-    assert [span[:2] for span in SpanFinder([SpanRule("[X]", find="email")]).find_text(text)] == plain
 
 
 def test_spans_of_tokens_that_a_tokenizer_has_use_them_and_others_get_the_next_ids(bert: Tokenizer) -> None:
@@ -285,8 +258,3 @@ def test_mistakes_in_what_a_config_says_of_a_rule() -> None:
 def test_a_mistake_in_a_step_says_which_one_it_is(bert: Tokenizer) -> None:
     with pytest.raises(ValueError, match=r"^normalize\[1\]: unknown step 'nfx'"):
         TextTokenizer(bert, normalize=["nfc", "nfx"])
-
-
-def test_two_spans_never_share_a_token() -> None:
-    with pytest.raises(ValueError, match=r"token '\[X\]' belongs to two spans"):
-        SpanFinder([SpanRule("[X]", find="number"), SpanRule("[X]", find="url")])

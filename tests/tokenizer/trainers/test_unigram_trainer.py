@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`UnigramTrainer` by hand, against its reference implementation, and on what goes wrong."""
 
-import math
 import random
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.reference import unigram_trainer as reference
-from tests.word_counts import scattered, small_marked, table
+from tests.word_counts import small_marked, table
 from tokenmill.tokenizer.models.unigram import PieceType, Unigram
 from tokenmill.tokenizer.trainers import UnigramTrainer
 
@@ -56,67 +55,6 @@ def test_special_pieces_stand_where_their_ids_are() -> None:
     assert model.byte_fallback
     assert all(score == 0 for (_, score), kind in zip(model.vocab, kinds, strict=True) if kind != PieceType.NORMAL)
     assert kinds.count(PieceType.NORMAL) > 8
-
-
-def test_pieces_do_not_cross_the_texts_of_special_pieces() -> None:
-    counts = {"▁ab<x>ab": 90, "▁ab<xy>": 50, "▁<s>ab": 30}
-    pieces = {piece for piece, _ in learned(train(counts, user_defined_symbols=["<x>", "<xy>"]))}
-    assert pieces == {"▁", "a", "b", "ab", "▁ab"}
-    assert any("<" in piece for piece, _ in learned(train(counts)))
-    fields = {"split_by_unicode_script": False, "byte_fallback": True}
-    pieces = {piece for piece, _ in learned(train({"▁a<0x41>": 90, "▁a<0x4": 40}, **fields))}
-    assert pieces == {"▁", "a", "<", "0", "x", "4", "▁a", "<0x4", "▁a<0x4"}
-
-
-def test_rare_characters_are_left_out_unless_required() -> None:
-    counts = {"▁ab": 5000, "▁x": 2, "▁yab": 1}
-    assert {piece for piece, _ in learned(train(counts, character_coverage=0.999))} <= {"▁", "a", "b", "ab", "▁ab"}
-    required = learned(train(counts, character_coverage=0.999, required_chars="yqz\0"))
-    assert {"y", "q", "z"} <= {piece for piece, _ in required}
-    assert "x" not in dict(required)
-    assert "\0" not in dict(required)
-    # Absent ones score like the worst piece, a little apart, by code points.
-    worst = min(score for piece, score in required if piece not in "qz")
-    assert dict(required)["q"] == pytest.approx(worst, abs=1e-3)
-    assert dict(required)["z"] - dict(required)["q"] == pytest.approx(1e-4, rel=0.01)
-    assert "x" in dict(learned(train(counts, character_coverage=1.0)))
-
-
-@pytest.mark.parametrize(
-    ("fields", "word", "never", "sometimes"),
-    [
-        ({}, "aб", ["aб"], []),
-        ({"split_by_unicode_script": False}, "aб", [], ["aб"]),
-        ({}, "花カ", [], ["花カ"]),
-        ({}, "a1", ["a1"], []),
-        ({"split_by_number": False}, "a1", [], ["a1"]),
-        ({}, "11", [], ["11"]),
-        ({"split_digits": True}, "11", ["11"], []),
-        ({}, "▁a▁b", ["a▁b", "a▁", "▁a▁b"], ["▁b"]),
-        ({"split_by_whitespace": False}, "▁a▁b", ["a▁", "▁a▁"], ["▁a▁b"]),
-        ({"treat_whitespace_as_suffix": True}, "a▁", [], ["a▁"]),
-        ({}, "▁▁", ["▁▁"], []),
-        ({"allow_whitespace_only_pieces": True}, "▁▁", [], ["▁▁"]),
-        ({}, "e\u0301x", [], ["e\u0301x"]),
-        ({"max_piece_length": 2}, "abc", ["abc"], []),
-    ],
-)
-def test_rules_of_pieces(fields: dict[str, Any], word: str, never: list[str], sometimes: list[str]) -> None:
-    pieces = {piece for piece, _ in learned(train({word: 50}, **fields))}
-    assert pieces.isdisjoint(never)
-    assert pieces >= set(sometimes)
-
-
-def test_fewer_seeds_give_fewer_pieces() -> None:
-    sizes = [len(learned(train(HUGS, seed_sentencepiece_size=n))) for n in (1, 3, 1000)]
-    assert sizes == sorted(set(sizes))
-
-
-def test_options_of_the_search_change_the_result() -> None:
-    rng = random.Random(3)
-    counts = {"▁" + "".join(rng.choices("abcdef", k=rng.randint(2, 9))): rng.randint(1, 9) for _ in range(300)}
-    for size, fields in ((120, {"shrinking_factor": 0.5}), (250, {"num_sub_iterations": 1})):
-        assert learned(train(counts, vocab_size=size)) != learned(train(counts, vocab_size=size, **fields))
 
 
 # Against the reference implementation
@@ -172,12 +110,6 @@ def test_equals_the_reference_implementation(
 # Only words and their total counts matter
 
 
-@given(counts=small_marked(), seed=st.integers(0, 99))
-def test_only_words_and_their_total_counts_matter(counts: dict[str, int], seed: int) -> None:
-    trainer = UnigramTrainer(vocab_size=30, hard_vocab_limit=False)
-    assert learned(trainer.train(scattered(counts, seed))) == reference.train_unigram(trainer, counts)
-
-
 def test_sizes_from_one_training_are_those_of_one_training_each() -> None:
     rng = random.Random(5)
     words = {"▁" + "".join(rng.choices("abcdefgh", k=rng.randint(1, 10))): rng.randint(1, 40) for _ in range(2000)}
@@ -191,15 +123,6 @@ def test_sizes_from_one_training_are_those_of_one_training_each() -> None:
 
 
 # Large numbers
-
-
-def test_counts_beyond_32_bits_are_counted_right() -> None:
-    scale = 2**33 + 1
-    small, large = train(HUGS, vocab_size=20), train({w: c * scale for w, c in HUGS.items()}, vocab_size=20)
-    assert [piece for piece, _ in learned(large)][:4] == [piece for piece, _ in learned(small)][:4]
-    # 2**32 would be nothing, or one, in 32 bits.
-    pieces = dict(learned(train({"ab": 2**32, "cd": 2**31}, vocab_size=9)))
-    assert pieces["ab"] - pieces["cd"] == pytest.approx(math.log(2), rel=0.02)
 
 
 def test_the_largest_counts_that_fit_are_counted_right() -> None:
@@ -275,12 +198,6 @@ def test_an_id_beyond_the_vocabulary_is_refused() -> None:
         train(HUGS, pad_id=5000, vocab_size=4000)
 
 
-def test_one_single_character_is_enough_for_a_vocabulary() -> None:
-    assert [piece for piece, _ in train({"a": 1}).vocab] == ["<unk>", "<s>", "</s>", "a"]
-    with pytest.raises(ValueError, match="these words give 4 pieces"):
-        train({"a": 1}, hard_vocab_limit=True)
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -309,10 +226,3 @@ def test_other_columns_are_refused() -> None:
     for bad in (good.drop_columns("word"), good.cast(pa.schema([("word", pa.binary()), ("count", pa.int64())]))):
         with pytest.raises(TypeError, match="must have columns word: large_binary and count: int64, but"):
             UnigramTrainer().train(bad)
-
-
-def test_a_trainer_is_a_value() -> None:
-    trainer = UnigramTrainer(control_symbols=["<mask>"])
-    assert trainer.control_symbols == ("<mask>",)
-    assert eval(repr(trainer)) == trainer
-    assert len({trainer, UnigramTrainer(control_symbols=("<mask>",))}) == 1
