@@ -45,17 +45,3 @@ def test_every_byte_of_a_cut_file_is_read_once():
     for n_read, total in [((40, 40, 19), 99), ((40, 41, 20), 101)]:
         with pytest.raises(BooksError, match=f"'/c/big': {total} bytes read of 100"):
             cut(*n_read)
-
-
-def test_files_that_share_a_split_are_checked_one_by_one():
-    first = Split(0, "0" * 16, pieces(("a", 30), ("b", 20)))
-    second = Split(1, "1" * 16, pieces(("c", 10)))
-    check_inputs([entry_of(first, 50), entry_of(second, 10)])
-    with pytest.raises(BooksError) as raised:
-        check_inputs([entry_of(first, 49), entry_of(second, 11)])
-    assert str(raised.value).splitlines() == ["'/c/b': 19 bytes read of 20", "'/c/c': 11 bytes read of 10"]
-
-
-@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet", "n_text_bytes": 20}])
-def test_files_whose_bytes_are_not_known_are_not_checked(changes):
-    check_inputs([entry_of(Split(0, "0" * 16, pieces(("a", 30), **changes)), 77)])

@@ -6,84 +6,12 @@ import json
 
 import pytest
 
-from tests.finished_splits import ENTRIES, JOB, SPLITS, built, config_of, pieces
+from tests.finished_splits import ENTRIES, JOB, SPLITS, built, pieces
 from tokenmill.pipeline import filenames, storage
 from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books.job_books import PlannedSplits, entry_digest, read_committed
-from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.output.folders import prepare_output
-
-
-def test_the_manifest_says_what_was_made_of_what():
-    found = built()
-    assert [{**each, "read": each["read"]["n_bytes"]} for each in found["inputs"]] == [
-        {"name": n, "n_bytes": b, "format": "jsonl", "sha256": n, "read": b}
-        for n, b in [("a", 100), ("b", 40), ("c", 13)]
-    ]
-    assert found["inputs"][2]["read"] == {
-        "n_records": 4,
-        "n_documents": 1,
-        "rejected": {"not_json": 3},
-        "n_bytes": 13,
-        "n_document_bytes": 10,
-        "n_rejected_bytes": 3,
-        "n_chars": 5,
-        "n_spaced_words": 1,
-        "n_text_tokens": 2,
-        "n_tokens": 2,
-    }
-    assert found["shards"][1] == {
-        "file": "tokens-00001-of-00002.parquet",
-        "n_bytes": 99,
-        "rows": 5,
-        "sha256": "aa",
-        "split": "1" * 16,
-        "tokens": 10,
-    }
-    assert [record["file"] for record in found["rejects"]] == ["rejected/rejects-00001-of-00002.parquet"]
-    assert [record["file"] for record in found["files"]] == ["stats.json", "vocab/vocab.txt"]
-    assert found["tokenizer"] == {"digest": "digest"}
-    assert found["totals"] == {
-        "filtered": {},
-        "n_bytes": 153,
-        "n_chars": 75,
-        "n_spaced_words": 15,
-        "n_document_bytes": 150,
-        "n_documents": 15,
-        "n_filtered_bytes": 0,
-        "n_oov_tokens": 0,
-        "n_records": 18,
-        "n_rejected_bytes": 3,
-        "n_skipped_bytes": 0,
-        "n_splits": 2,
-        "n_text_tokens": 30,
-        "n_cut_tokens": 0,
-        "n_cut_documents": 0,
-        "n_special_tokens": 0,
-        "n_added_tokens": 0,
-        "n_tokens": 30,
-        "n_words": 15,
-        "reject_bytes": 7,
-        "reject_rows": 3,
-        "rejected": {"not_json": 3},
-        "shard_bytes": 198,
-        "shard_rows": 15,
-        "shard_tokens": 30,
-    }
-    for line in found["balance"]:
-        assert sum(line["left"].values()) == sum(line["right"].values())
-
-
-def test_the_manifest_says_nothing_of_places():
-    elsewhere = [
-        dataclasses.replace(
-            entry,
-            pieces=tuple(dataclasses.replace(p, path=f"/other{p.path}", version="other") for p in entry.pieces),
-        )
-        for entry in ENTRIES
-    ]
-    assert built(elsewhere, Job.of("tokenize", config_of(output={"path": "/other"}), "digest")) == built()
 
 
 def test_entries_must_be_those_of_the_plan(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 
 from tokenmill.pipeline.books.reject_limits import LossyFiles, RejectLimits
 from tokenmill.pipeline.config.input import InputConfig
-from tokenmill.pipeline.running.progress import Progress, Stage
 
 
 def test_a_number_of_rejects_is_a_limit_from_the_first_record_on():
@@ -29,17 +28,6 @@ def test_a_fraction_waits_for_enough_records_or_the_end():
     limits.check_all(2, {"too_large": 1}, 100, 50)
     with pytest.raises(ValueError, match=r"51 of 100 bytes read were .* more than input\.max_rejected_fraction 0\.5"):
         limits.check_all(2, {"too_large": 1}, 100, 51)
-
-
-def test_no_limit_is_none():
-    RejectLimits().check_all(10**9, {"not_json": 10**9}, 1, 1)
-
-
-def test_splits_of_one_process_are_counted_together():
-    progress = Progress([Stage("s", "f", {"a": 1, "b": 1})], RejectLimits(max_rejected=3))
-    progress.advance("s", "a", 10, 2, 0, 7)
-    with pytest.raises(ValueError, match="4 of 14 records"):
-        progress.advance("s", "b", 10, 2, 0, 7)
 
 
 def record(name, n_records=100, n_bytes=1000, n_rejected_bytes=0, **rejected):

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import forking
-from tokenmill.pipeline import VERSION, cli
+from tokenmill.pipeline import cli
 from tokenmill.pipeline.commands.arguments import commands_of
-from tokenmill.pipeline.counting import finishing
 from tokenmill.pipeline.output.ownership import own
 from tokenmill.pipeline.running.display import megabytes
 from tokenmill.pipeline.tokenizing import pages
@@ -56,11 +55,6 @@ def test_help_waits_for_no_library_and_is_complete(capsys):
         assert option in text
 
 
-def test_version(capsys):
-    assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"tokenmill {VERSION}\n"
-
-
 @pytest.mark.parametrize(
     ("command", "heavy"),
     [
@@ -78,11 +72,6 @@ def test_commands_import_what_they_need(command, heavy):
         [sys.executable, "-c", code, heavy, *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_schema_is_json(capsys):
-    assert cli.main(["schema"]) == 0
-    assert json.loads(capsys.readouterr().out)["title"] == "TokenMill config"
 
 
 @pytest.mark.parametrize(
@@ -131,19 +120,6 @@ def test_a_folder_in_use_is_refused_before_files_are_opened(capsys, write_config
     assert f"output folder '{tmp_path}/out' is in use: count, process" in line
 
 
-def test_what_is_missing_is_named_before_any_work(capsys, write_config, tmp_path):
-    config = write_config(
-        input={"paths": [str(tmp_path / "corpus/*.txt"), str(tmp_path / "gone.jsonl")]},
-        tokenizer={"file": str(tmp_path / "gone.json")},
-    )
-    assert cli.main(["tokenize", config]) == 2
-    err = capsys.readouterr().err
-    for name in ("corpus/*.txt", "gone.jsonl", "gone.json", "tokenizer.file", "input.paths"):
-        assert name in err
-    assert all(line.startswith("tokenmill: ") for line in err.splitlines())
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config, tmp_path):
     config = write_config()
     assert cli.main(["tokenize", config, "--workers", "2"]) == 0
@@ -178,20 +154,6 @@ def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config,
     assert "cannot resume" in capsys.readouterr().err
     assert cli.main(["tokenize", config, "--overwrite", "--set", "tokenizer.oov=char"]) == 0
     assert (tmp_path / "out/manifest.json").read_bytes() != before
-
-
-def test_count_and_train_say_what_they_did(capsys, write_config):
-    config = write_config(tokenizer={"train": {"vocab_size": 60, "min_frequency": 1}})
-    assert cli.main(["train", config, "--workers", "1"]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "train: done"
-    assert "words 21 16 distinct" in lines
-    assert "vocab/ 60 tokens of wordpiece, from 16 distinct words" in lines
-    assert lines[-1] == "counts/, vocab/, manifest.json"
-    assert cli.main(["count", config, "--overwrite"]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "count: done"
-    assert lines[-1] == "counts/, manifest.json"
 
 
 def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
@@ -239,88 +201,6 @@ def test_a_stopped_job_says_how_to_go_on(capsys, write_config, monkeypatch, work
     assert capsys.readouterr().err.splitlines()[-1] == (
         "tokenmill: stopped; what is committed is kept: the same command with --resume goes on from there"
     )
-
-
-def test_unbalanced_books_fail_the_job(capsys, write_config, monkeypatch):
-    merge = finishing.merge_partition
-    monkeypatch.setattr(finishing, "merge_partition", lambda p, splits, *rest: merge(p, list(splits)[1:], *rest))
-    assert cli.main(["count", write_config(), "--workers", "1"]) == 1
-    assert re.search(
-        r"^tokenmill: failed: counts: the words of all splits are 21, the sum of all counts is \d+$",
-        capsys.readouterr().err,
-        re.MULTILINE,
-    )
-
-
-def test_verify_and_inspect_take_a_folder_or_its_config(capsys, write_config, tmp_path):
-    config = write_config()
-    assert cli.main(["tokenize", config, "--workers", "1"]) == 0
-    capsys.readouterr()
-    for target in (config, str(tmp_path / "out")):
-        assert cli.main(["verify", target]) == 0
-        assert re.match(rf"{tmp_path}/out: proven; read \d+ files, .* 7 rows, 28 tokens", capsys.readouterr().out)
-    for target in (config, str(tmp_path / "out"), str(tmp_path / "out/tokens-00000-of-00004.parquet")):
-        assert cli.main(["inspect", target, "--rows", "1"]) == 0
-        assert capsys.readouterr().out.splitlines()[1:] == [
-            "row 0  doc-0  n_tokens 5  n_oov 0",
-            "the┊ mill┊ grinds┊ text┊.",
-        ]
-    assert cli.main(["inspect", config, "--start", "1", "--rows", "1", "--tokens", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "row 1  doc-1  n_tokens 6  n_oov 0",
-        "token … 5 more",
-    ]
-    for arguments, said in (
-        (["--start", "7"], "there are 7 rows, counted from 0"),
-        (["--doc-id", "x"], "no row matches"),
-    ):
-        assert cli.main(["inspect", config, *arguments]) == 0
-        assert capsys.readouterr().err == f"tokenmill: {tmp_path}/out: {said}\n"
-    (tmp_path / "out/stats.json").rename(tmp_path / "stats.json")
-    assert cli.main(["report", config]) == 2
-    assert f"there is no '{tmp_path}/out/stats.json'; copy the folder again from" in capsys.readouterr().err
-    (tmp_path / "stats.json").rename(tmp_path / "out/stats.json")
-    (tmp_path / "out/tokens-00001-of-00004.parquet").write_bytes(b"damaged")
-    assert cli.main(["verify", config]) == 1
-    out = capsys.readouterr().out
-    assert "tokens-00001-of-00004.parquet: 7 bytes, recorded" in out
-    assert re.search(r"out: \d+ problems?; read", out)
-
-
-def test_inspect_takes_a_shard_of_any_format(capsys, tmp_path, write_config):
-    formats = "output.format=[parquet, tfrecord, arrow, mds, megatron]"
-    assert cli.main(["tokenize", write_config(), "--workers", "1", "--set", formats]) == 0
-    shards = sorted(str(path) for path in (tmp_path / "out").glob("tokens-00000-*") if path.suffix != ".idx")
-    assert len(shards) == 5
-    capsys.readouterr()
-    for shard in shards:
-        assert cli.main(["inspect", shard, "--rows", "1"]) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == "the┊ mill┊ grinds┊ text┊."
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["verify", "{tmp}/nothing"], "nothing"),
-        (["inspect", "{tmp}/nothing"], "nothing"),
-        (["inspect", "{tmp}/nothing.parquet"], "there is no such shard"),
-        (["inspect", "{tmp}/nothing.mds"], "there is no such shard"),
-        (["inspect", "{tmp}", "--set", "output.path=x"], "--set changes a config, but the target is not a config"),
-    ],
-)
-def test_targets_that_are_not_there(capsys, tmp_path, arguments, expected):
-    code = cli.main([argument.format(tmp=tmp_path) for argument in arguments])
-    captured = capsys.readouterr()
-    assert code in (1, 2)
-    assert expected in captured.out + captured.err
-    assert "Traceback" not in captured.err
-
-
-def test_inspecting_a_job_without_shards(capsys, write_config):
-    config = write_config()
-    assert cli.main(["count", config, "--workers", "1"]) == 0
-    assert cli.main(["inspect", config]) == 2
-    assert "holds no shards: its job did not tokenize" in capsys.readouterr().err
 
 
 @pytest.fixture

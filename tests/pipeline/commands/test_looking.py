@@ -85,7 +85,6 @@ def all_rows(folder, suffix="parquet"):
 
 
 FORMATS = ["parquet", "arrow", "mds", "tfrecord", "megatron", "memmap"]
-SUFFIXES = {"megatron": "bin", "memmap": "ids.bin"}
 
 
 def test_rows_are_chosen_from_all_shards_of_a_folder(make, look):
@@ -107,22 +106,6 @@ def test_rows_are_chosen_from_all_shards_of_a_folder(make, look):
     (row,) = look(out, "--doc-id", "d17", "--longest")
     assert row["doc_id"] == "d17"
     assert look(out, "--doc-id", "d16", "--grep", "unaff") == []
-
-
-def test_of_equal_rows_the_first_are_taken(make, look):
-    out = make(texts=["a mill"] * 20)
-    assert [row["doc_id"] for row in look(out, "--longest", "--rows", 3)] == ["d0", "d1", "d2"]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_finds_documents_text_and_unknown_tokens(name, make, look):
-    out = make(format=[name])
-    for target in (out, *out.glob(f"tokens-00001-*.{SUFFIXES.get(name, name)}")):
-        rows = look(target, "--most-unknown", "--rows", 2)
-        assert rows[0]["n_oov"] >= rows[1]["n_oov"] > 0
-    (row,) = look(out, "--grep", "unaffable")
-    assert row["doc_id"] == "d17"
-    assert [row["doc_id"] for row in look(out, "--doc-id", "d42")] == ["d42"]
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "tfrecord"])
@@ -154,17 +137,6 @@ def test_a_packed_shard_alone_has_its_boundaries(make, look, tmp_path, capsys, r
     capsys.readouterr()
     assert cli.main(["inspect", str(shard), "--rows", "1", "--tokenizer", str(vocabulary), "--ids"]) == 0
     assert capsys.readouterr().out.splitlines()[2].startswith("#0: ")
-
-
-def test_windows_of_a_document_are_found(make, look):
-    shape = {"truncation": {"max_length": 8, "stride": 2, "overflow": "rows"}}
-    out = make(tokenizer=shape, format=["parquet", "megatron"])
-    found = look(out, "--doc-id", "d17", "--rows", 50)
-    assert len(found) > 1
-    assert [row["window"] for row in found] == list(range(len(found)))
-    (shard,) = {row["shard"] for row in found}
-    again = look(shard.removesuffix(".parquet") + ".bin", "--doc-id", "d17", "--rows", 50)
-    assert [row["tokens"] for row in again] == [row["tokens"] for row in found]
 
 
 def test_what_cannot_be_looked_at_is_one_message(make, refused, tmp_path):
@@ -241,15 +213,6 @@ def test_viz_shows_a_text_as_several_tokenizers_cut_it(capsys, tiny_vocab_file, 
     assert capsys.readouterr().out.splitlines()[1] == "[CLS]:2┊ a:6┊ mill:7┊ [SEP]:3"
 
 
-def test_viz_as_json_has_places_and_words(capsys, tiny_vocab_file):
-    assert cli.main(["viz", "a mills", "--tokenizer", str(tiny_vocab_file), "--json"]) == 0
-    (view,) = json.loads(capsys.readouterr().out)
-    assert (view["tokens"], view["unknown"], view["tokens_left_out"], view["vocabulary"]) == (5, 0, 0, 28)
-    assert view["shown"][3] == {
-        "id": 13, "kind": "ordinary", "bytes": "73", "text": "s", "characters": [6, 7], "word": 1
-    }  # fmt: skip
-
-
 def test_viz_reads_files_and_stdin_and_says_what_it_left_out(capsys, byte_level_file, tmp_path, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_text("玫" * 400_000, encoding="utf-8")
@@ -282,13 +245,6 @@ def test_a_page_of_viz_holds_text_as_text(capsys, tiny_vocab_file, byte_level_fi
     assert "\u202e" not in shown
     assert "\x1b" not in shown
     assert r"\x1b" in shown
-
-
-def test_what_viz_cannot_show_is_one_message(refused, tiny_vocab_file, tmp_path):
-    (tmp_path / "text.txt").write_bytes(b"ab\xff")
-    assert "text.txt: byte 2 is not UTF-8: " in refused("viz", tmp_path / "text.txt", "--tokenizer", tiny_vocab_file)
-    assert "gone.json" in refused("viz", "a", "--tokenizer", tmp_path / "gone.json")
-    assert "directory" in refused("viz", tmp_path, "--tokenizer", tiny_vocab_file)
 
 
 class Reader(HTMLParser):

@@ -6,18 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.config.file import MAX_CONFIG_BYTES, load_config
-from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config, json_schema
-from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.config.tokenizer import (
-    BYTE_TOKENS,
-    PaddingConfig,
-    TokenizerConfig,
     TrainConfig,
     TruncationConfig,
 )
@@ -53,13 +47,6 @@ def test_minimal_config_of_the_readme(write):
     assert config.input.paths == ["corpus/*.jsonl"]
     assert config.tokenizer.oov == "contain"
     assert config.output.compression == "auto"
-
-
-def test_paths_are_kept_as_written(write):
-    # Relative to the working directory, so the loader must not rewrite them.
-    config = load_config(write(MINIMAL), ["tokenizer.file=../v/vocab.txt"])
-    assert config.tokenizer.file == "../v/vocab.txt"
-    assert config.output.path == "out"
 
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -132,16 +119,6 @@ def test_every_path_is_expanded(write, monkeypatch, key, written, expected):
     assert Config.model_validate(config.model_dump(mode="json")) == config
 
 
-def test_paths_in_the_file_are_expanded(write, monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("OUT", "made")
-    text = 'input: {paths: ["~/a/*.txt", "$OUT/b.txt"]}\ntokenizer: {file: ~/vocab.txt}\noutput: {path: "~/${OUT}"}\n'
-    config = load_config(write(text))
-    assert config.input.paths == [f"{tmp_path}/a/*.txt", "made/b.txt"]
-    assert config.tokenizer.file == f"{tmp_path}/vocab.txt"
-    assert config.output.path == f"{tmp_path}/made"
-
-
 def test_what_cannot_be_expanded_is_named_with_its_key(write, monkeypatch):
     monkeypatch.delenv("No_Such", raising=False)
     monkeypatch.setenv("EMPTY", "")
@@ -175,13 +152,6 @@ def test_overrides_are_yaml_and_the_last_wins(write):
     assert config.tokenizer.lowercase is False
     assert config.tokenizer.truncation == TruncationConfig(max_length=7)
     assert config.output.path == "x=y"
-
-
-def test_override_makes_a_section_that_was_null(write):
-    config = load_config(
-        write(MINIMAL), ["tokenizer.file=null", "tokenizer.train=null", "tokenizer.train.vocab_size=9"], "run"
-    )
-    assert config.tokenizer.train == TrainConfig(vocab_size=9)
 
 
 def test_every_mistake_is_reported_at_once(write):
@@ -260,25 +230,6 @@ def test_a_misspelt_key_is_looked_for_at_every_level(written, meant):
         load_config(config, [f"{written}=[x]"], "run")
 
 
-def test_byte_fallback_of_a_trained_vocabulary_needs_byte_tokens():
-    with pytest.raises(ValidationError, match=r"must contain <0x00>, <0x01> and 254 more because `oov: byte`"):
-        TokenizerConfig(train=TrainConfig(), oov="byte")
-    special = ["[UNK]", *BYTE_TOKENS]
-    assert TokenizerConfig(train=TrainConfig(special_tokens=special), oov="byte").oov == "byte"
-
-
-def test_models_check_themselves_when_built_in_python():
-    with pytest.raises(ValidationError, match="parquet allows auto, none, zstd"):
-        OutputConfig(path="out", compression="gzip")
-    with pytest.raises(ValidationError, match="applies to text"):
-        InputConfig(paths=["a"], format="parquet", document="blank_line")
-    assert PaddingConfig(length=3).side == "right"
-
-
-def test_count_needs_no_tokenizer(write):
-    assert load_config(write("input: {paths: [a]}\noutput: {path: out}"), job="count").tokenizer == TokenizerConfig()
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -338,11 +289,6 @@ def test_keys_that_are_not_text_are_reported(write):
     assert [problem.partition(": ")[0] for problem in problems] == ["1"]
 
 
-def test_anchors_and_merge_keys_work(write):
-    config = load_config(write("input: &i {paths: [a]}\noutput: {<<: {path: out}, format: tfrecord}\n"))
-    assert config.output == OutputConfig(path="out", format="tfrecord")
-
-
 def test_schema_describes_every_key_and_allows_nothing_else():
     schema = json_schema()
     json.dumps(schema)
@@ -358,11 +304,6 @@ def test_schema_describes_every_key_and_allows_nothing_else():
         "char",
         "byte",
     ]
-
-
-def test_config_survives_json(write):
-    config = load_config(write(MINIMAL), ["tokenizer.truncation.max_length=7"])
-    assert Config.model_validate_json(config.model_dump_json()) == config
 
 
 def test_loading_imports_neither_beam_nor_the_engine(write):
@@ -386,59 +327,6 @@ def test_what_is_not_given_follows_the_model():
     assert unigram.limit_alphabet is None
     assert TrainConfig(model="byte_level_bpe").tokens == ["<|endoftext|>"]
     assert TrainConfig(vocab_size=[9000, 8000]).sizes == [9000, 8000]
-
-
-def test_the_job_run_tokenizes_with_one_size(write):
-    path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: [8000]}}\noutput: {path: out}")
-    (problem,) = problems_of(path, job="run")
-    assert problem.endswith("the job run tokenizes with one size; for several use the job train")
-
-
-def test_a_training_on_counts_needs_no_input(write):
-    path = write("tokenizer: {train: {counts: a}}\noutput: {path: out}")
-    assert load_config(path, job="train").tokenizer.train.counts == "a"
-    assert problems_of(path, job="run") == ["input: required but missing"]
-
-
-def test_packing_needs_tokens_that_training_gives_and_no_padding(write):
-    packed = "output: {path: out, packing: {length: 8, separator: <eos>}}"
-    path = write("input: {paths: [a]}\ntokenizer: {train: {vocab_size: 90}}\n" + packed)
-    assert problems_of(path, [], "run")[0].startswith(
-        "output.packing.separator: '<eos>': must be one of tokenizer.train.special_tokens, which are '[PAD]', "
-    )
-    path = write("input: {paths: [a]}\ntokenizer: {file: v, padding: {length: 8}}\n" + packed)
-    assert problems_of(path, [], "run") == ["tokenizer.padding: packing fills sequences up by itself; remove it"]
-
-
-@pytest.mark.parametrize("value", ["0", "1.5", "x"])
-def test_a_sample_is_a_fraction(write, value):
-    path = write("input: {paths: [a], sample: " + value + "}\ntokenizer: {file: v}\noutput: {path: out}")
-    (problem,) = problems_of(path, [], "tokenize")
-    assert problem.startswith("input.sample: ")
-
-
-def test_fields_that_cannot_be_kept_or_joined_are_named(write):
-    path = write("output: {path: out}\ntokenizer: {file: v}\ninput: {paths: [a]}\n")
-    for setting, problem in {
-        "input.keep_fields=[doc_id]": "input.keep_fields: 'doc_id': is a column of the output already",
-        "input.keep_fields=[a, a]": "input.keep_fields: ['a', 'a']: must name each field once",
-        "input.keep_fields={a: number}": "input.keep_fields.a: 'number': a type is one of bool, string, ",
-        "input.keep_fields={a: {b: [bool, bool]}}": "input.keep_fields.a.b: ['bool', 'bool']: a type is one of ",
-        "input.join=null": "input.join: null: must be text; leave the key out for its default",
-        "input.paths=null": "input.paths: null: must be a list; leave the key out for its default",
-        "input.keep_fields=url": "input.keep_fields: 'url': must be a list; write ['url']",
-        "input.join=x": "input.join: 'x': joins text_fields, or the parts of a nested text_field; there are none",
-    }.items():
-        (found,) = problems_of(path, [setting])
-        assert found.startswith(problem), found
-    (found,) = problems_of(path, ["input.text_fields=[a]", "input.text_field=b"])
-    assert found.startswith("input.text_fields: ['a']: text_field is given too")
-    (found,) = problems_of(path, ["input.text_fields=[a]", "input.format=text"])
-    assert found.startswith(
-        "input.text_fields: ['a']: applies to jsonl, json, csv, tsv, wet, parquet, arrow, but format is 'text'"
-    )
-    (found,) = problems_of(path, ["input.keep_fields=[lang]", "languages={}"])
-    assert found.startswith("input.keep_fields: 'lang': is a column of the output already")
 
 
 def _columns_of_shards():
@@ -511,13 +399,6 @@ def test_aliases_and_merges_of_a_config_are_read(write):
 
 
 @pytest.mark.parametrize(
-    "name", ["utf-8", "utf-16", "UTF16", "latin-1", "cp1252", "gb18030", "shift_jis", "auto", "koi8-r"]
-)
-def test_encodings_that_files_can_have(name):
-    assert InputConfig(encoding=name).encoding == name
-
-
-@pytest.mark.parametrize(
     "name, hint",
     [
         *((name, "") for name in ("rot13", "rot_13", "hex", "zip_codec", "zlib", "base64", "uu_codec", "bz2")),
@@ -532,9 +413,3 @@ def test_what_is_no_encoding_of_text_is_refused(write, name, hint):
     assert ": must be auto, or one of Python's encodings of text, such as utf-8, utf-16, cp1252 or gb18030" in problem
     if hint:
         assert f"; did you mean '{hint}" in problem
-
-
-def test_an_encoding_is_for_text_and_json_lines(write):
-    assert problems_of(write(MINIMAL), ["input.format=parquet", "input.encoding=latin-1"]) == [
-        "input.encoding: 'latin-1': applies to jsonl, json, csv, tsv, text, but format is 'parquet'"
-    ]

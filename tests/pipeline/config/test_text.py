@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import apache_beam as beam
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -127,14 +126,6 @@ def stats_without(make) -> dict:
     return stats(config)
 
 
-def test_the_same_statistics_and_tokens_however_the_input_is_split(make) -> None:
-    small, large = make("small", split_bytes=10), make("large", split_bytes=1 << 20)
-    execute("tokenize", small)
-    execute("tokenize", large)
-    assert rows(small) == rows(large)
-    assert stats(small) == stats(large)
-
-
 def test_training_counts_what_lies_between_spans_and_knows_their_tokens(make) -> None:
     config = make(train=True)
     execute("run", config)
@@ -165,44 +156,6 @@ def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make
     assert (totals["n_documents"], totals["rejected"]) == (6, {"text_timeout": 1})
 
 
-def test_spans_that_keep_their_source_are_in_the_shards_and_decode(make, tiny_vocab_file: Path) -> None:
-    spans = [{"token": "[URL]", "find": "url", "keep_source": True}, {"token": "[NUM]", "find": "number"}]
-    config = make(normalize=[], spans=spans, split_bytes=1 << 20)
-    execute("tokenize", config)
-    table = pq.read_table(next(Path(config.output.path).glob("tokens-*")))
-    assert table["span_sources"].to_pylist() == [[None], ["http://a.mill/x"], [], [None], []]
-    library = TextTokenizer(Tokenizer.from_file(tiny_vocab_file, oov="contain"), spans=spans)
-    ids, sources = table["input_ids"][1].as_py(), table["span_sources"][1].as_py()
-    assert library.decode(ids, sources).endswith(" http://a.mill/x")
-    datasets = pytest.importorskip("datasets")
-    found = datasets.Features.from_dict(
-        json.loads(pq.read_schema(next(Path(config.output.path).glob("tokens-*"))).metadata[b"huggingface"])["info"][
-            "features"
-        ]
-    )
-    assert "span_sources" in found
-    assert "span_sources" not in pq.read_table(next(iter(shards_without(make)))).column_names
-
-
-def test_arrow_shards_hold_the_sources_of_spans_too(make) -> None:
-    spans = [{"token": "[URL]", "find": "url", "keep_source": True}]
-    config = make(normalize=[], spans=spans, split_bytes=1 << 20, format=["arrow", "parquet"])
-    execute("tokenize", config)
-    (path,) = Path(config.output.path).glob("tokens-*.arrow")
-    with pa.ipc.open_file(path) as file:
-        found = file.read_all()
-    assert found["span_sources"].to_pylist() == [[], ["http://a.mill/x"], [], [], []]
-    (path,) = Path(config.output.path).glob("tokens-*.parquet")
-    assert pq.read_table(path).to_pylist() == found.to_pylist()
-    assert verify(config.output.path).is_proven
-
-
-def shards_without(make) -> list[Path]:
-    config = make("plain")
-    execute("tokenize", config)
-    return sorted(Path(config.output.path).glob("tokens-*"))
-
-
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
@@ -228,33 +181,6 @@ def test_sources_need_a_shard_that_holds_them_in_order(sections: dict, message: 
                 **sections,
             }
         )
-
-
-def test_padded_rows_hold_the_same_tokens(make) -> None:
-    config = make("padded")
-    padded = config.model_copy(
-        update={
-            "tokenizer": config.tokenizer.model_validate(
-                {**config.tokenizer.model_dump(), "padding": {"length": 64}, "train": None}
-            )
-        }
-    )
-    execute("tokenize", padded)
-    plain = make("plain")
-    execute("tokenize", plain)
-    assert [[i for i in ids if i] for ids in rows(padded)] == rows(plain)
-    assert stats(padded)["text"] == stats(plain)["text"]
-
-
-def test_another_chain_is_another_job(make) -> None:
-    digests = {
-        plan_job("tokenize", make(**sections)).job.digest
-        for sections in ({}, {"normalize": []}, {"spans": []}, {"normalize": ["nfc"]}, {"spans": SPANS[:1]})
-    }
-    assert len(digests) == 5
-    execute("tokenize", make())
-    with pytest.raises(ValueError, match="cannot resume"):
-        execute("tokenize", make(normalize=["nfkc"]), "resume")
 
 
 def test_a_span_token_that_the_tokenizer_uses_is_refused_before_work_begins(make, tmp_path: Path) -> None:

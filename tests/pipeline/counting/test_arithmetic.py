@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.counting import counts
-from tokenmill.pipeline.counting.arithmetic import Term, check_terms, merge, subtract, top_words, weighted, weights_of
+from tokenmill.pipeline.counting.arithmetic import Term, check_terms, merge, subtract, weighted, weights_of
 from tokenmill.pipeline.counting.counts import PartitionWriter, Pruning, open_counts
 from tokenmill.pipeline.counting.partitions import partitions_of
 from tokenmill.pipeline.counting.words import describe_words
@@ -190,11 +190,6 @@ def test_weights_that_make_no_sense(tmp_path, given, temperature, message):
         weights_of([term], given, temperature)
 
 
-def test_counts_without_sources_have_nothing_to_weight(tmp_path):
-    with pytest.raises(ValueError, match="the counts have no sources to weight; name them, as in a="):
-        weights_of([write(tmp_path / "a", A)], {"a": Fraction(2)}, None)
-
-
 def test_nothing_becomes_negative(tmp_path):
     a, b = write(tmp_path / "a", A), write(tmp_path / "b", {"the": 7})
     with pytest.raises(ValueError, match=r"counts 'the' 2 times more than .*; counts must not become negative"):
@@ -214,14 +209,3 @@ def test_a_sum_says_how_much_may_be_missing(tmp_path):
     assert loaded(merged) == {"the": 8, "grinds": 4}
     # Of the one 1 * 3 and 1 * 1, weighted, of the other 1 * 2.
     assert merged.report["pruned"] == {"bound": 5 + 2, "n_words": 2 + 1, "n_occurrences": 6 + 2}
-
-
-def test_counts_are_not_overwritten(tmp_path):
-    a = write(tmp_path / "a", A)
-    with pytest.raises(ValueError, match="holds counts already; choose another folder"):
-        add([a], tmp_path / "a")
-
-
-def test_most_frequent_words_over_all_groups(tmp_path):
-    term = write(tmp_path / "a", {("x",): A, ("y",): B}, labels=("source",))
-    assert top_words(term.artifact, 3) == [("the", 7), ("grinds", 4), ("mill", 3)]

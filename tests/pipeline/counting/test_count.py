@@ -23,7 +23,7 @@ from tokenmill.pipeline.books.ledger import runs_of
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.tokenizer import CountsConfig
-from tokenmill.pipeline.counting import count, counts, merging
+from tokenmill.pipeline.counting import count, counts
 from tokenmill.pipeline.counting.count import Counting, check_sources, count_split
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.counting.finishing import (
@@ -32,7 +32,6 @@ from tokenmill.pipeline.counting.finishing import (
     histogram_partition,
     is_finished,
     merge_partition,
-    totals_of,
 )
 from tokenmill.pipeline.counting.partitions import (
     N_PARTITIONS,
@@ -134,18 +133,6 @@ def test_artifact_is_text_that_any_reader_understands(tmp_path):
         assert table.schema.remove_metadata().equals(counts.artifact_schema(()))
         rows |= dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
     assert rows == {word.decode(): n for word, n in expected.items()}
-
-
-def test_same_bytes_for_other_splits_and_emptied_counters(tmp_path, monkeypatch):
-    config, _ = write_corpus(tmp_path / "in")
-    count_all(config, str(tmp_path / "one"))
-    count_all(config.model_copy(update={"split_bytes": 1 << 20}), str(tmp_path / "two"))
-    assert artifact(tmp_path / "one") == artifact(tmp_path / "two")
-    # A counter that is emptied after each batch, and a merge that adds up batch by batch.
-    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 0)
-    monkeypatch.setattr(merging, "MERGE_BYTES", 0)
-    count_all(config, str(tmp_path / "three"))
-    assert artifact(tmp_path / "one") == artifact(tmp_path / "three")
 
 
 def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
@@ -280,13 +267,6 @@ def test_what_stops_a_count_leaves_nothing(tmp_path):
     assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
 
 
-def test_empty_input(tmp_path):
-    (tmp_path / "a.jsonl").write_text("\n")
-    config = InputConfig(paths=[str(tmp_path / "a.jsonl")])
-    count_all(config, str(tmp_path / "out"))
-    assert as_dict(open_counts(str(tmp_path / "out")).load()) == {}
-
-
 def test_key_follows_what_decides_a_count():
     config = InputConfig(paths=["a"])
 
@@ -332,13 +312,6 @@ def test_partition_is_a_function_of_the_bytes(words, n_partitions, skip):
 def test_partitions_stay_as_they_are_across_versions():
     words = pa.array([b"", b"a", b"the", "字".encode(), b"x" * 31, b"x" * 32, b"x" * 33], pa.large_binary())
     assert partition_of(words, 16).tolist() == [0, 6, 12, 8, 11, 0, 15]
-
-
-def test_partitions_are_even():
-    words = pa.array([f"word{i}".encode() for i in range(16_000)], pa.large_binary())
-    sizes = np.bincount(partition_of(words, 16), minlength=16)
-    assert sizes.min() > 850
-    assert sizes.max() < 1150
 
 
 @given(st.lists(st.dictionaries(st.binary(max_size=6), st.integers(1, 9)), max_size=4), st.integers(1, 4))
@@ -507,12 +480,3 @@ def test_what_is_no_artifact_is_refused(tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match=r"incomplete counts: counts/counts-00003-of-00016\.parquet is missing"):
         open_counts(str(tmp_path / "out"))
-
-
-def test_only_the_sample_is_counted(tmp_path):
-    write_corpus(tmp_path / "in")
-    config = InputConfig(paths=[str(tmp_path / "in/*.jsonl")], sample=0.5)
-    (split,) = splits = plan_splits(config, "")
-    totals = totals_of(count_split(split, counting(config, tmp_path / "out", splits), TOKENIZER).counts)
-    assert totals["filtered"]["sample"] + totals["n_documents"] == 60
-    assert 0 < totals["n_filtered_bytes"] < totals["n_document_bytes"] * 3

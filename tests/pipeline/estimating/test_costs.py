@@ -39,15 +39,5 @@ def test_one_large_split_keeps_all_workers_waiting():
     assert skewed.seconds(1.0, 4) == pytest.approx(1 + 10 * slower)
 
 
-@pytest.mark.usefixtures("eight_cores")
-def test_training_is_the_work_of_one():
-    assert work([], train_seconds=5.0).seconds(1.0, 8) == 6.0
-
-
-def test_more_workers_than_cores_bring_nothing(monkeypatch):
-    monkeypatch.setattr(costs, "available_cores", lambda: 2)
-    assert work([1.0] * 8).seconds(0.0, 8) == work([1.0] * 8).seconds(0.0, 2)
-
-
 def test_memory_grows_with_workers_that_have_something_to_do():
     assert [work([1.0, 1.0]).memory(n) for n in (1, 2, 4)] == [110, 120, 120]

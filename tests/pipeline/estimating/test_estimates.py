@@ -63,10 +63,6 @@ def test_what_the_sample_has_not_may_still_be_there():
     assert Scale(units, 100_000).estimate("n") == Estimate(0, 0, 30)
 
 
-def test_one_unit_tells_no_variance():
-    assert Scale([Unit(1000.0, 1000.0, {"n": 5})], 10_000).estimate("n") == Estimate(50, 5, None)
-
-
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(0, 1000))
 def test_spreading_keeps_the_sum(parts, total):
     units = [Unit(1.0, 1.0, {}) for _ in parts]

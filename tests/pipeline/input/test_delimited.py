@@ -62,17 +62,6 @@ def reference(text, width, limit=1 << 30):
     return found
 
 
-def test_rows_have_their_places(tmp_path):
-    found = read(write(tmp_path / "a.csv", "\ufeff" + ROWS))
-    assert found.texts == ['a "b"\nc', "x,y", "é"]
-    assert [row["doc_id"] for row in found.documents] == ["1", "2", "3"]
-    data = (tmp_path / "a.csv").read_bytes()
-    raw = [data[row["offset"] : row["offset"] + row["n_bytes"]] for row in found.documents]
-    assert raw == [b'1,"a ""b""\nc",2\n', b'2,"x,y",\r', "3,é,4\n".encode()]
-    assert found.n_skipped == len(b"\xef\xbb\xbfid,text,n\r\n\n")
-    assert found.n_bytes == len(data)
-
-
 @pytest.mark.parametrize("suffix", ["csv.gz", "csv.bz2", "csv.xz", "csv.zst"])
 def test_compressed_files_and_other_encodings_give_the_same(tmp_path, suffix):
     expected = read(write(tmp_path / "plain.csv", ROWS), id_field=None)
@@ -82,20 +71,6 @@ def test_compressed_files_and_other_encodings_give_the_same(tmp_path, suffix):
         found = read(tmp_path / f"a.{suffix}", id_field=None, encoding=encoding)
         assert found.texts == expected.texts
         assert [row["n_bytes"] for row in found.documents] == [row["n_bytes"] for row in expected.documents]
-
-
-def test_delimiters(tmp_path):
-    for name, data, options in (
-        ("a.tsv", 'text\tn\n"x\ty"\t1\n', {}),
-        ("b.csv", 'text;n\n"x\ty";1\n', {"delimiter": ";"}),
-        ("c.txt", 'text|n\n"x\ty"|1\n', {"delimiter": "|", "format": "csv"}),
-    ):
-        assert read(write(tmp_path / name, data), **options).texts == ["x\ty"]
-    for wrong in (",,", "é", '"', "\n", ""):
-        with pytest.raises(ValueError, match="must be one ASCII character"):
-            InputConfig(paths=["a"], delimiter=wrong)
-    with pytest.raises(ValueError, match="applies to csv, tsv, but format is 'jsonl'"):
-        InputConfig(paths=["a"], delimiter=";", format="jsonl")
 
 
 def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
@@ -133,11 +108,6 @@ def test_a_file_without_the_columns_is_refused_before_work_begins(tmp_path, data
     (tmp_path / "a.csv").write_bytes(data)
     with pytest.raises(ValueError, match=problem), mock.patch.object(streams, "CHUNK_BYTES", 500):
         plan_splits(InputConfig(paths=[str(tmp_path / "a.csv")], max_document_bytes=1000), "")
-
-
-def test_an_empty_file_and_one_without_rows_have_no_documents(tmp_path):
-    assert read(write(tmp_path / "a.csv", "")) == ([], [], 0, 0)
-    assert read(write(tmp_path / "b.csv", "\n\ntext,n")) == ([], [], 8, 8)
 
 
 def test_fields_are_kept_in_their_types(tmp_path):

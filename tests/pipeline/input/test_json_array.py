@@ -23,16 +23,6 @@ def write(path, text):
     return path
 
 
-def test_elements_have_their_places(tmp_path):
-    found = read(write(tmp_path / "a.json", "\ufeff" + PRETTY), keep_fields={"n": "int64"})
-    assert [(row["doc_id"], row["text"]) for row in found.documents] == [("7", 'a "b"\n[c'), ("a.json:107", "d")]
-    assert [row["fields"]["n"] for row in found.documents] == [None, 2]
-    data = (tmp_path / "a.json").read_bytes()
-    raw = [data[row["offset"] : row["offset"] + row["n_bytes"]] for row in found.documents]
-    assert [json.loads(each) for each in raw] == json.loads(PRETTY)
-    assert found.n_bytes == len(data)
-
-
 def test_the_content_tells_arrays_from_lines(tmp_path):
     for name, data in (("a.json", PRETTY.encode()), ("b.json.gz", gzip.compress(PRETTY.encode()))):
         (tmp_path / name).write_bytes(data)

@@ -159,19 +159,6 @@ SURROUNDINGS = [(b"", b""), (b'{"text":"before","id":"b"}\n', b'\n{"text":"after
 
 
 @pytest.mark.parametrize("before, after", SURROUNDINGS, ids=["alone", "among others", "among blanks"])
-@pytest.mark.parametrize("line, text, document_id", ACCEPTED, ids=[repr(case[0])[:50] for case in ACCEPTED])
-def test_line_is_a_document(tmp_path, line, text, document_id, before, after):
-    path = write(tmp_path, before + line + after)
-    documents, rejects, _ = read(path)
-    assert rejects == []
-    offset = len(before)
-    n_bytes = len(line) + (1 if after.startswith(b"\n") else 2 if after else 0)
-    expected = (f"f.jsonl:{offset}" if document_id is None else document_id, text, offset, n_bytes)
-    assert [row for row in documents if row[2] == offset] == [expected]
-    assert len(documents) == 1 + before.count(b"{") + after.count(b"{")
-
-
-@pytest.mark.parametrize("before, after", SURROUNDINGS, ids=["alone", "among others", "among blanks"])
 @pytest.mark.parametrize("line, reason", REJECTED, ids=[repr(case[0])[:50] for case in REJECTED])
 def test_line_is_rejected(tmp_path, line, reason, before, after):
     path = write(tmp_path, before + line + after)

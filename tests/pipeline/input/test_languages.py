@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -14,15 +13,12 @@ from rich.console import Console
 from tests.ledger_entries import changed
 from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits, identities
-from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.config.sections import ConfigError
 from tokenmill.pipeline.counting.count import count_split
 from tokenmill.pipeline.counting.finishing import totals_of
 from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
-from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.replay import replay
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.reporting.summary import summarize
@@ -85,16 +81,6 @@ def test_shards_say_the_language_of_each_row_in_the_order_of_the_input(
         ["de", "en", "ru", "th", "und", "zh"], 1
     )
     assert sum(counts["tokens"] for counts in stats.values()) == table["n_tokens"].to_numpy().sum()
-
-
-def test_shards_can_be_partitioned_by_language(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    run(config_of(corpus, tiny_vocab_file, output, {}))
-    shards = ds.dataset([str(path) for path in output.glob("tokens-*.parquet")])
-    ds.write_dataset(shards, tmp_path / "by", format="parquet", partitioning=["lang"], partitioning_flavor="hive")
-    assert {path.name for path in (tmp_path / "by").iterdir()} == {
-        f"lang={code}" for code in ("en", "de", "zh", "th", "und", "ru")
-    }
 
 
 @pytest.mark.parametrize(
@@ -188,41 +174,6 @@ def test_words_are_counted_of_the_same_documents_and_texts(corpus: Path, tiny_vo
     assert totals["n_words"] == len(DOCUMENTS["zh"])
 
 
-def test_padded_rows_have_the_language_of_their_document(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    config = config_of(corpus, tiny_vocab_file, output, {"drop": ["de"]})
-    tokenizer = config.tokenizer.model_dump() | {"padding": {"length": 64}, "truncation": {"max_length": 64}}
-    run(Config.model_validate(config.model_dump() | {"tokenizer": tokenizer}))
-    table = pq.ParquetFile(next(output.glob("tokens-*.parquet"))).read()
-    assert table["lang"].to_pylist() == ["en", "zh", "th", "und", "ru"]
-
-
-def test_formats_without_columns_hold_the_same_rows(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    formats = {"path": str(output), "format": ["arrow", "mds", "memmap", "parquet"]}
-    run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en", "ru"]}, output=formats))
-    with pa.ipc.open_file(next(output.glob("tokens-*.arrow"))) as file:
-        table = file.read_all()
-    assert table["lang"].to_pylist() == ["en", "ru"]
-    assert table.to_pylist() == pq.read_table(next(output.glob("tokens-*.parquet"))).to_pylist()
-    assert verify(str(output)).problems == []
-    assert verify_deep(str(output)).problems == []
-
-
-def test_packed_sequences_have_no_language_and_their_documents_are_counted(
-    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out"
-    packed = {"path": str(output), "packing": {"length": 16, "separator": "[SEP]"}}
-    found = run(config_of(corpus, tiny_vocab_file, output, {"keep": ["en", "ru"]}, output=packed))
-    assert found["totals"]["packing"]["n_documents"] == 2
-    assert "lang" not in pq.read_table(next(output.glob("tokens-*.parquet"))).column_names
-    stats = json.loads((output / "stats.json").read_text())["languages"]["by_code"]
-    assert {code: counts["documents"] for code, counts in stats.items() if counts["documents"]} == {"en": 1, "ru": 1}
-    assert verify(str(output)).problems == []
-    assert verify_deep(str(output)).problems == []
-
-
 def test_rejected_records_are_filtered_by_language_when_they_are_replayed(
     corpus: Path, tiny_vocab_file: Path, tmp_path: Path
 ) -> None:
@@ -235,31 +186,6 @@ def test_rejected_records_are_filtered_by_language_when_they_are_replayed(
     assert totals["filtered"] == {"language": 4}
     assert totals["rejected"] == {"not_json": 1}
     assert verify(str(output / "replay")).problems == []
-
-
-def test_tfrecord_shards_are_filtered_without_a_column(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    config = config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]})
-    config = Config.model_validate(config.model_dump() | {"output": {"path": str(output), "format": "tfrecord"}})
-    assert run(config)["totals"]["filtered"] == {"language": 5}
-    assert verify(str(output)).problems == []
-
-
-@pytest.mark.parametrize(
-    "languages, message",
-    [
-        ("{keep: [english]}", "'english': is not a supported language"),
-        ("{rules: {xx: []}}", "'xx': is not a supported language"),
-        ("{keep: [en], drop: [en]}", "is in keep, too"),
-        ("{threshold: 2.0}", "languages.threshold: 2.0"),
-        ("{rules: {zh: [segmnt]}}", "did you mean 'segment'"),
-    ],
-)
-def test_mistakes_are_named(tmp_path: Path, languages: str, message: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(f"input: {{paths: [a]}}\noutput: {{path: b}}\nlanguages: {languages}\n")
-    with pytest.raises(ConfigError, match=message):
-        load_config(str(path))
 
 
 def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(

@@ -289,11 +289,6 @@ def test_what_is_not_parquet_is_refused_before_work(tmp_path, data):
         plan_splits(InputConfig(paths=[str(tmp_path / "f.parquet")]), "")
 
 
-def test_an_empty_file_has_no_documents(tmp_path):
-    path = write(tmp_path / "f.parquet", {"text": pa.array([], pa.string())})
-    assert read(path)[:2] == ([], [])
-
-
 def test_a_file_may_lack_some_of_several_text_columns(tmp_path):
     path = write(tmp_path / "a.parquet", {"title": ["A", None], "body": ["b", "c"], "meta": [{"x": "m"}, {"x": None}]})
     found = read(path, text_fields=["subtitle", "meta.x", "meta.y", "body", "title"], join="|")[0]

@@ -100,13 +100,6 @@ def test_output_that_a_decoder_holds_back_is_fetched(kind, monkeypatch):
         assert expand(kind, data[:cut])[0] == b"".join(drain(decoder(kind), data[:cut]))
 
 
-@pytest.mark.parametrize("where", range(3))
-def test_skippable_frames_are_skipped(where):
-    frames = [compress("zstd", make_text(500)), compress("zstd", make_text(700))]
-    frames.insert(where, SKIPPABLE)
-    assert expand("zstd", b"".join(frames)) == (make_text(500) + make_text(700), None)
-
-
 def test_zeros_after_a_member_of_gzip_or_xz_are_padding():
     assert expand("gzip", gzip.compress(b"text\n") + bytes(100_000)) == (b"text\n", None)
     assert expand("xz", lzma.compress(b"text\n") + bytes(8) + lzma.compress(b"more\n")) == (b"text\nmore\n", None)
@@ -219,14 +212,6 @@ def test_damage_between_records_is_a_reject_of_no_bytes(tmp_path, kind):
     assert [(row["reason"], row["offset"], row["n_bytes"], row["sample"]) for row in rejects] == [
         ("corrupt_stream", 13, 0, b"")
     ]
-
-
-def test_a_partial_line_too_long_to_keep_is_still_one_reject(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes(gzip.compress(b"good\n" + b"x" * 10_000_000)[:-8])
-    texts, rejects = read(path, max_document_bytes=1000)
-    assert texts == ["good"]
-    assert [(row["reason"], row["offset"], row["n_bytes"]) for row in rejects] == [("truncated_stream", 5, 10_000_000)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -50,16 +50,6 @@ def write(directory, data):
     return path
 
 
-def test_a_document_per_line(tmp_path):
-    path = write(tmp_path, "one\ntwo é\r\n\n \r\n\r\n\tthree\r".encode())
-    assert read(path) == ([("one", 0, 4), ("two é", 4, 8), (" ", 13, 3), ("\tthree\r", 18, 7)], [], 3)
-
-
-def test_a_document_per_paragraph(tmp_path):
-    path = write(tmp_path, b"\n one\r\ntwo\n\n \t\r\nthree\n")
-    assert read(path, document="blank_line") == ([(" one\r\ntwo", 1, 10), ("three", 16, 6)], [], 6)
-
-
 def test_a_document_per_file(tmp_path):
     for name, data in {
         "a.txt": b"one\n\ntwo\r\n",
@@ -85,23 +75,6 @@ def test_invalid_utf8_rejects_only_its_record(tmp_path):
         (13, "byte 0xa9 at byte 0 of the record"),
         (19, "byte 0xed at byte 0 of the record"),
     ]
-
-
-def test_many_invalid_lines_between_good_ones(tmp_path):
-    lines = [b"\xff" if i % 3 else b"x" * 40 for i in range(30_000)]
-    documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
-    assert (len(documents), len(rejects)) == (10_000, 20_000)
-
-
-def test_samples_are_the_first_1024_bytes_without_a_line_end(tmp_path):
-    for size in (1, 1023, 1024, 1025, 2000):
-        for end in (b"", b"\n", b"\r\n"):
-            path = write(tmp_path, b"x" * size + end)
-            for batch_bytes in (1, 1 << 22):
-                for document in ("line", "blank_line"):
-                    _, rejects, _ = read(path, batch_bytes, max_document_bytes=size // 2 or 1, document=document)
-                    if size + len(end) > 1:
-                        assert [row[4] for row in rejects] == [b"x" * min(size, 1024)]
 
 
 def lines_of(data, offset):
@@ -194,14 +167,6 @@ def test_any_cut_gives_the_documents_of_the_definition(
     assert (documents, rejects, n_skipped) == read(path, **options)  # details, too
 
 
-@pytest.mark.parametrize("document", ["line", "blank_line"])
-def test_lines_that_span_chunks_and_are_too_long_to_keep(tmp_path, monkeypatch, document):
-    monkeypatch.setattr(streams, "CHUNK_BYTES", 5)
-    data = b"a\n" + b" " * 40 + b"\nb\n" + b"c" * 40 + b"\nd\n\n" + b"\t" * 40
-    documents, rejects, n_skipped = read(write(tmp_path, data), 1, document=document, max_document_bytes=10)
-    assert (documents, [row[:3] + row[4:] for row in rejects], n_skipped) == expect(data, document, 10)
-
-
 def test_paragraph_boundaries_of_every_short_text(monkeypatch):
     for text in itertools.product(b"a \n", repeat=7):
         data = bytes(text)
@@ -223,19 +188,6 @@ def test_a_blank_first_line_after_a_byte_order_mark_separates(tmp_path):
         split.index for split in plan_splits(config, "") for batch in read_split(split, config) if len(batch.documents)
     ]
     assert owners == [6, 11]
-
-
-@pytest.mark.parametrize("document", ["line", "blank_line"])
-def test_cuts_far_from_any_boundary(tmp_path, document):
-    # Lines, blank ones too, that are longer than what is read at once to look for a boundary.
-    data = (
-        b"a" * 200_000 + b"\n" + b" " * 200_000 + b"\nb\n" + b"\t" * 70_000 + b"\n\n" + b"c\n" * 40_000 + b" " * 150_000
-    )
-    path = write(tmp_path, data)
-    for split_bytes in (65_536, 100_000, 200_001, 200_002, 401_000):
-        found = read(path, 1 << 14, document=document, split_bytes=split_bytes)
-        expected = expect(data, document, 1 << 26)
-        assert (found[0], found[1], found[2]) == expected
 
 
 @pytest.mark.parametrize("document", ["line", "blank_line", "file"])
@@ -303,9 +255,3 @@ def test_a_file_that_shrank_since_the_plan_is_an_error(tmp_path):
         batches = itertools.chain.from_iterable(read_split(split, config) for split in splits)
         with pytest.raises(OSError, match="but had 1400 when the job was planned"):
             list(batches)
-
-
-def test_batch_bytes_must_be_positive(tmp_path):
-    config = InputConfig(paths=[str(write(tmp_path, b"a"))])
-    with pytest.raises(ValueError, match="batch_bytes must be positive, got 0"):
-        list(read_split(plan_splits(config, "")[0], config, 0))

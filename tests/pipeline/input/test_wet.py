@@ -90,25 +90,6 @@ def test_what_a_damaged_file_ends_with_is_one_reject(tmp_path, tail, fault, chun
     assert fault in found.rejects[0]["detail"]
 
 
-def test_samples_of_rejects_are_of_the_record_itself(tmp_path):
-    path = tmp_path / "a.wet"
-    pages = [
-        record("a", **{"WARC-Target-URI": "http://a"}),
-        record("b"),
-        record("c", **{"warc-target-uri": "http://c"}),
-    ]
-    path.write_bytes(b"".join(pages))
-    found = read(path, text_field="WARC-Target-URI")
-    assert found.texts == ["http://a", "http://c"]
-    assert [(row["reason"], row["sample"]) for row in found.rejects] == [("missing_field", pages[1])]
-    path.write_bytes(b"".join(pages[1] for _ in range(250)))  # more than are explained one by one
-    rejects = read(path, text_field="WARC-Target-URI").rejects
-    assert {row["sample"] for row in rejects} == {pages[1]}
-    assert len(rejects) == 250
-    path.write_bytes(record("a", "warcinfo") + record("b").replace(b"Content-Length", b"content-length"))
-    assert read(path).texts == ["b"]
-
-
 def test_a_file_that_is_cut_or_no_wet_is_told(tmp_path):
     whole = gzip.compress(b"".join(record(f"{i * i:x}") for i in range(100)), mtime=0)
     (tmp_path / "a.wet.gz").write_bytes(whole[:-40])

@@ -49,11 +49,6 @@ def test_rows_of_any_format_from_anywhere(tmp_path, output):
         assert found == [(i, f"doc{i}", IDS[i], len(IDS[i])) for i in range(25)][start : start + count]
 
 
-def test_unknown_tokens_are_as_the_shard_says(tmp_path):
-    assert [row.n_oov for row in rows(write_shard(tmp_path, [[1, 2, 1], [3]]))] == [2, 0]
-    assert [row.n_oov for row in rows(write_shard(tmp_path, [[1, 2, 1]], format="tfrecord"))] == [None]
-
-
 def test_parquet_is_not_read_before_the_row_asked_for(tmp_path, monkeypatch):
     path = write_shard(tmp_path, IDS)
     read = []
@@ -89,11 +84,6 @@ def test_boundaries_of_tokens_are_visible(tokenizer):
     head, body = lines(Row(4, "d", ids, len(ids), 1), tokenizer)
     assert head == "row 4  d  n_tokens 9  n_oov 1"
     assert body == "[CLS]┊ un┊aff┊able┊ 玫┊ mill┊s┊ [UNK]┊ [SEP]"
-
-
-def test_a_boundary_in_a_text_is_none():
-    tokenizer = Tokenizer.for_bert(["[UNK]", "|", "┊", "<|endoftext|>"])
-    assert lines(Row(0, "d", [1, 2, 3], 3, 0), tokenizer)[1] == "|┊ ‹┊›┊ <|endoftext|>"
 
 
 def test_unknown_tokens_are_counted_where_the_shard_does_not_say(tokenizer):
@@ -135,14 +125,6 @@ def test_colours_alternate_on_a_terminal_only(tokenizer):
     assert captured.get().splitlines()[1] == "the┊ a┊ the┊ [UNK]"
 
 
-def test_markup_in_a_token_is_text():
-    tokenizer = Tokenizer.for_bert(["[UNK]", "[bold]"])
-    console = Console(force_terminal=False, width=200)
-    with console.capture() as captured:
-        console.print(render(Row(0, "[red]", [1], 1, 0), tokenizer))
-    assert captured.get().splitlines() == ["row 0  [red]  n_tokens 1  n_oov 0", "[bold]"]
-
-
 def test_the_tokenizer_beside_the_shard_is_found(tmp_path, tokenizer, monkeypatch, tiny_vocab_file):
     path = write_shard(tmp_path, IDS)
     with pytest.raises(ValueError, match=r"there is no '.*tokenizer\.json' beside the shard; name a tokenizer"):
@@ -153,11 +135,6 @@ def test_the_tokenizer_beside_the_shard_is_found(tmp_path, tokenizer, monkeypatc
     assert find_tokenizer(path).digest == tokenizer.digest
     monkeypatch.chdir(tmp_path)
     assert find_tokenizer("tokens-00000-of-00001.parquet").digest == tokenizer.digest
-
-
-def test_ids_are_shown_on_demand(tokenizer):
-    row = Row(0, "d", [5, 6, 0, 0], 2, 0)
-    assert lines(row, tokenizer, with_ids=True)[1] == "the:5┊ a:6┊[PAD]×2"
 
 
 def test_every_document_of_a_sequence_has_a_line_and_padding_is_what_it_is(tokenizer):
@@ -174,18 +151,6 @@ def test_a_row_as_json_has_places_and_words(tokenizer):
     assert [t["kind"] for t in record["tokens"]][-3:] == ["special", "ordinary", "missing"]
     assert (record["n_oov"], record["n_padding"], record["segments"]) == (1, 0, [])
     assert len(to_record(Row(4, "d", ids, len(ids), 1), tokenizer, 3)["tokens"]) == 3
-
-
-def test_words_are_counted_anew_in_every_document(tokenizer):
-    ids = [5, 6, 3, 7, 8]
-    record = to_record(Row(0, "", ids, 5, 0, segments=[("a", 0), ("b", 3)]), tokenizer)
-    assert [t["word"] for t in record["tokens"]] == [0, 1, None, 0, 1]
-
-
-def test_tokens_that_the_text_does_not_give_have_no_word(tokenizer):
-    ids = [12, 14]  # "un" and "##ing", but "uning" is unknown to this vocabulary in no other way
-    assert [t["word"] for t in to_record(Row(0, "", ids, 2, 0), tokenizer)["tokens"]] == [0, 0]
-    assert [t["word"] for t in to_record(Row(0, "", [14, 5], 2, 0), tokenizer)["tokens"]] == [None, None]
 
 
 def test_what_is_looked_for_is_shown_wherever_it_is_in_a_row(tokenizer):

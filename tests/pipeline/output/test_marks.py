@@ -4,14 +4,12 @@
 import pytest
 
 from tests.plain_job import PlainJob
-from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 
 TEXTS = ["the mill grinds text " * (i % 5) for i in range(20)]
 FORMATS = ["parquet", "arrow", "tfrecord", "mds", "megatron", "memmap"]
 SUFFIXES = [".parquet", ".arrow", ".tfrecord", ".mds", ".bin", ".ids.bin"]
-WINDOWS = {"max_length": 5, "stride": 3, "overflow": "rows"}
 ENDS = {"prepend": "[MASK]", "append": "[PAD]"}
 
 
@@ -95,27 +93,6 @@ def test_a_mark_that_is_the_unknown_token_is_not_counted_as_unknown_text(make):
 def test_mistakes_are_found_before_work(make, sections, message):
     with pytest.raises(ValueError, match=message):
         make(**sections)
-
-
-@pytest.mark.parametrize(
-    "sections, message",
-    [
-        ({"output": {"append": "</s>"}}, "must be one of tokenizer.train.special_tokens"),
-        ({"output": {"append": "[SEP]", "packing": {"length": 8, "separator": "[SEP]"}}}, "remove one"),
-        ({"output": {"append": "[SEP]"}, "tokenizer": {"add_special_tokens": True}}, "puts it there already"),
-        ({"output": ENDS, "tokenizer": {"truncation": {"max_length": 1}}}, "must be at least 2"),
-        (
-            {"output": ENDS, "tokenizer": {"add_special_tokens": True, "truncation": WINDOWS}},
-            "must be at least 6, for the tokens around a document",
-        ),
-        ({"output": {"append": "<url>"}, "spans": [{"token": "<url>", "find": "url"}]}, "is the token of a span"),
-    ],
-)
-def test_mistakes_are_found_in_the_config(sections, message):
-    output = {"path": "out", **sections["output"]}
-    tokenizer = {"train": {"vocab_size": 100}, **sections.get("tokenizer", {})}
-    with pytest.raises(ValueError, match=message):
-        Config.model_validate({**sections, "tokenizer": tokenizer, "output": output})
 
 
 def test_packing_without_an_end_of_documents_warns_before_work(make):

@@ -5,8 +5,6 @@ import json
 import os
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.plain_job import PlainJob
@@ -90,13 +88,6 @@ class _Work:
         return {path.name: path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
 
 
-PACKINGS = [
-    {"length": 16, "separator": "[SEP]"},
-    {"length": 16, "strategy": "best_fit", "boundaries": ["positions", "segment_ids"]},
-    {"length": 16, "strategy": "no_split", "boundaries": ["segment_ids"], "incomplete": "short"},
-]
-
-
 @pytest.mark.parametrize("padding", [None, 40])
 def test_all_formats_in_one_pass_hold_the_same_rows(work, padding):
     job = work(format=ALL, padding=padding)
@@ -115,28 +106,6 @@ def test_all_formats_in_one_pass_hold_the_same_rows(work, padding):
     assert sum(each["samples"] for each in index["shards"]) == len(expected)
     for each in index["shards"]:
         assert each["raw_data"]["bytes"] == (job.output / each["raw_data"]["basename"]).stat().st_size
-
-
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_packed_output_is_proven_in_every_format(work, packing):
-    job = work(format=PACKABLE, packing=packing)
-    entries = job.run()
-    assert verify(str(job.output)).problems == []
-    plain = work("plain")
-    plain.run()
-    separator = job.tokenizer.token_to_id("[SEP]") if "separator" in packing else None
-    expected = [row["input_ids"] + ([separator] if separator else []) for row in plain.rows(".parquet")]
-    assert sum(entry["packing:n_documents"] for entry in entries) == len(expected)
-    n_tokens = sum(map(len, expected))
-    assert sum(row["n_tokens"] for row in job.rows(".parquet")) == n_tokens
-    if packing.get("strategy") != "best_fit":
-        stream = [token for row in job.rows(".bin") for token in row["input_ids"]]
-        assert stream == [token for row in expected for token in row]
-    stats = json.loads((job.output / "stats.json").read_text())
-    assert stats["packing"]["documents"] == 60
-    assert stats["packing"]["tokens"] + stats["packing"]["separators"] == n_tokens
-    assert stats["tokens"] == sum(len(row["input_ids"]) for row in plain.rows(".parquet"))
-    assert manifest.read(str(job.output))["packing"]["separator_id"] == separator
 
 
 def test_packed_documents_without_tokens_are_proven(work, tmp_path):
@@ -189,19 +158,6 @@ def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
     job.tokenize()
     finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
     assert job.files() == again.files()
-
-
-def test_verify_finds_a_sequence_that_lost_a_token(work):
-    job = work(packing={"length": 8, "separator": "[SEP]"})
-    entries = job.run()
-    path = job.output / entries[0].shard.file
-    table = pq.ParquetFile(path).read()
-    rows = table.to_pylist()
-    rows[0]["input_ids"][0] = rows[0]["input_ids"][0] + 1
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path, store_schema=False)
-    problems = "\n".join(verify(str(job.output)).problems)
-    assert path.name in problems
-    assert len(path.read_bytes()) != entries[0].shard.n_bytes or "sha256" in problems
 
 
 def test_a_token_that_is_not_there_is_refused_before_work(work):

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import schemas
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.output import arranging
 from tokenmill.pipeline.output.arranging import Arranger
 from tokenmill.pipeline.output.marks import Marks
 from tokenmill.pipeline.output.placement import RowForm
 from tokenmill.pipeline.proving.from_input import verify_deep
-from tokenmill.pipeline.proving.replay import replay, verify_replay
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.tokenizer import Layout, Padding, Truncation
 
@@ -109,35 +107,6 @@ def test_the_books_know_what_was_repeated(make):
     assert sum(map(len, table["rows"].to_pylist())) == len(rows)
 
 
-@pytest.mark.parametrize("special", [False, True])
-def test_shuffled_windows_stay_with_their_document(make, special):
-    tokenizer = {"truncation": truncation(8, 3), "add_special_tokens": special, "padding": {"length": 9}}
-    output = {"format": FORMATS, "append": "[MASK]", "prepend": "[UNK]", "shuffle": {"shards": 2, "seed": 1}}
-    job = make(tokenizer=tokenizer, output=output).run()
-    rows = job.rows()
-    assert [row["doc_id"] for row in rows] != sorted(row["doc_id"] for row in rows)
-    joined, last = {}, None
-    n_before, n_after = special, special
-    for row in rows:
-        tokens = row["input_ids"][n_before : row["n_tokens"] - n_after]
-        assert row["window"] == 0 or row["doc_id"] == last
-        last = row["doc_id"]
-        joined.setdefault(last, []).extend(tokens if row["window"] == 0 else tokens[3:])
-    unk, mask = job.tokenizer.token_to_id("[UNK]"), job.tokenizer.token_to_id("[MASK]")
-    expected = {f"d{i}": [unk, *job.tokenizer.encode_bare([text])[0].as_py(), mask] for i, text in enumerate(TEXTS)}
-    assert joined == expected
-    assert sum(row["n_oov"] for row in rows) > 0
-    assert job.json("stats.json")["oov"]["tokens"] == sum(ids.count(unk) - 1 for ids in expected.values())
-    assert problems(job) == []
-    other = make(
-        "other", tokenizer=tokenizer, output=output, input={"paths": job.config.input.paths, "split_bytes": 9999}
-    )
-    assert len(other.plan.splits) == 1
-    other.run()
-    ours, theirs = ({p.name: p.read_bytes() for p in j.output.glob("tokens-*")} for j in (job, other))
-    assert ours == theirs
-
-
 def test_windows_keep_the_sources_of_the_spans_in_them_and_languages(make):
     texts = [f"the mill http://a.b/{i} grinds text into http://c.d/{i} tokens " * (i % 3) for i in range(6)]
     spans = [{"token": "<url>", "find": "url", "keep_source": True}]
@@ -223,38 +192,6 @@ def test_windows_are_as_plain_python_makes_them(texts, max_length, stride, is_pa
     assert windower.counts["n_tokens"] + windower.counts["n_repeated"] + windower.counts["n_special"] == n_ids
 
 
-@pytest.mark.parametrize("shape", [truncation(8, 3), {"max_length": 8}])
-@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
-def test_fields_are_kept_of_documents_that_are_windows_or_cut(make, shape, shuffle):
-    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
-    given = {"paths": paths, "split_bytes": 300, "keep_fields": {"id": "string"}}
-    output = {"format": FORMATS, "append": "[MASK]", "shuffle": shuffle}
-    job = make("kept", input=given, output=output, tokenizer={"truncation": shape}).run()
-    tables = [pq.read_table(path) for path in sorted((job.output / "documents").iterdir())]
-    assert all(table["id"].to_pylist() == table["doc_id"].to_pylist() for table in tables)
-    assert sum(table.num_rows for table in tables) == len(TEXTS)
-    assert problems(job) == []
-
-
-@pytest.mark.parametrize("shuffle", [None, {"shards": 2}])
-def test_rejects_are_replayed_to_windows_with_ends(make, shuffle):
-    shape = {"truncation": truncation(8, 3), "add_special_tokens": True}
-    output = {"append": "[MASK]", "shuffle": shuffle}
-    paths = [str(make().output.parent / "corpus" / "*.jsonl")]
-    job = make(
-        "few", tokenizer=shape, output=output, input={"paths": paths, "max_document_bytes": 250, "on_damage": "warn"}
-    ).run()
-    assert job.json("manifest.json")["totals"]["rejected"]["too_large"] == 6
-    again = make("few", tokenizer=shape, output=output, input={"paths": paths})
-    replayed = replay(again.config)
-    assert replayed["totals"]["windows"]["n_documents"] == 6
-    assert replayed["totals"]["windows"]["n_windows"] > 20
-    assert replayed["totals"]["n_added_tokens"] == 6
-    report = verify(str(job.output))
-    verify_replay(str(job.output), report)
-    assert report.problems == []
-
-
 @pytest.mark.parametrize("shuffle", [None, {"shards": 1}])
 def test_verify_finds_a_window_that_is_another(make, shuffle):
     job = make(tokenizer={"truncation": truncation(8, 3)}, output={"shuffle": shuffle, "format": "memmap"}).run()
@@ -289,20 +226,6 @@ def forge(job, path):
             stack += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
         book.write_text(json.dumps(record))
     assert manifest.read(str(job.output))
-
-
-@pytest.mark.parametrize(
-    "tokenizer, output, message",
-    [
-        ({"truncation": truncation(8, 8)}, {}, "must be less than max_length, which is 8"),
-        ({"truncation": {**truncation(8, 3), "side": "left"}}, {}, "windows hold all of a document"),
-        ({"truncation": {"max_length": 8, "stride": 3}}, {}, "applies to overflow: rows"),
-        ({"truncation": truncation(8, 3)}, {"packing": {"length": 8}}, "packing puts all of a document"),
-    ],
-)
-def test_mistakes_are_found_in_the_config(tokenizer, output, message):
-    with pytest.raises(ValueError, match=message):
-        Config.model_validate({"tokenizer": {"file": "x", **tokenizer}, "output": {"path": "out", **output}})
 
 
 def test_a_stride_that_special_tokens_leave_no_room_for_is_found_before_work(make):

@@ -158,12 +158,6 @@ def test_the_config_of_a_page_runs(job):
     assert f"input {job.config.input.paths[0]}; tokenizer {job.config.tokenizer.file}, digest" in text
 
 
-def test_a_long_pattern_is_in_the_config(job):
-    pattern = "x|" * 700
-    run = {**CLOCK, "config": {**job.config.given(), "tokenizer": {"pattern": pattern}}}
-    assert shown_config(page.render(page.gather(str(job.output)) | {"clock": run}))["tokenizer"] == {"pattern": pattern}
-
-
 def test_without_a_clock_the_config_of_a_page_lacks_paths_alone(job):
     text = page.render(page.gather(str(job.output)))
     shown = shown_config(text)
@@ -216,16 +210,6 @@ def test_a_flow_that_does_not_add_up_is_told(job):
     assert "which is not" in text
 
 
-def test_the_command(job, capsys):
-    output = str(job.output)
-    assert cli.main(["report", output]) == 0
-    path = capsys.readouterr().out.strip()
-    assert path == f"{output}/{filenames.REPORT}"
-    assert cli.main(["report", output, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(page.gather(output)))
-    assert cli.main(["verify", output]) == 0, "a report is no part of what is proven, and does no harm to it"
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_job_draws_its_report_unless_told_not_to(asked, tmp_path, tiny_corpus, tiny_vocab_file, capsys):
     for name in ("one", "other"):
@@ -260,10 +244,3 @@ def test_another_version_of_stats_is_one_message(job, capsys):
     path.write_text('{"documents": 1}', encoding="utf-8")
     assert cli.main(["report", str(job.output)]) == 2
     assert "stats.json" in capsys.readouterr().err
-
-
-def test_much_of_everything_is_cut_short():
-    rows = [{"name": f"file {i}", "n_bytes": i, "documents": 0, "rejected": 0, "filtered": 0} for i in range(100_000)]
-    cut = page.cut_short(rows, "n_bytes")
-    assert cut["n_all"] == 100_000
-    assert [row["n_bytes"] for row in cut["rows"]] == list(range(100_000 - page.TOP, 100_000))

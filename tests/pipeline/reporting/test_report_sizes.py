@@ -8,7 +8,6 @@ import pytest
 from tests.plain_job import PlainJob
 from tokenmill.pipeline import cli, filenames
 from tokenmill.pipeline.books import manifest
-from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.reporting import page
 
 LIMIT = 2_000_000
@@ -21,25 +20,6 @@ def rendered(output):
     assert len(text.encode()) < LIMIT
     assert 'class="sum wrong"' not in text
     return text
-
-
-def test_an_empty_output(tmp_path, tiny_vocab_file):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/a.jsonl").write_text("")
-    job = PlainJob(tmp_path, [], tiny_vocab_file, languages={"rules": "builtin"}).run()
-    text = rendered(job.output)
-    assert "0 of 28 entries are used" in text
-    assert "<h3>Lost</h3>" not in text  # nothing is
-    assert "1 file read, 1 shard written." in text
-
-
-def test_an_output_of_rejects_only(tmp_path, tiny_vocab_file, monkeypatch):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus/a.jsonl").write_text("no json\n" * 50 + '{"text": null}\n')
-    monkeypatch.setattr(finish, "check_usable", lambda *args, **options: None)  # such a job fails, and has no report
-    text = rendered(PlainJob(tmp_path, [], tiny_vocab_file).run().output)
-    assert "50 not_json" in text
-    assert "1 null_text" in text
 
 
 def test_a_job_that_rejects_everything_has_no_report_and_says_so(tmp_path, tiny_vocab_file, capsys):

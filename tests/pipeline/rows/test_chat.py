@@ -6,7 +6,6 @@ import random
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -74,15 +73,6 @@ def test_ids_and_masks_are_those_of_jobs(kind, run, expected):
         rows = pipeline | beam.Create([kind(i, each) for i, each in enumerate(CONVERSATIONS)])
         tokens = rows | Tokenize(make_tokenizer(), messages="messages", chat=CHAT)
         assert_that(tokens, rows_are(expected))
-
-
-def test_batches_stay_batches(run_once, expected):
-    table = pa.table({"id": range(len(CONVERSATIONS)), "messages": CONVERSATIONS})
-    with run_once() as pipeline:
-        batches = pipeline | beam.Create(table.to_batches(max_chunksize=7)).with_output_types(pa.RecordBatch)
-        step = Tokenize(make_tokenizer(), messages="messages", chat=CHAT)
-        rows = batches | step | beam.FlatMap(lambda batch: batch.to_pylist())
-        assert_that(rows, rows_are(expected))
 
 
 def test_the_tokenizer_may_be_a_side_input_and_ids_arrays(run_once, expected):

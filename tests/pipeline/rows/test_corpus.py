@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.runners.portability.fn_api_runner import fn_runner
-from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.testing.util import assert_that
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from tests.rows import run_inline
-from tokenmill import ReadCorpus, Tokenize
+from tokenmill import ReadCorpus
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.rows import corpus
@@ -142,19 +142,6 @@ def test_paths_without_a_file_are_told_before_anything_runs(tmp_path):
     with pytest.raises(ValueError, match="filesystem"):
         ReadCorpus("nostore://bucket/*")
     assert beam.Pipeline() | ReadCorpus(nowhere, validate=False)
-
-
-def test_read_corpus(inline, tiny_corpus, tokenizer):
-    with (tiny_corpus / "b.jsonl").open("a") as file:
-        file.write("not json\n")
-    good, bad = inline | ReadCorpus(str(tiny_corpus / "*.jsonl"), split_bytes=100).with_exception_handling()
-    assert_that(good | beam.Map(lambda row: row.doc_id), equal_to([f"doc-{i}" for i in range(7)]), label="Good")
-    found = bad | beam.Map(lambda row: (row.msg.partition(":")[0], row.element.partition("b.jsonl")[1]))
-    assert_that(found, equal_to([("not_json", "b.jsonl")]), label="Bad")
-    batches = inline | "Whole" >> ReadCorpus(str(tiny_corpus / "a.jsonl"), as_batches=True)
-    tokens = batches | Tokenize(tokenizer) | "Ids" >> beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
-    expected = [[5, 7, 8, 9, 18], [11, 13, 17, 11, 13, 19], [], [12, 15, 16]]
-    assert_that(tokens, equal_to(expected), label="Ids")
 
 
 def test_a_record_that_cannot_be_read_is_an_error_unless_it_has_an_output(tiny_corpus):

@@ -2,7 +2,6 @@
 """Every kind of element: its fields, its type, its windows, and those of the results."""
 
 import dataclasses
-import json
 import typing
 
 import apache_beam as beam
@@ -16,9 +15,8 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tests.rows import TEXTS, Doc, as_dict, as_row, fields, run_inline
+from tests.rows import TEXTS, Doc, as_row, fields, run_inline
 from tokenmill import (
-    ComputeAndApplyTokenizer,
     CountWords,
     Detokenize,
     IdentifyLanguage,
@@ -32,11 +30,6 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.rows import elements as elements_of
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
-
-
-def test_strings_become_rows_with_a_text(inline, tokenizer):
-    tokens = inline | beam.Create(["a mill"]) | Tokenize(tokenizer)
-    assert_that(tokens, equal_to([beam.Row(text="a mill", input_ids=[6, 7], n_tokens=2, n_oov=0)]))
 
 
 def test_batches_stay_batches(inline, tokenizer):
@@ -70,13 +63,6 @@ def test_types_are_what_they_say(check, tokenizer):
         _ = tokens | Detokenize(tokenizer, output="again")
         _ = rows | CountWords() | TrainVocabulary(vocab_size=80, min_frequency=1)
         pipeline.run()
-
-
-def test_json_of_rows(inline, tokenizer):
-    """Lists of ids are Python's numbers, so that any sink takes them."""
-    rows = inline | beam.Create([as_dict(0, "a mill")]) | Tokenize(tokenizer)
-    expected = ['{"id": 0, "text": "a mill", "input_ids": [6, 7], "n_tokens": 2, "n_oov": 0}']
-    assert_that(rows | beam.Map(json.dumps), equal_to(expected))
 
 
 def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
@@ -182,17 +168,6 @@ def test_a_key_that_is_no_string_is_named(tokenizer):
         )
 
 
-@pytest.mark.parametrize("wrong", [b"text", 5])
-def test_only_strings_are_text(wrong, tokenizer):
-    for element, kind in (
-        ({"text": wrong}, typing.Any),
-        (pa.RecordBatch.from_pylist([{"text": wrong}]), pa.RecordBatch),
-    ):
-        for step in (Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords()):
-            with pytest.raises(Exception, match=r"must be a string, got|Expected bytes"):
-                run_inline(lambda p, e=element, k=kind, s=step: p | beam.Create([e]).with_output_types(k) | s)
-
-
 def test_a_row_that_is_not_utf8_goes_to_its_own_output(tokenizer):
     texts = pa.array([b"text", b"latin caf\xe9"]).view(pa.string())
     batch = pa.record_batch({"id": [1, 2], "text": texts})
@@ -216,11 +191,6 @@ def test_a_batch_that_is_not_valid_is_an_error():
     for batch in (pa.record_batch({"text": damaged}), pa.record_batch({"other": damaged, "text": ["a", "b"]})):
         with pytest.raises(ValueError, match=r"column '(text|other)': not a valid Arrow array"):
             elements_of.check_batch(batch)
-
-
-def test_columns_of_text_are_a_list():
-    with pytest.raises(TypeError, match="columns must be a list, got one str, 'text'"):
-        ComputeAndApplyTokenizer("text", vocab_size=40)
 
 
 @pytest.mark.parametrize("kind", [pa.Table, typing.Any])

@@ -13,20 +13,11 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
-from tests.rows import TEXTS, as_dict, as_row, ids_are, run_inline
+from tests.rows import TEXTS, as_row, run_inline
 from tokenmill import Tokenize, VocabularyStatistics, WriteShards
 from tokenmill.pipeline.rows import shards
 from tokenmill.pipeline.rows.errors import RowsError
 from tokenmill.pipeline.rows.shards import _check_doc_ids
-
-
-def test_rows_become_parquet(inline, tokenizer, tmp_path):
-    """Beam 2.77 drops what a step yields when a bundle ends if the next takes its batches, as this one does."""
-    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
-    _ = rows | Tokenize(tokenizer) | beam.io.WriteToParquet(str(tmp_path / "rows"))
-    inline.run()
-    found = [row for path in tmp_path.glob("rows*") for row in pq.ParquetFile(path).read().to_pylist()]
-    ids_are({i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)})(found)
 
 
 @pytest.mark.parametrize("format", ["parquet", "tfrecord", "arrow"])
@@ -55,17 +46,6 @@ def test_shards_do_not_depend_on_the_order_of_rows(format, tokenizer, tmp_path):
     assert [file for file, _, _ in found["forth"]] == sorted(
         path.name for path in (tmp_path / "forth").glob("tokens-*")
     )
-
-
-def test_shards_hold_the_rows(inline, tokenizer, tmp_path):
-    rows = inline | beam.Create([as_dict(i, text) for i, text in enumerate(TEXTS)]) | Tokenize(tokenizer)
-    _ = rows | WriteShards(str(tmp_path), tokenizer, n_shards=40, id_column="id")
-    inline.run()
-    found = [row for path in tmp_path.glob("tokens-*") for row in pq.ParquetFile(path).read().to_pylist()]
-    expected = {str(i): tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
-    assert {row["doc_id"]: row["input_ids"] for row in found} == expected
-    assert sum(row["n_oov"] for row in found) == sum(text.count("Ⰻ") for text in TEXTS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"tokens-{i:05d}-of-00040.parquet" for i in range(40)]
 
 
 def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
@@ -108,21 +88,6 @@ def test_ids_of_documents_are_strings_or_integers(kind, wrong, tokenizer, tmp_pa
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [pa.array([None], pa.string()), pa.array([None, "a"]).take(pa.array([0])).dictionary_encode(), pa.array([b"k"])],
-)
-def test_ids_of_documents_in_batches_are_strings_or_integers(ids, tokenizer, tmp_path):
-    batch = pa.record_batch({"id": ids, "input_ids": [[1]]})
-
-    def build(pipeline):
-        batches = pipeline | beam.Create([batch]).with_output_types(pa.RecordBatch)
-        return batches | WriteShards(str(tmp_path), tokenizer, id_column="id")
-
-    with pytest.raises(Exception, match=r"the field 'id' (must be a string or an integer, got|is null in 1 of 1 rows)"):
-        run_inline(build)
-
-
 def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
     """Whatever rows they are in a bundle with: some have counts, some do not."""
     rows = [
@@ -150,22 +115,6 @@ def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):
             *[("", [6, 1])] * 3,
             ("a", [1]),
         ]
-
-
-@pytest.mark.parametrize(
-    ("doc_ids", "expected"),
-    [
-        (pa.array(["a", None], pa.string_view()), ["", "a"]),
-        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
-        (pa.array([b"\xff", b"a"]).view(pa.string()), ["", ""]),
-        (pa.array([1, 2]), ["", ""]),
-    ],
-)
-def test_the_field_doc_id_of_batches_may_be_anything(doc_ids, expected, tokenizer, tmp_path):
-    batch = pa.record_batch({"doc_id": doc_ids, "input_ids": pa.array([[1], [6]], pa.large_list(pa.int32()))})
-    run_inline(lambda pipeline: pipeline | beam.Create([batch]) | WriteShards(str(tmp_path), tokenizer))
-    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
-    assert sorted(table["doc_id"].to_pylist()) == expected
 
 
 def test_ids_must_be_in_the_vocabulary(tokenizer, tmp_path):

@@ -10,11 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from apache_beam.typehints.row_type import RowTypeConstraint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rows import KINDS, TEXTS, Doc, as_dict, as_row, ids_are, run_inline
+from tests.rows import TEXTS, Doc, as_dict, as_row, ids_are, run_inline
 from tests.strategies import FEWER
 from tokenmill import (
     ComputeAndApplyTokenizer,
@@ -32,17 +31,6 @@ from tokenmill import (
 from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_those_of_the_tokenizer(kind, run, tokenizer):
-    expected = {i: tokenizer.encode(text, add_special_tokens=False).ids for i, text in enumerate(TEXTS)}
-    with run() as pipeline:
-        rows = pipeline | beam.Create([KINDS[kind](i, text) for i, text in enumerate(TEXTS)])
-        tokens = rows | Tokenize(tokenizer)
-        assert_that(tokens, ids_are(expected))
-        # A shuffle makes rows cross the runner.
-        assert_that(tokens | beam.Reshuffle(), ids_are(expected), label="Shuffled")
 
 
 def test_rows_are_cut_framed_and_padded_as_encode_does(inline, tokenizer):
@@ -69,22 +57,6 @@ def test_long_texts_become_several_rows(inline, tokenizer):
 
     rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
     assert_that(rows | Tokenize(tokenizer, max_length=3, overflow="rows", stride=1), check)
-
-
-def test_the_oov_policy_is_an_argument(inline, tokenizer):
-    rows = inline | beam.Create([as_row(0, "millⰋ")])
-    whole = rows | "word" >> Tokenize(tokenizer, oov="word")
-    contained = rows | "contain" >> Tokenize(tokenizer, oov="contain")
-    assert_that(whole, ids_are({0: [1]}), label="Word")
-    assert_that(contained, ids_are({0: [7, 1]}), label="Contain")
-
-
-def test_numpy_ids(inline, tokenizer):
-    def check(found):
-        assert all(isinstance(row.input_ids, np.ndarray) and row.input_ids.dtype == np.int32 for row in found)
-        assert [row.input_ids.tolist() for row in found] == [[6, 7]]
-
-    assert_that(inline | beam.Create([as_row(0, "a mill")]) | Tokenize(tokenizer, as_numpy=True), check)
 
 
 @FEWER  # each of them is a pipeline
@@ -301,37 +273,3 @@ def test_arguments_that_fit_no_text_are_told_before_anything_runs(tokenizer):
     template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     with pytest.raises(ValueError, match="the last turn ends without a special token"):
         Tokenize(tokenizer, messages="messages", chat={"template": template})
-
-
-WRONG = [1, 2.5, True, b"text", None, ("key", "a mill"), ["a mill"], {"a mill"}, np.int64(3), pa.array(["a"])]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
-def test_elements_of_the_wrong_type_are_told_before_anything_runs(wrong, tokenizer, tmp_path):
-    steps = [Tokenize(tokenizer), Normalize(["nfc"]), IdentifyLanguage(), CountWords(), Detokenize(tokenizer)]
-    steps += [TrainVocabulary(vocab_size=80), VocabularyStatistics(tokenizer), WriteShards(str(tmp_path), tokenizer)]
-    steps += [RenderChat("{{ messages }}")]
-    for step in steps:
-        hint = r"tuple\[str, str\]; beam.MapTuple" if isinstance(wrong, tuple) else "; make them these"
-        name = type(step).__name__
-        with pytest.raises(TypeError, match=f"{name}: elements are strings, dicts, .* declared as .*{hint}"):
-            beam.Pipeline() | beam.Create([wrong]) | step
-    assert beam.Pipeline() | beam.Create([wrong]) | Tokenize(tokenizer).with_exception_handling()
-
-
-def test_several_wrong_types_are_wrong_and_others_may_be_right(tokenizer):
-    for elements in ([1, 2.5], [1, None], [("a", 1), 2]):
-        with pytest.raises(TypeError, match="these are declared as"):
-            beam.Pipeline() | beam.Create(elements) | Tokenize(tokenizer)
-    for elements in (["a", None], ["a", 5], [Doc(1, "a")], [{"text": "a"}], [{"id": 1, "text": "a"}]):
-        assert beam.Pipeline() | beam.Create(elements) | Tokenize(tokenizer)
-    with pytest.raises(TypeError, match=r"the field 'text' must be a string, but it is declared as int"):
-        beam.Pipeline() | beam.Create([{"text": 1, "id": 2}]) | Tokenize(tokenizer)
-    for kind, shown in (
-        (list[str], r"list\[str\]"),
-        (float | None, r"(float \| N|typing.Opt)"),
-        (bytes, "bytes"),
-    ):
-        row = RowTypeConstraint.from_fields([("text", kind)])
-        with pytest.raises(TypeError, match=f"the field 'text' must be a string, but it is declared as {shown}"):
-            beam.Pipeline() | beam.Create([]).with_output_types(row) | Tokenize(tokenizer)

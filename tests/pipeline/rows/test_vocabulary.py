@@ -50,21 +50,6 @@ def test_train_and_apply_in_one_pipeline(run, tmp_path):
         assert_that(words, equal_to(expected), label="Words")
 
 
-def test_the_vocabulary_does_not_depend_on_bundles(inline):
-    def check(found):
-        assert len(set(found)) == 1
-
-    texts = [f"w{i % 17} w{i % 5} wordings" for i in range(200)]
-    batch = pa.record_batch({"text": texts})
-    train = {"vocab_size": 50, "min_frequency": 1}
-    rows = inline | "Rows" >> beam.Create(texts) | CountWords() | TrainVocabulary(**train)
-    batches = inline | "Batches" >> beam.Create([batch.slice(i, 50) for i in range(0, 200, 50)]).with_output_types(
-        pa.RecordBatch
-    )
-    counted = batches | "Count" >> CountWords() | "Train" >> TrainVocabulary(**train)
-    assert_that((rows, counted) | beam.Flatten(), check)
-
-
 def test_statistics_are_those_of_the_ids(inline, tokenizer):
     def check(found):
         (told,) = found

@@ -44,14 +44,6 @@ def test_a_split_committed_by_an_earlier_run_is_done_but_not_read():
     assert watched.snapshot() == Snapshot("tokenizing", 300, 400, 0, 0, 0)
 
 
-def test_a_replayed_split_is_done_once():
-    watched = Progress([TOKENIZE])
-    for _ in range(2):
-        watched.advance("tokenizing", "b", 300, 0, 5)
-        watched.finish("tokenizing", "b")
-    assert watched.snapshot().n_done == 300
-
-
 def test_compressed_splits_are_estimated_from_those_that_are_done():
     watched = Progress([Stage("tokenizing", "_ledger", {"a": 100, "b": 300}, frozenset({"a", "b"}))])
     watched.advance("tokenizing", "a", 100, 0, 0)
@@ -62,13 +54,6 @@ def test_compressed_splits_are_estimated_from_those_that_are_done():
     watched.finish("tokenizing", "a")
     watched.advance("tokenizing", "b", 10_000, 0, 0)
     assert watched.snapshot().n_done == 100 + 50  # 200 times smaller, as the first was
-
-
-def test_stages_without_a_measure():
-    watched = Progress([COUNT])
-    watched.enter("training")
-    assert watched.snapshot() == Snapshot("training")
-    assert Progress().snapshot() == Snapshot("starting")
 
 
 def test_a_stage_with_a_measure_of_its_own_is_asked_whenever_somebody_looks():

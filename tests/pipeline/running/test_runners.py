@@ -76,14 +76,6 @@ def test_choices_that_are_refused(beam_args, ours, message):
         choose_runner(beam_args, **ours)
 
 
-def test_settings_read_well():
-    assert str(choose_runner([], workers=1)) == "1 worker, inline"
-    assert str(choose_runner([], workers=2)) == "2 workers, threads"
-    assert str(choose_runner(["--runner=PrismRunner"])) == "PrismRunner"
-    assert choose_runner([], workers=2).in_process
-    assert not choose_runner([], workers=2, mode="processes").in_process
-
-
 def test_no_more_workers_are_chosen_than_there_are_splits(monkeypatch):
     monkeypatch.setattr("tokenmill.pipeline.running.runners.available_cores", lambda: 4)
     assert str(choose_runner(n_splits=1)) == str(choose_runner(n_splits=0)) == "1 worker, inline"
@@ -277,12 +269,6 @@ def test_errors_about_the_output_name_its_key(wrapped):
     assert explain(error, "/data/out") == f"output.path: {text}"
     assert explain(error, "/elsewhere") == explain(error) == text
     assert explain(ValueError("/data/out"), "/data/out") == "/data/out"
-
-
-def test_choosing_does_not_import_beam():
-    choose = "from tokenmill.pipeline.running.runners import choose_runner as choose; choose([])"
-    code = f"import sys; {choose}; sys.exit('apache_beam' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_logging_is_quiet_and_follows_stderr(capsys):

@@ -103,9 +103,3 @@ def test_no_merge_reads_from_many_runs(fan_in, run_bytes, split_bytes, n_work):
         n_parts = into.n_ranges
         assert n_files * n_parts <= max(8 * n_runs, n_files * fan_in)
     assert n_files * runs_in_file <= 2 * fan_in + 1
-
-
-def test_few_runs_need_no_pass():
-    assert plan_passes(64, 0, 1 << 20) == plan_passes(128, 0, 32 << 20) == plan_passes(256, 0, 1 << 30) == []
-    assert plan_passes(257, 0, 1 << 30) == [Pass(17, 17)]
-    assert plan_passes(0, 0, 1) == []

@@ -42,18 +42,6 @@ def test_what_is_committed_is_not_done_again(make_shuffled, monkeypatch):
     assert verify(str(job.output)).problems == []
 
 
-def test_a_lost_shard_of_a_finished_job_is_merged_again_from_splits_that_are_sorted_again(make_shuffled):
-    job = make_shuffled()
-    job.run()
-    before = job.shards()
-    (job.output / "tokens-00002-of-00004.parquet").unlink()
-    job.prepare("resume")
-    job.merge(job.sort())
-    job.finish()
-    assert job.shards() == before
-    assert verify(str(job.output)).problems == []
-
-
 @pytest.mark.parametrize("is_finished", [True, False])
 @pytest.mark.parametrize("name", ["0.jsonl", "c.jsonl"])
 def test_new_input_makes_all_shards_again_and_leaves_none_behind(make_shuffled, tmp_path, is_finished, name):
@@ -74,17 +62,3 @@ def test_new_input_makes_all_shards_again_and_leaves_none_behind(make_shuffled, 
     fresh.run()
     assert fresh.shards() == again.shards()
     assert verify(str(again.output)).problems == []
-
-
-def test_overwriting_removes_runs_and_shards(make_shuffled):
-    job = make_shuffled()
-    job.prepare()
-    job.sort()
-    assert (job.output / "_runs").exists()
-    other = make_shuffled(shuffle={"seed": 4, "shards": 2})
-    other.prepare("overwrite")
-    assert not (job.output / "_runs").exists()
-    other.merge(other.sort())
-    other.finish()
-    assert sorted(other.shards()) == ["tokens-00000-of-00002.parquet", "tokens-00001-of-00002.parquet"]
-    assert verify(str(other.output)).problems == []

@@ -16,8 +16,6 @@ from tokenmill.pipeline.shuffling import shards as shuffled
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.ragged import Ragged
 
-ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
-
 
 def test_documents_are_in_the_order_of_their_keys_and_all_there(make_shuffled):
     job = make_shuffled()
@@ -117,44 +115,6 @@ def test_files_of_one_name_in_two_folders_are_shuffled_apart(make_shuffled, tmp_
     assert one != two
 
 
-@pytest.mark.parametrize("padding", [None, {"length": 20}, {"length": 20, "side": "left"}])
-def test_every_format_is_shuffled_and_proven(make_shuffled, padding):
-    job = make_shuffled(format=ALL, padding=padding)
-    job.run()
-    assert verify(str(job.output)).problems == []
-    expected = [row["input_ids"] for row in job.rows()]
-    for suffix in (".tfrecord", ".arrow", ".mds"):
-        assert [row["input_ids"] for row in job.rows(suffix)] == expected
-    index = json.loads((job.output / "index.json").read_text())
-    assert sum(each["samples"] for each in index["shards"]) == N_DOCUMENTS
-    found = manifest.read(str(job.output))
-    assert len(found["shards"]) == 4
-    assert found["totals"]["shard_rows"] == found["totals"]["n_documents"] == N_DOCUMENTS
-
-
-@pytest.mark.parametrize(
-    "packing",
-    [
-        {"length": 16, "separator": "[SEP]"},
-        {"length": 16, "strategy": "best_fit", "boundaries": ["positions"], "separator": "the"},
-        {"length": 16, "strategy": "no_split", "boundaries": ["segment_ids"], "incomplete": "short"},
-    ],
-)
-def test_packed_after_the_shuffle(make_shuffled, packing):
-    job = make_shuffled(format=["parquet", "megatron"], packing=packing)
-    shards = job.run()
-    assert verify(str(job.output)).problems == []
-    assert sum(shard["packing:n_documents"] for shard in shards) == N_DOCUMENTS
-    unpacked = make_shuffled("unpacked")
-    unpacked.run()
-    if packing.get("strategy") != "best_fit":
-        ends = [4] if "separator" in packing else []  # what the tiny vocabulary has for it
-        ids = [id for row in job.rows(".bin") for id in row["input_ids"]]
-        separator = job.tokenizer.token_to_id(packing.get("separator", ""))
-        expected = [row["input_ids"] + ([separator] if ends else []) for row in unpacked.rows()]
-        assert ids == [id for row in expected for id in row]
-
-
 def test_the_number_of_shards_follows_the_bytes_of_the_input_unless_it_is_given(make_shuffled, monkeypatch):
     monkeypatch.setattr(shuffled, "SHARD_BYTES", 4000)
     n_bytes = sum(path.stat().st_size for path in make_shuffled().output.parent.glob("*.jsonl"))
@@ -174,12 +134,6 @@ def test_more_shards_than_documents_and_no_documents_at_all(make_shuffled, tmp_p
     empty.run()
     assert empty.rows() == []
     assert verify(str(empty.output)).problems == []
-
-
-@pytest.mark.parametrize("shuffle", [{"seed": -1}, {"shards": 0}, {"run_bytes": 0}, {"shard": 3}, 7])
-def test_mistakes_in_the_section_are_refused(make_shuffled, shuffle):
-    with pytest.raises(ValueError, match=r"shuffle"):
-        make_shuffled(shuffle=shuffle)
 
 
 def test_an_entry_of_a_shard_is_read_back_or_refused(make_shuffled):

@@ -2,12 +2,7 @@
 """The sample of a split: which documents are in it, and what is counted of them."""
 
 import pyarrow as pa
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.recounting import sampled
-from tests.strategies import texts
 from tokenmill.pipeline.reporting import stats
 from tokenmill.pipeline.statistics import sample
 from tokenmill.pipeline.statistics.sample import COUNTED, SAMPLE_BYTES, Sample
@@ -29,17 +24,6 @@ def totals(sample):
     counts = dict.fromkeys(COUNTED, 0)
     counts |= {name: int(numbers.sum()) for name, numbers in sample.counts()[1].items()}
     return counts
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=25)
-@given(st.lists(texts(), max_size=6))
-def test_counts_are_those_of_a_recount(name, rows):
-    tokenizer, column = TOKENIZERS[name], pa.array(rows, pa.string())
-    found = Sample(tokenizer, 1, has_spans=False)
-    for start in range(0, len(rows), 2):
-        found.add(column[start : start + 2], tokenizer.encode_bare(column[start : start + 2]))
-    assert stats.sampled(totals(found)).to_record() == sampled(rows, tokenizer)
 
 
 def chosen(n_documents, size, n_planned, n_batch):

@@ -2,8 +2,6 @@
 """Statistics: against a count in plain Python, whatever the batches, merges and trips through a file."""
 
 import collections
-import json
-import math
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,6 @@ from tokenmill.pipeline import schemas
 from tokenmill.pipeline.reporting.stats import length_percentile, summarize
 from tokenmill.pipeline.reporting.stats_file import StatsFile
 from tokenmill.pipeline.statistics import tally
-from tokenmill.pipeline.statistics.sample import COUNTED
 from tokenmill.pipeline.statistics.tally import Statistics
 from tokenmill.pipeline.statistics.token_table import token_counts
 from tokenmill.tokenizer import Tokenizer
@@ -140,141 +137,12 @@ def test_a_slice_of_text_counts_its_own_bytes():
     assert (s["n_documents"], s["n_text_bytes"], s["n_chars"], s["n_tokens"], s["n_oov_tokens"]) == (1, 2, 1, 1, 0)
 
 
-def test_lengths_fall_into_the_buckets_the_docstring_names():
-    lengths = [0, 1, 4095, 4096, 8191, 8192, 16_383, (1 << 31) - 1]
-    s = Statistics(5, None)
-    ids = np.zeros(16_383, np.int32)
-    for length in lengths[:-1]:
-        s.update(pa.array(["x"]), ids, np.array([0]), np.array([length]))
-    assert {i: n for i, n in enumerate(s.length_counts.tolist()) if n} == {0: 1, 1: 1, 4095: 1, 4096: 2, 4097: 2}
-    assert 4096 + (lengths[-1].bit_length() - 13) == tally.LENGTH_BUCKETS - 1
-
-
 def test_percentiles_are_nearest_rank():
     s = counted([("x", [2] * n) for n in (1, 2, 3, 4)] * 25)
     assert [length_percentile(s, p) for p in (1, 25, 26, 50, 75, 76, 99)] == [1, 1, 2, 2, 3, 4, 4]
     s.update(pa.array(["x"]), np.zeros(9000, np.int32), np.array([0]), np.array([9000]))
     assert length_percentile(s, 100) == 8192  # the lower end of its bucket
     assert length_percentile(Statistics(5, 1), 50) is None
-
-
-def test_summary_by_hand():
-    tally = FakeTally(
-        n_words=5, words={b"\xe7\x8e\xab": 2, "x\u0301".encode(): 2, b"z": 1}, chars={0x73AB: 3, 0x1F600: 3, 0x61: 4}
-    )
-    s = counted([("ab 玫", [2, 3, 1]), ("", []), ("c", [4, 1, 1, 1])], tally)
-    of_two = [[1, 1], [2, 4], [0, 1], [1, 1], [1, 3], [1, 2]]
-    s.add_sample({name: np.array(numbers) for name, numbers in zip(COUNTED, of_two, strict=True)})
-    assert summary(s) == {
-        "format_version": 3,
-        "documents": 3,
-        "bytes": 7,
-        "characters": 5,
-        "words": 5,
-        "spaced_words": 3,
-        "tokens": 7,
-        "tokens_made": {
-            "text": 6,
-            "cut": 3,
-            "kept": 3,
-            "special": 3,
-            "added": 3,
-            "share_cut": 0.5,
-            "documents_cut": 2,
-            "share_of_documents_cut": 2 / 3,
-        },
-        "tokens_per_word": 1.2,
-        "share_of_continuations": 1 / 6,
-        "tokens_per_spaced_word": 2.0,
-        "bytes_per_token": 7 / 6,
-        "characters_per_token": 5 / 6,
-        "sample": {
-            "documents": 2,
-            "bytes": 6,
-            "documents_round_trip": 1,
-            "documents_round_trip_but_for_spaces": 2,
-            "share_round_trip": 0.5,
-            "spaced_words": 4,
-            "whole_words": 3,
-            "strr": 0.75,
-        },
-        "vocabulary": {
-            "size": 5,
-            "used": 4,
-            "coverage": 0.8,
-            "dead": 1,
-            "under_trained": 4,
-            "unreachable": 0,
-            "unreachable_tokens": [],
-            "pieces": {"entries": 0, "tokens": 0, "share_of_tokens": 0.0},
-            "entropy_bits": pytest.approx(-(4 / 7) * math.log2(4 / 7) - 3 / 7 * math.log2(1 / 7)),
-            "renyi_efficiency": pytest.approx(math.log2((4**2.5 + 3) / 7**2.5) / -1.5 / math.log2(5)),
-            "zipf_slope": pytest.approx(-1.01588, abs=1e-5),
-            "coverage_curve": [
-                {"entries": 1, "share": pytest.approx(4 / 7)},
-                {"entries": 2, "share": pytest.approx(5 / 7)},
-                {"entries": 4, "share": 1.0},
-            ],
-            "top_tokens": [
-                {"id": 1, "token": "[UNK]", "count": 4},
-                {"id": 2, "token": "a", "count": 1},
-                {"id": 3, "token": "b", "count": 1},
-                {"id": 4, "token": "c", "count": 1},
-            ],
-        },
-        "oov": {
-            "tokens": 4,
-            "share_of_tokens": 4 / 7,
-            "characters": 10,
-            "share_of_characters": 2.0,
-            "words": 5,
-            "share_of_words": 1.0,
-            "words_not_listed": 0,
-            "distinct_characters": 3,
-            "distinct_words": 3,
-            "characters_to_add": {"50%": 2, "90%": 3, "95%": 3, "99%": 3, "100%": 3},
-            "scripts": [
-                {"script": "Latin", "count": 4},
-                {"script": "Common", "count": 3},
-                {"script": "Han", "count": 3},
-            ],
-            "top_characters": [
-                {"code_point": "U+0061", "character": "a", "count": 4},
-                {"code_point": "U+73AB", "character": "玫", "count": 3},
-                {"code_point": "U+1F600", "character": "😀", "count": 3},
-            ],
-            "top_words": [
-                {"word": "x\u0301", "count": 2},
-                {"word": "玫", "count": 2},
-                {"word": "z", "count": 1},
-            ],
-        },
-        "added_tokens_in_text": [],
-        "lengths": {
-            "min": 0,
-            "max": 4,
-            "mean": 7 / 3,
-            "percentiles": {"p1": 0, "p5": 0, "p25": 0, "p50": 3, "p75": 4, "p90": 4, "p95": 4, "p99": 4},
-            "histogram": [
-                {"from": 0, "to": 0, "rows": 1},
-                {"from": 1, "to": 1, "rows": 0},
-                {"from": 2, "to": 3, "rows": 1},
-                {"from": 4, "to": 7, "rows": 1},
-            ],
-        },
-    }
-
-
-def test_summary_of_nothing_is_json():
-    empty = json.loads(json.dumps(summary(Statistics(5, None)), allow_nan=False))
-    assert empty["tokens_per_word"] is None
-    assert empty["lengths"]["histogram"] == []
-
-
-def test_token_counts_name_every_entry():
-    table = token_counts(counted([("x", [2, 2, 4])]).token_counts, TOKENIZER)
-    kinds = ["added", "added", *["ordinary"] * 3]
-    assert table.to_pydict() == {"id": [0, 1, 2, 3, 4], "token": VOCAB, "count": [0, 0, 2, 0, 1], "kind": kinds}
 
 
 def test_the_table_of_words_is_bounded_and_says_what_it_dropped(monkeypatch):

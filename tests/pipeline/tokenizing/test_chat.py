@@ -16,7 +16,6 @@ from rich.console import Console
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
 from tokenmill import JobError, read_report, run, verify
-from tokenmill.pipeline.books.ledger import LOST
 from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.sections import ConfigError
@@ -27,7 +26,6 @@ from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
 from tokenmill.pipeline.reporting import page
 from tokenmill.pipeline.reporting.summary import summarize
-from tokenmill.pipeline.tokenizing.chat import ChatTexts
 from tokenmill.tokenizer.chat import conversations, renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -214,19 +212,6 @@ def test_a_row_that_is_cut_has_a_trained_token_or_is_left_out(folder: Path) -> N
         assert len(rows) + totals["filtered"].get("too_long", 0) == N
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_first_token_of_a_row_is_not_trained(folder: Path, side: str) -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.add_special_tokens(["[PAD]"])
-    tokenizer.save(folder / "tokenizer" / "tokenizer.json")
-    run(config_of(folder, tokenizer={"padding": {"length": 600, "side": side}}, chat={"train": "all"}))
-    for row in rows_of(folder):
-        n = row["n_tokens"]
-        expected = [False] + [True] * (n - 1)
-        padding = [False] * (600 - n)
-        assert row["loss_mask"] == (padding + expected if side == "left" else expected + padding)
-
-
 def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused_before_the_job(folder: Path) -> None:
     endless = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '<end>' }}{% endfor %}"
 
@@ -328,50 +313,6 @@ def test_packing_splits_no_conversation(
     assert stats["tokens_made"]["documents_cut"] == plain["tokens_made"]["documents_cut"] > 0
 
 
-def test_packed_rows_are_filled_with_the_padding_token_of_tokenizer_config(folder: Path) -> None:
-    path = folder / "tokenizer" / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pad_token": "<|im_start|>"}))
-    shares = {"shares": {"train": 0.5, "test": 0.5}}
-    for name, parts in (("out", None), ("parts", shares)):
-        run(config_of(folder, name, output={"path": str(folder / name), "packing": {"length": 64}, "parts": parts}))
-        assert verify(str(folder / name), deep=True).problems == []
-    rows = [row for name in ("out", "parts/train", "parts/test") for row in rows_of(folder, name)]
-    padding = [i for row in rows for i in row["input_ids"][row["n_tokens"] :]]
-    assert {*padding} == {make_tokenizer().token_to_id("<|im_start|>")}
-    path.unlink()  # without it, there is neither a padding token nor a separator
-    with pytest.raises(ValueError, match=r"output.packing.pad_token: the tokenizer names no padding token"):
-        run(
-            config_of(
-                folder,
-                "none",
-                output={"path": str(folder / "none"), "packing": {"length": 64}},
-                chat={"template": TEMPLATES["chatml"], "special_tokens": NAMED},
-            )
-        )
-
-
-@pytest.mark.parametrize("packing", [None, {"length": 64, "pad_token": "</s>"}])
-def test_conversations_longer_than_a_row_are_left_out_where_that_is_said(folder: Path, packing: Any) -> None:
-    run(config_of(folder, "plain"))
-    output = {"packing": packing, "path": str(folder / "out"), "report": False}
-    run(config_of(folder, output=output, tokenizer={"truncation": {"max_length": 64, "overflow": "leave_out"}}))
-    assert verify(str(folder / "out"), deep=True).problems == []
-    rows, plain = rows_of(folder), rows_of(folder, "plain")
-    expected = [[*zip(row["input_ids"], row["loss_mask"], strict=True)] for row in plain if row["n_tokens"] <= 64]
-    found = (
-        [*packed_parts(rows).values()]
-        if packing
-        else [[*zip(r["input_ids"], r["loss_mask"], strict=True)] for r in rows]
-    )
-    assert sorted(found) == sorted(expected)
-    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
-    assert totals["filtered"] == {"too_long": N - len(expected)}
-    assert totals["rejected"] == {}
-    counts = check_counts(folder, "out")
-    assert counts["cut_tokens"] == 0
-    assert counts["trained_tokens"] == sum(trained for each in expected for _, trained in each)
-
-
 def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
     """A tiny model, whose logits depend on the token before within the conversation, does not see packing."""
     run(config_of(folder, "plain"))
@@ -420,39 +361,6 @@ def test_a_trained_token_leads_to_its_message(folder: Path, packing: Any, trunca
     assert seen >= {("user", False), ("assistant", True)}
 
 
-@pytest.mark.parametrize(
-    "output", [{}, {"labels": True}, {"packing": {"length": 64, "pad_token": "</s>", "strategy": "no_split"}}]
-)
-def test_the_report_shows_what_is_trained(folder: Path, output: dict[str, Any]) -> None:
-    evil = [{"role": "user", "content": "<b>why"}, {"role": "assistant", "content": "<script>so"}]
-    with open(folder / "chat.jsonl", "r+", encoding="utf-8") as file:
-        rest = file.read()
-        file.seek(0)
-        file.write(json.dumps({"messages": evil}) + "\n" + rest)
-    run(config_of(folder, output={"path": str(folder / "out"), **output}))
-    report = read_report(str(folder / "out"))
-    chat = report["chat"]
-    assert len(chat["examples"]) == 3
-    first = "<|im_start|>user\n<b>why<|im_end|>\n<|im_start|>assistant\n"
-    assert chat["examples"][0][:2] == [
-        {"text": first, "trained": False},
-        {"text": "<script>so<|im_end|>", "trained": True},
-    ]
-    shown = page.render(report)
-    assert "&lt;b&gt;why" in shown
-    assert "<mark>&lt;script&gt;so&lt;|im_end|&gt;</mark>" in shown
-    assert "<script>so" not in shown
-
-
-def test_parquet_gives_the_rows_of_json_lines(folder: Path) -> None:
-    records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
-    pq.write_table(pa.Table.from_pylist(records), folder / "chat.parquet")
-    run(config_of(folder, "lines"))
-    run(config_of(folder, "table", data="chat.parquet"))
-    assert rows_of(folder, "table") == rows_of(folder, "lines")
-    assert verify(str(folder / "table"), deep=True).problems == []
-
-
 def test_nulls_that_an_author_wrote_stay_and_those_of_arrow_go(folder: Path) -> None:
     """In Parquet the arguments of all calls have one type: a null for each field that only another call has."""
 
@@ -477,28 +385,6 @@ def test_nulls_that_an_author_wrote_stay_and_those_of_arrow_go(folder: Path) -> 
             assert f'"arguments": {arguments}}}' in text
             assert schema in text
             assert ("strict" in text) == (schema == "")
-
-
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_both_sides_of_pairs_begin_with_their_prompt(folder: Path, format_: str) -> None:
-    records = [json.loads(line) for line in (folder / "chat.jsonl").read_text().splitlines()]
-    other = {"role": "assistant", "content": "never"}
-    pairs = [{"id": r["id"], "chosen": r["messages"], "rejected": [*r["messages"][:-1], other]} for r in records]
-    if format_ == "parquet":
-        pq.write_table(pa.Table.from_pylist(pairs), folder / "pairs.parquet")
-    else:
-        (folder / "pairs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in pairs))
-    for side in ("chosen", "rejected"):
-        run(config_of(folder, side, data=f"pairs.{format_}", input={"messages_field": side}))
-        stats = json.loads((folder / side / "stats.json").read_text())["chat"]
-        assert stats["shared_messages"] == sum(len(each["messages"]) - 1 for each in records)
-        assert verify(str(folder / side), deep=True).problems == []
-    for chosen, rejected, record in zip(rows_of(folder, "chosen"), rows_of(folder, "rejected"), records, strict=True):
-        first = chosen["loss_mask"].index(True)
-        assert chosen["doc_id"] == rejected["doc_id"] == record["id"]
-        assert chosen["input_ids"][:first] == rejected["input_ids"][: rejected["loss_mask"].index(True)]
-        assert trained_text(chosen) == record["messages"][-1]["content"] + "<|im_end|>"
-        assert trained_text(rejected) == "never<|im_end|>"
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
@@ -536,23 +422,6 @@ def test_marks_of_data_count_and_fields_that_are_lost_are_counted(folder: Path, 
     (rejects,) = (folder / "some" / "rejected").glob("*.parquet")
     details = pq.read_table(rejects)["detail"].to_pylist()
     assert "the template shows nothing of tools of the record" in details
-
-
-def test_a_field_that_a_template_shows_is_not_lost() -> None:
-    template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}{{ ' prefix' if m.prefix }}{{ '%s' % m.get('name', '') }}\n"
-        "{{ m.content }}{{ m.thought|upper }}{% if m.note == 'a' %}!{% endif %}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{{ tools|length if tools }}"
-    )
-    section = chat.ChatConfig(template=template)
-    texts = ChatTexts.of_section(section, "messages", make_tokenizer())
-    ask = {"role": "user", "content": "why?", "name": "Ann", "note": "b", "at": 3}
-    answer = {"role": "assistant", "content": "so", "thought": "hm", "prefix": True, "note": "a"}
-    record = {"messages": [ask, answer], "tools": [{"name": "look"}], "documents": [{"text": "x"}]}
-    made = texts.encode([record] * 3, make_tokenizer().layout(False))
-    assert not made.rejects
-    lost = {name: n for name, n in made.counts.items() if name.startswith(LOST)}
-    assert lost == {"lost:at": 3, "lost:note": 3, "lost:documents": 3}
 
 
 def test_records_with_tools_take_the_template_for_tools_as_in_transformers(folder: Path) -> None:
@@ -629,20 +498,6 @@ def test_both_sides_of_a_pair_are_one_row(folder: Path) -> None:
     assert verify(str(folder / "out"), deep=True).problems == []
     with pytest.raises(ConfigError, match=r"must be chosen with chat\.pairs"):
         load_config(config_of(folder, chat={"pairs": True}), job="tokenize")
-
-
-def test_bytes_do_not_depend_on_splits_workers_or_order(folder: Path) -> None:
-    packing = {"length": 32, "strategy": "best_fit", "pad_token": "</s>"}
-    for name, split_bytes, workers in (("one", 1 << 20, 1), ("many", 900, 2)):
-        shuffle = {"shuffle": {"seed": 1, "shards": 2}, "path": str(folder / name), "report": False, "packing": packing}
-        run(config_of(folder, name, input={"split_bytes": split_bytes}, output=shuffle), workers=workers)
-    one, many = (
-        [(folder / name / f"tokens-0000{i}-of-00002.parquet").read_bytes() for i in range(2)]
-        for name in ("one", "many")
-    )
-    assert one == many
-    assert check_counts(folder, "one")["trained_tokens"] > 0
-    assert check_counts(folder, "many") == check_counts(folder, "one")
 
 
 @pytest.mark.parametrize("labels", [None, False, True])
@@ -748,23 +603,6 @@ def test_a_mask_of_another_length_is_found_where_it_is_read(folder: Path) -> Non
     pq.write_table(changed, folder / path.name, version="1.0")
     with open(folder / path.name, "rb") as handle, pytest.raises(ValueError, match=r"row 3 has .* values in loss_mask"):
         list(formats.read_rows(handle, path.name))
-
-
-def test_a_job_keeps_its_template(folder: Path) -> None:
-    run(config_of(folder, chat={"train": "last_assistant"}))
-    (folder / "tokenizer" / "tokenizer_config.json").unlink()
-    assert verify(str(folder / "out"), deep=True).problems == []
-    config = json.loads((folder / "out" / "manifest.json").read_text())["config"]
-    assert config["chat"]["template"] == TEMPLATES["chatml"]
-    assert config["chat"]["special_tokens"] == NAMED
-
-
-@pytest.mark.parametrize("job", ["count", "train"])
-def test_words_are_not_counted_in_conversations(folder: Path, job: Any) -> None:
-    with pytest.raises(ConfigError, match=r"input\.messages_field"):
-        load_config(config_of(folder), job=job)
-    with pytest.raises(ConfigError, match=r"(?s)input\.messages_field.*tokenizer\.oov"):
-        load_config(config_of(folder), ["tokenizer.oov=all"], job=job)
 
 
 def test_a_folder_without_a_template_says_where_it_looked(folder: Path) -> None:

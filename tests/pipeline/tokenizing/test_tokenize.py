@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import filenames
-from tokenmill.pipeline.books import job_books, ledger, manifest
+from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.quantities import BooksError
@@ -22,7 +22,6 @@ from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
 from tokenmill.pipeline.output import folders, rejects_file
 from tokenmill.pipeline.output.writers import formats
-from tokenmill.pipeline.statistics.tally import Statistics, check_agreement
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.tokenizer import Tokenizer
@@ -110,42 +109,6 @@ def work(corpus, tmp_path, tiny_vocab):
     return make
 
 
-EXPECTED_TEXTS = [*TEXTS, "the text", "un"]
-
-
-@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}, {"format": "tfrecord", "compression": "gzip"}])
-@pytest.mark.parametrize("special", [False, True])
-def test_rows_are_the_documents_encoded_one_by_one(work, output, special):
-    job = work(tokenizer={"add_special_tokens": special}, **output)
-    job.run()
-    rows = job.rows()
-    assert [row["doc_id"] for row in rows] == [*(f"doc{i}" for i in range(len(TEXTS))), "c.jsonl.gz:0", "c.jsonl.gz:21"]
-    expected = [job.tokenizer.encode(text, add_special_tokens=special).ids for text in EXPECTED_TEXTS]
-    assert [row["input_ids"] for row in rows] == expected
-    assert [row["n_tokens"] for row in rows] == [len(ids) for ids in expected]
-    if output.get("format") != "tfrecord":
-        unknown = job.tokenizer.unk_token_id
-        assert [row["n_oov"] for row in rows] == [ids.count(unknown) for ids in expected]
-        assert sum(row["n_oov"] for row in rows) > 40
-
-
-def test_the_ledger_says_what_was_read_and_written(work, corpus):
-    job = work()
-    assert len(job.splits) > 3
-    entries = job.tokenize()
-    assert sum(entry["n_records"] for entry in entries) == len(EXPECTED_TEXTS) + len(BAD_LINES)
-    assert sum(entry.n_documents for entry in entries) == len(EXPECTED_TEXTS)
-    assert sum(entry["n_chars"] for entry in entries) == sum(map(len, EXPECTED_TEXTS))
-    assert sum(entry["n_bytes"] for entry in entries) == (corpus / "a.jsonl").stat().st_size + 36
-    assert sum(entry.n_tokens for entry in entries) == sum(row["n_tokens"] for row in job.rows())
-    reasons = [reason for entry in entries for reason, n in (entry.of("rejected") or {}).items() for _ in range(n)]
-    assert sorted(reasons) == ["missing_field", "not_json", "not_string"]
-    for entry in entries:
-        assert ledger.LedgerEntry.read(str(job.output), entry.split_id) == entry
-        check_agreement(entry, Statistics.from_bytes((job.output / entry.statistics.file).read_bytes()))
-        job_books.check_balance(entry)
-
-
 def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus):
     job = work(split_bytes=10**6)
     (entry,) = job.tokenize()
@@ -164,34 +127,6 @@ def test_rejects_are_a_file_where_there_are_any_and_name_no_folder(work, corpus)
     assert len(list((clean.output / "rejected").iterdir())) == len(clean.splits) - len(without)
 
 
-def test_an_input_of_nothing_gives_an_empty_shard(tmp_path, work, tiny_vocab):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "a.jsonl").write_text("")
-    for output in ({}, {"format": "tfrecord"}):
-        job = Work(tmp_path / "empty", tmp_path / f"out{len(output)}", tiny_vocab, **output)
-        job.run()
-        assert job.rows() == []
-        assert len(list(job.output.glob("tokens-*"))) == 1
-
-
-@pytest.mark.parametrize("output", [{}, {"format": "tfrecord", "compression": "gzip"}])
-def test_bytes_do_not_depend_on_where_or_how_often(work, corpus, tmp_path, tiny_vocab, output):
-    first = work(**output)
-    first.run()
-    moved = tmp_path / "elsewhere" / "corpus"
-    moved.parent.mkdir()
-    corpus.rename(moved)
-    second = Work(moved, tmp_path / "elsewhere" / "out", tiny_vocab, **output)
-    second.run()
-    assert second.tokenize() == second.tokenize()
-    ours, theirs = first.files(".json"), second.files(".json")
-    assert ours == theirs
-    for name in (filenames.MANIFEST, filenames.STATS, filenames.TOKENIZER):
-        assert (first.output / name).read_bytes() == (second.output / name).read_bytes()
-    text = (first.output / filenames.MANIFEST).read_text()
-    assert str(tmp_path) not in text
-
-
 @pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
 def test_bytes_do_not_depend_on_batches(work, monkeypatch, output):
     whole = work(split_bytes=10**6, **output)
@@ -200,36 +135,6 @@ def test_bytes_do_not_depend_on_batches(work, monkeypatch, output):
     pieces = work("pieces", split_bytes=10**6, **output)
     pieces.tokenize()
     assert pieces.files() == whole.files()
-
-
-def test_rows_do_not_depend_on_splits(work):
-    jobs = [work(f"out{n}", split_bytes=n) for n in (90, 200, 10**6)]
-    for job in jobs:
-        job.run()
-    assert len({len(job.splits) for job in jobs}) == 3
-    assert jobs[0].rows() == jobs[1].rows() == jobs[2].rows()
-    assert len({(job.output / filenames.STATS).read_bytes() for job in jobs}) == 1
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("output", [{}, {"format": "tfrecord"}])
-def test_padding_is_no_token(work, monkeypatch, side, output):
-    shape = {"truncation": {"max_length": 12}, "padding": {"length": 16, "side": side}, "add_special_tokens": True}
-    plain = work("plain", tokenizer={"truncation": {"max_length": 12}, "add_special_tokens": True}, **output)
-    plain.run()
-    padded = work("padded", tokenizer=shape, **output)
-    padded.run()
-    pad = padded.tokenizer.pad_token_id
-    for row, short in zip(padded.rows(), plain.rows(), strict=True):
-        ids, fill = short["input_ids"], [pad] * (16 - short["n_tokens"])
-        assert row == short | {"input_ids": ids + fill if side == "right" else fill + ids}
-    # Statistics do not see it either.
-    assert (padded.output / filenames.STATS).read_bytes() == (plain.output / filenames.STATS).read_bytes()
-
-    monkeypatch.setattr(pages, "_PADDED_IDS", 40)  # two rows at a time
-    few = work("few", tokenizer=shape, **output)
-    few.run()
-    assert few.files(".json") == padded.files(".json")
 
 
 def test_a_row_longer_than_the_padding_is_an_error(work):
@@ -302,54 +207,6 @@ def test_two_attempts_at_once_agree(work):
     assert ledger.LedgerEntry.committed(str(job.output), job.splits[0], job.tokenizer.digest, names)
 
 
-def test_a_finished_folder_holds_vocabulary_statistics_and_manifest(work, tiny_vocab):
-    job = work(split_bytes=10**6)
-    built = job.run()
-    assert sorted(job.files()) == sorted(
-        [
-            ".huggingface.yaml",
-            "_ledger/job.json",
-            f"_ledger/{job.splits[0].id}.arrow",
-            f"_ledger/{job.splits[0].id}.json",
-            "documents/documents-00000-of-00001.parquet",
-            "manifest.json",
-            "rejected/rejects-00000-of-00001.parquet",
-            "stats.json",
-            "tokens-00000-of-00001.parquet",
-            "vocab/token_counts.parquet",
-            "vocab/tokenizer.json",
-        ]
-    )
-    assert manifest.read(str(job.output)) == json.loads(json.dumps(built))
-    assert Tokenizer.from_file(job.output / "vocab/tokenizer.json").digest == job.tokenizer.digest
-    counts = pq.read_table(job.output / "vocab/token_counts.parquet")
-    assert counts.column("token").to_pylist() == tiny_vocab
-    ids = [i for row in job.rows() for i in row["input_ids"]]
-    assert counts.column("count").to_pylist() == [ids.count(i) for i in range(len(tiny_vocab))]
-    stats = json.loads((job.output / "stats.json").read_text())
-    assert stats["tokens"] == len(ids)
-    assert {row["character"]: row["count"] for row in stats["oov"]["top_characters"]}["ⰻ"] == 1
-
-
-def test_swallowed_characters_and_words_are_counted(work):
-    job = work("out", split_bytes=10**6)
-    job.run()
-    oov = json.loads((job.output / "stats.json").read_text())["oov"]
-    words = {row["word"]: row["count"] for row in oov["top_words"]}
-    assert words["3ⰻ7"] == 1
-    assert words["x"] == 40
-    assert oov["words"] == sum(words.values())
-
-
-def test_the_manifest_lists_files_that_exist(work):
-    job = work()
-    built = job.run()
-    for kind in ("shards", "rejects", "files"):
-        for record in built[kind]:
-            found = ledger.describe(str(job.output), record["file"])
-            assert (found.n_bytes, found.sha256) == (record["n_bytes"], record["sha256"])
-
-
 def test_what_is_not_committed_cannot_be_finished(work):
     job = work()
     entries = job.tokenize()
@@ -357,15 +214,6 @@ def test_what_is_not_committed_cannot_be_finished(work):
     with pytest.raises(BooksError, match=f"split {entries[1].split_id} has not been committed"):
         job.finish()
     assert not (job.output / filenames.MANIFEST).exists()
-
-
-def test_shards_say_which_tokenizer_made_them(work):
-    job = work(split_bytes=10**6)
-    (entry,) = job.tokenize()
-    metadata = json.loads(pq.read_schema(job.output / entry.shard.file).metadata[b"tokenmill"])
-    assert metadata["tokenizer"] == job.tokenizer.digest == entry.tokenizer
-    assert metadata["special_ids"] == {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
-    assert metadata["vocab_size"] == job.tokenizer.get_vocab_size()
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(work, corpus):
@@ -381,11 +229,3 @@ def test_rejects_are_cut_into_row_groups_by_rows_alone(work, monkeypatch):
     (entry,) = job.tokenize()
     metadata = pq.ParquetFile(job.output / entry.rejects.file).metadata
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [2, 1]
-
-
-def test_special_tokens_in_documents_stay_text_and_are_counted(work):
-    job = work()
-    job.run()
-    stats = json.loads((job.output / "stats.json").read_text(encoding="utf-8"))
-    assert stats["added_tokens_in_text"] == [{"token": "[PAD]", "count": 2}]
-    assert stats["vocabulary"]["top_tokens"][0]["token"] != "[PAD]"

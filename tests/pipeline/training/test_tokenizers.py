@@ -35,10 +35,6 @@ def ids(tokenizer, texts=TEXTS, **options):
     return tokenizer.encode_arrow(texts, **options).to_pylist()[0]
 
 
-def test_load_as_the_file_says(tiny_vocab_file):
-    assert ids(load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file)))) == [7, 13, 17, 1]
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -70,13 +66,6 @@ def test_what_the_file_does_not_say(tmp_path, tiny_vocab_file):
             Config.model_validate({"input": {"paths": ["a"]}, "tokenizer": changes, "output": {"path": "out"}})
 
 
-def test_row_shape_of_the_file_does_not_count(tiny_vocab_file, tmp_path):
-    tokenizer = load_tokenizer(TokenizerConfig(file=str(tiny_vocab_file), padding=PaddingConfig(length=9)))
-    tokenizer.enable_truncation(1)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    assert ids(load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))) == [7, 13, 17, 1]
-
-
 @pytest.mark.parametrize(
     "model, problem",
     [
@@ -90,18 +79,6 @@ def test_a_tokenizer_that_cannot_tokenize_is_refused_before_any_text(tiny_vocab_
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(ValueError, match=problem):
         load_tokenizer(TokenizerConfig(file=str(tmp_path / "tokenizer.json")))
-
-
-def test_train_as_the_config_says():
-    train = TrainConfig(vocab_size=9, min_frequency=1, special_tokens=["[UNK]", "[PAD]"])
-    tokenizer = trained(TokenizerConfig(train=train))
-    assert list(tokenizer.get_vocab()) == ["[UNK]", "[PAD]", "a", "b", "c", "##b", "##c", "ab", "abc"]
-    assert tokenizer.normalizer.lowercase is True
-    other = trained(TokenizerConfig(train=train, lowercase=False, oov="char", strip_accents=True))
-    assert (other.normalizer.lowercase, other.normalizer.strip_accents) == (False, True)
-    assert other.model.oov_policy == "char"
-    padded = trained(TokenizerConfig(train=train, padding=PaddingConfig(length=3)))
-    assert ids(padded, pa.array(["abc"])) == [8, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs as graphs: what each leaves behind, what crosses the runner, and what a second run does."""
 
-import json
-
 import apache_beam as beam
-import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.books import manifest
@@ -19,7 +16,6 @@ from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.tokenizing import pages, tokenize
 from tokenmill.pipeline.transforms import compiled, jobs, publishing
-from tokenmill.pipeline.transforms.counting import CountCorpus
 from tokenmill.tokenizer import Tokenizer
 
 
@@ -60,37 +56,6 @@ COUNTS = [
 RESULTS = ["manifest.json", "stats.json"]
 VOCABULARY = ["vocab/tokenizer.json", "vocab/vocab.txt"]
 TOKEN_COUNTS = "vocab/token_counts.parquet"
-
-
-def test_count(config, tmp_path):
-    found = execute("count", config)
-    assert final_names(config, tmp_path) == sorted([*COUNTS, "manifest.json"])
-    assert [record["file"] for record in found["files"]] == sorted(COUNTS)
-    totals = json.loads((tmp_path / "out/counts/counts.json").read_text())["totals"]
-    assert (totals["n_documents"], totals["n_words"], totals["n_distinct_words"]) == (7, 21, 16)
-    assert verify(config.output.path).problems == []
-
-
-def test_train(training, tmp_path):
-    found = execute("train", training)
-    assert final_names(training, tmp_path) == sorted([*COUNTS, *VOCABULARY, "vocab/training.json", "manifest.json"])
-    trained = Tokenizer.from_file(tmp_path / "out/vocab/tokenizer.json")
-    assert found["tokenizer"] == {"digest": trained.digest, "vocab_size": 60}
-    assert {"mill", "tokens"} <= trained.get_vocab().keys()
-    assert verify(training.output.path).problems == []
-
-
-def test_tokenize(config, tmp_path):
-    found = execute("tokenize", config)
-    shards = [f"tokens-{i:05d}-of-00004.parquet" for i in range(4)]
-    tables = [f"documents/documents-{i:05d}-of-00004.parquet" for i in range(4)]
-    vocabulary = ["vocab/tokenizer.json", TOKEN_COUNTS]
-    assert final_names(config, tmp_path) == sorted([".huggingface.yaml", *shards, *tables, *RESULTS, *vocabulary])
-    rows = [row for shard in shards for row in pq.read_table(tmp_path / "out" / shard).to_pylist()]
-    assert [row["doc_id"] for row in rows] == [f"doc-{i}" for i in range(7)]
-    assert rows[4]["input_ids"] == [20, 21, 22, 24, 1, 25, 23]
-    assert found["totals"]["n_tokens"] == 28
-    assert verify(config.output.path).problems == []
 
 
 def test_other_formats_of_a_tokenizer_are_written_where_they_are_asked_for(config, training, tiny_vocab_file, tmp_path):
@@ -138,25 +103,6 @@ def test_run_is_train_and_tokenize_in_one_graph(training, tmp_path):
     assert [(shard["tokens"], shard["rows"]) for shard in again["shards"]] == [
         (shard["tokens"], shard["rows"]) for shard in found["shards"]
     ]
-
-
-def test_run_with_a_tokenizer_is_tokenize(config, tmp_path):
-    found = execute("run", config)
-    assert found["job"] == "tokenize"
-    other = config.model_copy(update={"output": OutputConfig(path=str(tmp_path / "other"))})
-    execute("tokenize", other)
-    assert (tmp_path / "out/manifest.json").read_bytes() == (tmp_path / "other/manifest.json").read_bytes()
-
-
-def test_resume_repeats_no_work(training, monkeypatch):
-    before = execute("run", training)
-
-    def refuse(*_, **__):
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(count, "read_split", refuse)
-    monkeypatch.setattr(pages, "read_split", refuse)
-    assert execute("run", training, "resume") == before
 
 
 def test_a_failed_job_leaves_no_manifest_and_resumes(training, monkeypatch, tmp_path):
@@ -210,8 +156,3 @@ def test_a_graph_stays_small_and_holds_no_splits(training, tiny_corpus):
     # The ledger of many is added up in parts. A split in the graph would take some hundred bytes.
     assert large < small + 12_000
     assert 100 * many_splits > 12_000
-
-
-def test_counting_needs_something_to_count(config):
-    with pytest.raises(ValueError, match="the job tokenize does not count words"):
-        CountCorpus(plan_job("tokenize", config))

@@ -155,17 +155,6 @@ def test_the_index_of_mds_names_shards_with_rows():
     assert described["column_sizes"] == [None, 8, None]
 
 
-def test_windows_in_mds_have_their_numbers():
-    batch = token_rows(ROWS)
-    numbers = [pa.array([1 << 33] * len(ROWS), pa.int64()), pa.array(range(len(ROWS)), pa.int32())]
-    batch = pa.record_batch([*batch.columns, *numbers], schema=schemas.windowed(schemas.TOKENS))
-    files = shard("mds", [batch], schema=batch.schema)
-    samples = read_mds_samples(files[0])
-    assert [(sample["document"], sample["window"]) for sample in samples] == [(1 << 33, i) for i in range(len(ROWS))]
-    expected = batch.select([name for name in batch.schema.names if name != "n_oov"])
-    assert pa.Table.from_batches(back("mds", files)).equals(pa.Table.from_batches([expected]))
-
-
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_arrow_is_read_by_pyarrow(compression):
     handle = io.BytesIO()
@@ -207,14 +196,6 @@ def test_bytes_do_not_depend_on_batches(format_, rows, cuts):
     whole = shard(format_, [batch])
     assert shard(format_, pieces) == whole
     assert [row["input_ids"] for part in back(format_, whole) for row in part.to_pylist()] == rows
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_reading_may_begin_at_any_row(format_):
-    files = shard(format_, [token_rows(ROWS)])
-    for first in range(len(ROWS) + 2):
-        found = [row["input_ids"] for batch in back(format_, files, first) for row in batch.to_pylist()]
-        assert found == ROWS[first:]
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 65_498), max_size=300), max_size=6))

@@ -62,16 +62,6 @@ def test_rows_come_back_in_order_with_exact_types():
     assert [field.nullable for field in table.schema] == [False] * 4
 
 
-def test_read_rows_gives_the_batches_back_in_the_schema_of_the_pipeline():
-    batch = token_rows(ROWS)
-    found = list(read_rows(io.BytesIO(shard([batch])), "x.parquet"))
-    assert pa.Table.from_batches(found) == pa.Table.from_batches([batch])
-
-
-def test_columns_are_those_of_the_pipeline_schema():
-    assert parquet.stored_schema(schemas.TOKENS).names == schemas.TOKENS.names
-
-
 @given(
     lengths=st.lists(st.integers(0, 12), max_size=30),
     cuts=st.lists(st.integers(0, 30), max_size=6),
@@ -95,10 +85,6 @@ def test_bytes_do_not_depend_on_batches(lengths, cuts, row_group_tokens):
     assert group_rows(whole) == groups
 
 
-def test_a_row_longer_than_a_group_stands_alone():
-    assert group_rows(shard([token_rows([[1], [2] * 9, [3], [4]])], row_group_tokens=4)) == [1, 1, 2]
-
-
 def test_rows_without_tokens_are_bounded_too(monkeypatch):
     monkeypatch.setattr(parquet, "MAX_ROWS", 3)
     assert group_rows(shard([token_rows([[]] * 7)])) == [3, 3, 1]
@@ -107,11 +93,6 @@ def test_rows_without_tokens_are_bounded_too(monkeypatch):
 def test_long_document_ids_are_bounded_too(monkeypatch):
     monkeypatch.setattr(parquet, "MAX_DOC_ID_BYTES", 10)
     assert group_rows(shard([token_rows([[1]] * 4, doc_ids=["éé", "abcdef", "g", "h" * 99])])) == [2, 1, 1]
-
-
-def test_an_empty_shard_is_a_valid_file():
-    assert pq.read_table(io.BytesIO(shard([]))).num_rows == 0
-    assert shard([token_rows([])]) == shard([])
 
 
 def test_metadata_names_tokenizer_and_features():
@@ -158,17 +139,6 @@ def test_datasets_reads_it_with_exact_types(tmp_path, monkeypatch):
     )
     assert loaded.features["input_ids"] == datasets.List(datasets.Value("int32"))
     assert loaded.to_list() == token_rows(ROWS).to_pylist()
-
-
-def test_duckdb_reads_it(tmp_path):
-    duckdb = pytest.importorskip("duckdb")
-    path = tmp_path / "a.parquet"
-    path.write_bytes(shard([token_rows(ROWS)], row_group_tokens=4))
-    with duckdb.connect() as connection:
-        found = connection.execute("select * from read_parquet($1)", [str(path)])
-        names = [column[0] for column in found.description]
-        rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-    assert rows == token_rows(ROWS).to_pylist()
 
 
 def test_compression_is_zstd_unless_told_otherwise():

@@ -155,31 +155,11 @@ def test_ids_take_as_few_bytes_as_their_dictionary_allows(n_distinct, width):
     assert read(data).column(0).chunk(0).values.to_numpy().tobytes() == ids.tobytes()
 
 
-def test_a_row_may_be_longer_than_a_page():
-    ids = np.arange(1 << 20, dtype=np.int32) % 999
-    rows = table([("long", ids, 1, [], []), ("empty", [], 2, [], []), ("short", [5], 3, [], [])])
-    data = write([rows])
-    assert read(data).equals(rows)
-
-
-def test_slices_are_read_as_what_they_show():
-    rows = table([(str(i), [i] * i, i, [i], [None, str(i)]) for i in range(9)])
-    assert read(write([rows.slice(3, 4)])).equals(rows.slice(3, 4))
-
-
 def test_the_footer_carries_metadata_and_writer():
     metadata = pq.ParquetFile(io.BytesIO(write([]))).metadata
     assert metadata.metadata == {b"who": "tests 🎉".encode()}
     assert metadata.created_by == "tests version 1"
     assert metadata.num_rows == 0
-
-
-@pytest.mark.parametrize(
-    "type_", [pa.float64(), pa.large_string(), list_of(pa.int32(), nullable=True), list_of(list_of(pa.int32()))]
-)
-def test_other_types_are_refused(type_):
-    with pytest.raises(TypeError, match="int32, int64, float, bool, string or lists of these"):
-        write([], pa.schema([pa.field("x", type_, nullable=False)]))
 
 
 def test_other_types_and_compressions_are_refused():

@@ -172,41 +172,6 @@ def test_bytes_are_those_of_the_reference_implementation(rows):
     assert shard([batch]) == b"".join(slow_record(doc_id, ids) for doc_id, ids in rows)
 
 
-@given(documents, st.lists(st.tuples(st.integers(0, 1 << 34), st.integers(0, (1 << 31) - 1)), min_size=8, max_size=8))
-def test_windows_have_two_features_more(rows, numbers):
-    batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
-    numbers = numbers[: len(rows)]
-    columns = [pa.array([each[i] for each in numbers], field.type) for i, field in enumerate(schemas.WINDOWS)]
-    batch = pa.record_batch([*batch.columns, *columns], schema=schemas.windowed(schemas.TOKENS))
-    data = shard([batch], schema=batch.schema)
-    assert data == b"".join(
-        slow_record(doc_id, ids, window=window) for (doc_id, ids), window in zip(rows, numbers, strict=True)
-    )
-    found = [row for read in read_rows(io.BytesIO(data), "x.tfrecord") for row in read.to_pylist()]
-    assert [(row["document"], row["window"]) for row in found] == numbers
-    if rows:
-        mixed = data + slow_record("x", [1])
-        with pytest.raises(ValueError, match=r"not a tf\.train\.Example with the features"):
-            list(read_rows(io.BytesIO(mixed), "x.tfrecord"))
-
-
-@given(
-    st.lists(st.lists(st.integers(1, 40_000), max_size=9), min_size=1, max_size=6), st.sampled_from(["right", "left"])
-)
-def test_padded_rows_have_mask_and_segments(rows, side):
-    n_tokens = [len(row) for row in rows]
-    fill = [[0] * (9 - n) for n in n_tokens]
-    padded = [row + pad if side == "right" else pad + row for row, pad in zip(rows, fill, strict=True)]
-    masks = [[1] * n + [0] * (9 - n) if side == "right" else [0] * (9 - n) + [1] * n for n in n_tokens]
-    data = shard([token_rows(padded, n_tokens)], padding_side=side)
-    assert data == b"".join(
-        slow_record(f"a.jsonl:{i}", row, mask) for i, (row, mask) in enumerate(zip(padded, masks, strict=True))
-    )
-    (found,) = read_rows(io.BytesIO(data), "x.tfrecord")
-    assert found.column("n_tokens").to_pylist() == n_tokens
-    assert found.column("input_ids").to_pylist() == padded
-
-
 @given(documents, st.randoms(use_true_random=False), st.integers(0, 2), st.booleans())
 def test_conversations_have_a_loss_mask(rows, random, skip, padded):
     trained = [[random.random() < 0.5 for _ in ids] for _, ids in rows]
@@ -240,13 +205,6 @@ def test_bytes_do_not_depend_on_batches(rows, cuts, compression):
     assert shard(pieces, compression=compression) == shard([batch], compression=compression)
 
 
-@given(documents)
-def test_rows_come_back(rows):
-    batch = token_rows([ids for _, ids in rows], doc_ids=[doc_id for doc_id, _ in rows])
-    found = list(read_rows(io.BytesIO(shard([batch])), "x.tfrecord"))
-    assert [row for piece in found for row in piece.to_pylist()] == batch.drop_columns(["n_oov"]).to_pylist()
-
-
 def test_records_span_buffers_when_written_and_read(monkeypatch):
     monkeypatch.setattr(tfrecord, "_BUFFER_BYTES", 64)
     rows = [[i] * (i % 90) for i in range(200)]
@@ -265,15 +223,6 @@ def test_gzip_is_deterministic_and_anonymous():
     assert data[:10] == bytes.fromhex("1f8b08 00 00000000 00 ff")  # no name, no time, no system
     assert gzip.decompress(shard([], compression="gzip")) == b""
     assert shard([]) == b""
-
-
-def test_suffix_tells_the_format():
-    def of(**output):
-        return suffix(OutputConfig(path="out", **output))
-
-    assert of() == ".parquet"
-    assert of(format="tfrecord") == ".tfrecord"
-    assert of(format="tfrecord", compression="gzip") == ".tfrecord.gz"
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
