@@ -7,6 +7,7 @@ only packages below it. Only `transforms`, `rows` and a few modules of `running`
 - `cli`, `commands`: the command line;
 - `transforms`: the jobs as Beam graphs; `rows`: steps for your own pipelines;
 - `proving`: checks of what an output folder claims;
+- `data`: finished outputs as training data, which is `tokenmill.data`;
 - `looking`: tokens as text; `comparing`: tokenizers against one another;
 - `estimating`: what a job would do, estimated from a sample;
 - `jobs`: planning before the work, finishing after it; `reporting`: summaries and reports for people;

@@ -174,6 +174,16 @@ def open_read(path: str) -> BinaryIO:
     return open(path, "rb")
 
 
+def open_ranges(path: str) -> Any:
+    """Returns a file of a store as Arrow's `NativeFile`, whose `read_at(n_bytes, offset)` asks for those bytes alone.
+
+    Raises:
+      OSError: when there is no such file or it may not be read.
+    """
+    with _naming(path) as (store, place):
+        return store.open_input_file(place)
+
+
 def read_text(path: str) -> str:
     """Reads a whole file of UTF-8.
 

@@ -303,7 +303,7 @@ def test_public_names_are_these(name: str) -> None:
 def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(repository: Path) -> None:
     alias = importlib.import_module("tokenmill")
     names = set(dir(alias))
-    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | {"languages", "text", "trainers"} | PIPELINE_NAMES
+    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | {"data", "languages", "text", "trainers"} | PIPELINE_NAMES
     for name in PUBLIC_NAMES["tokenmill.tokenizer"]:
         assert getattr(alias, name) is getattr(importlib.import_module("tokenmill.tokenizer"), name)
     assert all(hasattr(alias, name) for name in names)

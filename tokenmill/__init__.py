@@ -2,6 +2,7 @@
 """The public API of TokenMill.
 
 - Every public name of `tokenmill.tokenizer`, and its modules `languages`, `text` and `trainers`.
+- The module `data`, which reads finished outputs for training.
 - `run`, `plan` and `verify`, which are the commands of these names; `JobError` and `JobResult`.
 - `VERSION`, `InputConfig` and `plan_splits` of `tokenmill.pipeline`; `compare` and `read_report`, whose results are
   displayed in notebooks. `__version__` is the same as `VERSION`.
@@ -17,6 +18,7 @@ import types
 import typing
 
 if typing.TYPE_CHECKING:
+    from tokenmill import data as data
     from tokenmill.pipeline import VERSION as VERSION
     from tokenmill.pipeline.commands.python import JobError as JobError
     from tokenmill.pipeline.commands.python import JobResult as JobResult
@@ -43,7 +45,10 @@ if typing.TYPE_CHECKING:
     from tokenmill.tokenizer import text as text
     from tokenmill.tokenizer import trainers as trainers
 
-_MODULES = ("languages", "text", "trainers")
+_MODULES = {
+    "data": "tokenmill.data",
+    **{name: f"tokenmill.tokenizer.{name}" for name in ("languages", "text", "trainers")},
+}
 
 _PIPELINE = {
     "VERSION": "tokenmill.pipeline",
@@ -74,7 +79,7 @@ def __getattr__(name: str) -> typing.Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:
-        return importlib.import_module(f"tokenmill.tokenizer.{name}")
+        return importlib.import_module(_MODULES[name])
     if name in _PIPELINE:
         return getattr(importlib.import_module(_PIPELINE[name]), name)
     if name in _names_of_tokenizer():

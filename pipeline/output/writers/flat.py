@@ -120,14 +120,23 @@ def read_megatron(handle: BinaryIO, index: BinaryIO, name: str, first_row: int =
     Raises:
       ValueError: if the files are not such a shard.
     """
-    data = index.read()
-    if len(data) < _HEADER.size:
-        raise ValueError(f"{name}: its index of {len(data)} bytes is shorter than a header")
+    yield from _read_ids(handle, *megatron_rows(index.read(), name), name, first_row)
+
+
+def megatron_rows(data: bytes | memoryview, name: str) -> tuple[np.dtype, np.ndarray]:
+    """Returns the type of ids, and int64[n + 1], where each row begins, of the index of `MegatronWriter`.
+
+    Raises:
+      ValueError: if it is not such an index.
+    """
+    n_bytes = memoryview(data).nbytes
+    if n_bytes < _HEADER.size:
+        raise ValueError(f"{name}: its index of {n_bytes} bytes is shorter than a header")
     magic, version, code, n_rows, n_ends = _HEADER.unpack_from(data)
     if (magic, version) != (MEGATRON_MAGIC, MEGATRON_VERSION) or code not in MEGATRON_DTYPES:
         raise ValueError(f"{name}: its index is not one of Megatron's, version {MEGATRON_VERSION}, of integers")
-    if len(data) != _HEADER.size + 12 * n_rows + 8 * n_ends or n_ends != n_rows + 1:
-        raise ValueError(f"{name}: its index of {len(data)} bytes is not one of {n_rows} rows, a document each")
+    if n_bytes != _HEADER.size + 12 * n_rows + 8 * n_ends or n_ends != n_rows + 1:
+        raise ValueError(f"{name}: its index of {n_bytes} bytes is not one of {n_rows} rows, a document each")
     at = _HEADER.size
     lengths = np.frombuffer(data, "<i4", n_rows, at).astype(np.int64)
     pointers = np.frombuffer(data, "<i8", n_rows, at + 4 * n_rows)
@@ -138,25 +147,34 @@ def read_megatron(handle: BinaryIO, index: BinaryIO, name: str, first_row: int =
         raise ValueError(f"{name}: rows do not follow one another in its index")
     if not np.array_equal(documents, np.arange(n_ends)):
         raise ValueError(f"{name}: rows are not a document each in its index")
-    yield from _read_ids(handle, dtype, offsets, name, first_row)
+    return dtype, offsets
 
 
 def read_memmap(handle: BinaryIO, index: BinaryIO, name: str, first_row: int = 0) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a shard of `MemmapWriter`; see `read_megatron`."""
-    data = index.read()
+    n_bytes = handle.seek(0, io.SEEK_END)
+    handle.seek(0)
+    yield from _read_ids(handle, *memmap_rows(index.read(), n_bytes, name), name, first_row)
+
+
+def memmap_rows(data: bytes | memoryview, n_bytes: int, name: str) -> tuple[np.dtype, np.ndarray]:
+    """Returns the type of ids, and where each row begins; see `megatron_rows`.
+
+    Args:
+      data: the offsets.
+      n_bytes: the size of the file of ids, which tells how wide they are.
+      name: the name of the shard, for messages.
+    """
+    size = memoryview(data).nbytes
     # NumPy would parse the header as Python code; only the header that is written here has to be understood.
-    n = (len(data) - len(_npy_header(0))) // 8
+    n = (size - len(_npy_header(0))) // 8
     header = _npy_header(max(n, 0))
-    if n < 1 or data[: len(header)] != header or len(data) != len(header) + 8 * n:
+    if n < 1 or bytes(memoryview(data)[: len(header)]) != header or size != len(header) + 8 * n:
         raise ValueError(f"{name}: its offsets are not an npy file of int64[n + 1]")
     offsets = np.frombuffer(data, "<i8", n, len(header))
     if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"{name}: its offsets do not ascend from 0")
-    n_bytes = handle.seek(0, io.SEEK_END)
-    handle.seek(0)
-    # The width of ids is in the manifest; here the size of the file tells it.
-    dtype = np.dtype("<u2" if n_bytes == 2 * int(offsets[-1]) else "<i4")
-    yield from _read_ids(handle, dtype, offsets, name, first_row)
+    return np.dtype("<u2" if n_bytes == 2 * int(offsets[-1]) else "<i4"), offsets
 
 
 def _read_ids(

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training data: the rows of finished outputs in any order, with a state that fits any number of ranks.
+
+    data = tokenmill.data.open("out", columns=["input_ids", "labels"])
+    batches = data.samples(batch_size=8, seed=1, rank=rank, world_size=world_size)
+
+Imports NumPy and pyarrow only.
+"""
+
+from tokenmill.pipeline.data.dataset import Dataset, open_dataset
+from tokenmill.pipeline.data.order import Order
+from tokenmill.pipeline.data.rows import Rows, Selection
+from tokenmill.pipeline.data.samples import Samples, to_numpy
+
+open = open_dataset
+
+__all__ = ["Dataset", "Order", "Rows", "Samples", "Selection", "open", "to_numpy"]
