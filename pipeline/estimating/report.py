@@ -62,7 +62,7 @@ class Advice:
 class Told:
     """A forecast and everything that is reported with it."""
 
-    found: Forecast
+    forecast: Forecast
     seconds: Mapping[int, float]
     """By the number of workers; none if the job does not run here."""
     advice: Sequence[Advice]
@@ -72,7 +72,7 @@ class Told:
     @property
     def bytes_in_memory(self) -> dict[int, int]:
         """The peak of memory by the number of workers."""
-        return {workers: self.found.work.memory(workers) for workers in self.seconds}
+        return {workers: self.forecast.work.memory(workers) for workers in self.seconds}
 
 
 def outcome(plan: JobPlan) -> Mapping[str, float] | None:
@@ -114,22 +114,22 @@ def outcome(plan: JobPlan) -> Mapping[str, float] | None:
 
 def to_record(told: Told) -> dict[str, Any]:
     """Returns what `--json` prints."""
-    found, sizes = told.found, told.found.work.split_bytes.tolist()
+    forecast, sizes = told.forecast, told.forecast.work.split_bytes.tolist()
     return {
         "format_version": FORMAT_VERSION,
-        "job": found.plan.name,
-        "job_digest": found.plan.job.digest,
+        "job": forecast.plan.name,
+        "job_digest": forecast.plan.job.digest,
         "input": {
-            "bytes": found.plan.n_bytes,
+            "bytes": forecast.plan.n_bytes,
             "splits": len(sizes),
             "largest_split": max(sizes, default=0),
             "skew": _skew(sizes),
         },
-        "sample": {"bytes": found.sample_bytes, "is_whole": found.is_whole, "notes": list(found.notes)},
-        "totals": {name: asdict(each) for name, each in found.totals.items()},
-        "share_of_padding": found.padding,
-        "shards": found.n_shards,
-        "shard_bytes": {name: asdict(each) for name, each in found.shard_bytes.items()},
+        "sample": {"bytes": forecast.sample_bytes, "is_whole": forecast.is_whole, "notes": list(forecast.notes)},
+        "totals": {name: asdict(each) for name, each in forecast.totals.items()},
+        "share_of_padding": forecast.padding,
+        "shards": forecast.n_shards,
+        "shard_bytes": {name: asdict(each) for name, each in forecast.shard_bytes.items()},
         "seconds": {str(n): _within(each, TIME_BOUND) for n, each in told.seconds.items()},
         "peak_memory": {str(n): _within(each, MEMORY_BOUND) for n, each in told.bytes_in_memory.items()},
         "advice": [asdict(each) for each in told.advice],
@@ -139,42 +139,42 @@ def to_record(told: Told) -> dict[str, Any]:
 
 def render(told: Told) -> RenderableType:
     """Returns the table."""
-    found = told.found
+    forecast = told.forecast
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "planned", "at least", "at most", *(("done", "plan is off") if told.actual is not None else ())):
         table.add_column(name, justify="right" if name else "left", no_wrap=True, style=None if name else "bold")
     for row in _rows(told):
         table.add_row(*row)
-    sizes = found.work.split_bytes.tolist()
-    lines = [Text(f"{found.plan.name}: {_sample(found)}", style="bold")]
+    sizes = forecast.work.split_bytes.tolist()
+    lines = [Text(f"{forecast.plan.name}: {_sample(forecast)}", style="bold")]
     if sizes:
         split = f"{len(sizes):,} {'split' if len(sizes) == 1 else 'splits'}"
         lines.append(Text(f"{split}, the largest {megabytes(max(sizes))}, {_skew(sizes):.1f} times the mean"))
-    notes = [Text(note, style="dim") for note in found.notes]
+    notes = [Text(note, style="dim") for note in forecast.notes]
     advice = [Text(f"{each.setting}: {each.reason}", style="yellow") for each in told.advice]
     return Group(*lines, table, *notes, *advice)
 
 
-def _sample(found: Forecast) -> str:
-    if not found.plan.splits:
+def _sample(forecast: Forecast) -> str:
+    if not forecast.plan.splits:
         return "no input is read; nothing but the training is to be done"
-    if found.is_whole:
-        return f"all of the input was read, {megabytes(found.sample_bytes)}"
-    return f"{megabytes(found.sample_bytes)} of the input were read, 1 byte of {found.factor:.1f}"
+    if forecast.is_whole:
+        return f"all of the input was read, {megabytes(forecast.sample_bytes)}"
+    return f"{megabytes(forecast.sample_bytes)} of the input were read, 1 byte of {forecast.factor:.1f}"
 
 
 def _rows(told: Told) -> Iterator[list[str]]:
-    found, actual = told.found, told.actual
+    forecast, actual = told.forecast, told.actual
     for name, label in _NAMES.items():
-        if name in found.totals and (found.totals[name].value or name in ("n_documents", "rejected")):
-            yield _row(label, found.totals[name], name, actual, megabytes if name == "n_bytes" else "{:,}".format)
-            for part, each in found.of_kind(name):
+        if name in forecast.totals and (forecast.totals[name].value or name in ("n_documents", "rejected")):
+            yield _row(label, forecast.totals[name], name, actual, megabytes if name == "n_bytes" else "{:,}".format)
+            for part, each in forecast.of_kind(name):
                 yield _row(f"  {part.partition('.')[2]}", each, part, actual)
-    if found.padding is not None:
-        yield ["padding", f"{found.padding:.1%}"]
-    if found.plan.tokenizes:
-        yield ["shards", f"{found.n_shards:,}"]
-    for name, each in found.shard_bytes.items():
+    if forecast.padding is not None:
+        yield ["padding", f"{forecast.padding:.1%}"]
+    if forecast.plan.tokenizes:
+        yield ["shards", f"{forecast.n_shards:,}"]
+    for name, each in forecast.shard_bytes.items():
         yield _row(name, each, f"bytes.{name}", actual, megabytes)
     for workers, seconds in told.seconds.items():
         row = _bounded(f"time, {_workers(workers)}", seconds, TIME_BOUND, duration)
@@ -222,18 +222,18 @@ def _workers(n: int) -> str:
     return f"{n} {'worker' if n == 1 else 'workers'}"
 
 
-def advise(found: Forecast, workers: int) -> list[Advice]:
+def advise(forecast: Forecast, workers: int) -> list[Advice]:
     """Returns what to change, the worst first."""
-    given = [rule(found, workers) for rule in _RULES]
+    given = [rule(forecast, workers) for rule in _RULES]
     return [each for each in given if each is not None]
 
 
-def _rejects(found: Forecast, _: int) -> Advice | None:
-    rejected, records = found.totals.get("rejected"), found.totals.get("n_records")
+def _rejects(forecast: Forecast, _: int) -> Advice | None:
+    rejected, records = forecast.totals.get("rejected"), forecast.totals.get("n_records")
     if rejected is None or records is None or not rejected.value:
         return None
-    limits = RejectLimits.of(found.plan.config.input)
-    reasons = ", ".join(f"{name.partition('.')[2]} {each.value:,}" for name, each in found.of_kind("rejected"))
+    limits = RejectLimits.of(forecast.plan.config.input)
+    reasons = ", ".join(f"{name.partition('.')[2]} {each.value:,}" for name, each in forecast.of_kind("rejected"))
     if rejected.value == records.value:
         return Advice("input.text_field", f"every record would be rejected ({reasons}), and the job would fail")
     try:
@@ -242,7 +242,7 @@ def _rejects(found: Forecast, _: int) -> Advice | None:
         of = f"{rejected.value:,} of {records.value:,} records would be rejected ({reasons})"
         name = "max_rejected" if (limits.max_rejected or rejected.value) < rejected.value else "max_rejected_fraction"
         return Advice(f"{limits.where}.{name}", f"{of}, more than the limit: the job would fail")
-    strictest = min(found.plan.config.input.by_source.values(), key=lambda each: each.max_rejected_per_file)
+    strictest = min(forecast.plan.config.input.by_source.values(), key=lambda each: each.max_rejected_per_file)
     if strictest.on_damage == "fail" and rejected.value > strictest.max_rejected_per_file * records.value:
         of = f"{rejected.value / records.value:.1%} of records would be rejected ({reasons})"
         return Advice(
@@ -253,72 +253,72 @@ def _rejects(found: Forecast, _: int) -> Advice | None:
     return None
 
 
-def _idle(found: Forecast, workers: int) -> Advice | None:
-    work = found.work
+def _idle(forecast: Forecast, workers: int) -> Advice | None:
+    work = forecast.work
     total = int(work.split_bytes.sum())
     if not total or (share := work.busiest(workers) * workers / total) < IDLE or work.split_seconds < WORTH_SECONDS:
         return None
-    largest = found.plan.splits[int(work.split_bytes.argmax())]
+    largest = forecast.plan.splits[int(work.split_bytes.argmax())]
     why = f"{len(work.split_bytes)} splits keep {workers} workers busy {1 / share:.0%} of the time"
     if len(largest.pieces) == 1 and not is_cut_by_bytes(
-        largest.pieces[0], found.plan.config.input.of(largest.source).document
+        largest.pieces[0], forecast.plan.config.input.of(largest.source).document
     ):
         return Advice(
             "input.paths", f"{why}: {largest.pieces[0].path!r} can only be read whole; write it as several files"
         )
-    ideal = max(_SMALLEST_SPLIT, found.plan.n_bytes // (4 * workers))
+    ideal = max(_SMALLEST_SPLIT, forecast.plan.n_bytes // (4 * workers))
     fitting = 1 << (ideal.bit_length() - 1)
-    if fitting >= found.plan.config.input.split_bytes:
+    if fitting >= forecast.plan.config.input.split_bytes:
         return None
     return Advice("input.split_bytes", f"{why}; {fitting} would make enough of them")
 
 
-def _tiny(found: Forecast, _: int) -> Advice | None:
-    mean = found.plan.n_bytes // max(1, found.n_shards)
-    if not found.plan.tokenizes or found.n_shards < MANY_SHARDS or mean >= SMALL_SHARD:
+def _tiny(forecast: Forecast, _: int) -> Advice | None:
+    mean = forecast.plan.n_bytes // max(1, forecast.n_shards)
+    if not forecast.plan.tokenizes or forecast.n_shards < MANY_SHARDS or mean >= SMALL_SHARD:
         return None
-    setting = "input.split_bytes" if found.plan.config.output.shuffle is None else "output.shuffle.shards"
-    return Advice(setting, f"there would be {found.n_shards:,} shards of {mean:,} bytes of input; make them larger")
+    setting = "input.split_bytes" if forecast.plan.config.output.shuffle is None else "output.shuffle.shards"
+    return Advice(setting, f"there would be {forecast.n_shards:,} shards of {mean:,} bytes of input; make them larger")
 
 
-def _cut(found: Forecast, _: int) -> Advice | None:
-    truncation = found.plan.config.tokenizer.truncation
-    if truncation is None or (cut := found.share("n_cut_tokens", "n_text_tokens")) <= truncation.warn_above:
+def _cut(forecast: Forecast, _: int) -> Advice | None:
+    truncation = forecast.plan.config.tokenizer.truncation
+    if truncation is None or (cut := forecast.share("n_cut_tokens", "n_text_tokens")) <= truncation.warn_above:
         return None
-    instead = "leave_out leaves such conversations out" if found.plan.config.input.is_chat else "rows keeps them"
+    instead = "leave_out leaves such conversations out" if forecast.plan.config.input.is_chat else "rows keeps them"
     reason = f"{cut:.1%} of the tokens would be cut off; overflow: {instead}, a larger max_length keeps some of them"
     return Advice("tokenizer.truncation", reason)
 
 
-def _padding(found: Forecast, _: int) -> Advice | None:
-    if found.padding is None or found.padding <= MUCH_PADDING:
+def _padding(forecast: Forecast, _: int) -> Advice | None:
+    if forecast.padding is None or forecast.padding <= MUCH_PADDING:
         return None
-    if found.plan.config.output.packing is not None:
+    if forecast.plan.config.output.packing is not None:
         less = "strategy: concatenate has none"
-        if found.plan.config.input.is_chat:
+        if forecast.plan.config.input.is_chat:
             less = "a larger length has less, and strategy: best_fit"
-        return Advice("output.packing", f"{found.padding:.1%} of sequences would be padding; {less}")
+        return Advice("output.packing", f"{forecast.padding:.1%} of sequences would be padding; {less}")
     return Advice(
-        "output.packing", f"{found.padding:.1%} of the ids in rows would be padding; packed sequences have little"
+        "output.packing", f"{forecast.padding:.1%} of the ids in rows would be padding; packed sequences have little"
     )
 
 
-def _unknown(found: Forecast, _: int) -> Advice | None:
-    share = found.share("n_oov_tokens", "n_tokens")
+def _unknown(forecast: Forecast, _: int) -> Advice | None:
+    share = forecast.share("n_oov_tokens", "n_tokens")
     if share <= MUCH_UNKNOWN:
         return None
-    return Advice("tokenizer", f"{share:.2%} of tokens would be unknown{''.join(_characters(found))}")
+    return Advice("tokenizer", f"{share:.2%} of tokens would be unknown{''.join(_characters(forecast))}")
 
 
-def _characters(found: Forecast) -> Iterator[str]:
-    total = sum(n for _, n in found.unknown)
+def _characters(forecast: Forecast) -> Iterator[str]:
+    total = sum(n for _, n in forecast.unknown)
     if not total:
         return
     n_listed = n_covered = 0
-    while n_listed < min(_CHARACTERS, len(found.unknown)) and n_covered < _CHARACTERS_COVER * total:
-        n_covered += found.unknown[n_listed][1]
+    while n_listed < min(_CHARACTERS, len(forecast.unknown)) and n_covered < _CHARACTERS_COVER * total:
+        n_covered += forecast.unknown[n_listed][1]
         n_listed += 1
-    named = ", ".join(f"{character!r}" for character, _ in found.unknown[:n_listed])
+    named = ", ".join(f"{character!r}" for character, _ in forecast.unknown[:n_listed])
     yield f"; {n_listed} characters are {n_covered / total:.0%} of the unknown ones, add them: {named}"
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.books import parts as output_parts
+from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.hashing import hash_rows
 from tokenmill.pipeline.looking import inspect, selecting
@@ -51,12 +51,12 @@ def difference(one: str, other: str) -> dict[str, Any]:
         of_parts = {name: difference(*pair) for name, pair in pairs.items()}
         is_equal = all(found["is_equal"] for found in of_parts.values())
         return {"outputs": [one, other], "is_equal": is_equal, "parts": of_parts}
-    found = [manifest.read(output) for output in (one, other)]
+    manifests = [read_manifest(output) for output in (one, other)]
     shards = [selecting.find_shards(output) for output in (one, other)]
     parts = {
-        "config": _changes(*({k: v for k, v in _flat(each["config"]) if k != "output.path"} for each in found)),
-        "versions": _changes(*(each["versions"] for each in found)),
-        "totals": _changes(*(dict(_flat(each["totals"])) for each in found)),
+        "config": _changes(*({k: v for k, v in _flat(each["config"]) if k != "output.path"} for each in manifests)),
+        "versions": _changes(*(each["versions"] for each in manifests)),
+        "totals": _changes(*(dict(_flat(each["totals"])) for each in manifests)),
         "vocabulary": _vocabulary(one, other),
         "rows": _rows(shards, [inspect.find_tokenizer(each[0].path) for each in shards]),
     }

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import manifest, parts
+from tokenmill.pipeline.books import parts
 from tokenmill.pipeline.books.ledger import FileRecord
+from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.filenames import MANIFEST
 from tokenmill.pipeline.looking import inspect
 from tokenmill.pipeline.output.document_tables import read_table
@@ -61,7 +62,7 @@ class Shard:
 
     folder: str
     name: str
-    found: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] | None = None
     record: Mapping[str, Any] | None = None
 
     @property
@@ -72,13 +73,13 @@ class Shard:
     @functools.cached_property
     def documents(self) -> pa.Table | None:
         """The table of its documents, None where no manifest lists one."""
-        if self.found is None or self.record is None:
+        if self.manifest is None or self.record is None:
             return None
         mine = self.record.get("entry") or self.record.get("split")
-        for record in self.found["documents"]:
+        for record in self.manifest["documents"]:
             if (record.get("entry") or record.get("split")) == mine:
                 file = FileRecord(**{name: value for name, value in record.items() if name not in ("split", "entry")})
-                is_cut = self.found["packing"] is not None or "windows" in self.found["totals"]
+                is_cut = self.manifest["packing"] is not None or "windows" in self.manifest["totals"]
                 try:
                     return pa.Table.from_batches(list(read_table(self.folder, file, has_segments=is_cut)))
                 except ValueError as error:
@@ -116,18 +117,18 @@ class Shard:
     def described(self, row: inspect.Row) -> inspect.Row:
         """Returns a row with the ids of its documents, and where each begins, as far as the table knows them."""
         table = self.documents if row.segments or not row.doc_id else None
-        if table is None or self.found is None:
+        if table is None or self.manifest is None:
             return row
         held = self.pieces(row)
         names = [table.column("doc_id")[number].as_py() for number, *_ in held]
-        starts = [start for _, start, *_ in held] if self.found["packing"] is not None else []
+        starts = [start for _, start, *_ in held] if self.manifest["packing"] is not None else []
         return dataclasses.replace(row, doc_id=", ".join(names), segments=tuple(zip(names, starts, strict=False)))
 
     @functools.cached_property
     def _placed(self) -> tuple[RowForm, Placement]:
-        assert self.found is not None
+        assert self.manifest is not None
         assert self.documents is not None
-        form = RowForm.recorded(self.found)
+        form = RowForm.recorded(self.manifest)
         return form, Placement.listed(self.documents, form)
 
 
@@ -139,9 +140,11 @@ def find_shards(target: str) -> list[Shard]:
       OSError: if there is no such shard.
     """
     if not target.endswith(formats.ROWS):
-        folders = {folder: manifest.read(folder) for folder in parts.folders_of(target)}
+        folders = {folder: read_manifest(folder) for folder in parts.folders_of(target)}
         shards = [
-            Shard(folder, each["file"], found, each) for folder, found in folders.items() for each in found["shards"]
+            Shard(folder, each["file"], manifest, each)
+            for folder, manifest in folders.items()
+            for each in manifest["shards"]
         ]
         if not shards:
             raise ValueError(f"{target!r} holds no shards: its job did not tokenize")
@@ -151,13 +154,15 @@ def find_shards(target: str) -> list[Shard]:
     folder, name = inspect.split_path(target)
     if not storage.exists(storage.join(folder, MANIFEST)):
         return [Shard(folder, name)]
-    return [shard_of(folder, name, manifest.read(folder))]
+    return [shard_of(folder, name, read_manifest(folder))]
 
 
-def shard_of(folder: str, name: str, found: Mapping[str, Any]) -> Shard:
-    """Returns a file with rows of a folder with the manifest `found`; `record` is None if that does not list it."""
-    listed = itertools.chain(found["shards"], found["companions"])
-    return Shard(folder, name, found, next((each for each in listed if each["file"] == name and "rows" in each), None))
+def shard_of(folder: str, name: str, manifest: Mapping[str, Any]) -> Shard:
+    """Returns a file with rows of a folder with this manifest; `record` is None if that does not list it."""
+    listed = itertools.chain(manifest["shards"], manifest["companions"])
+    return Shard(
+        folder, name, manifest, next((each for each in listed if each["file"] == name and "rows" in each), None)
+    )
 
 
 def select(

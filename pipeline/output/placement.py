@@ -83,22 +83,22 @@ class RowForm:
         return replace(form, pad_id=padding.pad_id, padded=padding.target(0), pads_left=is_left)
 
     @classmethod
-    def recorded(cls, found: Mapping[str, Any]) -> Self:
-        """Returns the rows of a finished output; `found` is its manifest."""
-        marks, config = Marks.from_record(found["marks"]), found["config"]
-        if found["packing"] is not None:
-            packing, ids = config["output"]["packing"], found["packing"]
+    def recorded(cls, manifest: Mapping[str, Any]) -> Self:
+        """Returns the rows of a finished output by its manifest."""
+        marks, config = Marks.from_record(manifest["marks"]), manifest["config"]
+        if manifest["packing"] is not None:
+            packing, ids = config["output"]["packing"], manifest["packing"]
             padded = packing["length"] if ids["pad_id"] is not None else 0
             return cls(marks, packing["strategy"], packing["length"], 0, ids["separator_id"], ids["pad_id"], padded)
         padding, truncation = (config["tokenizer"][name] for name in ("padding", "truncation"))
         form = cls(marks)
-        if "windows" in found["totals"]:
+        if "windows" in manifest["totals"]:
             room = truncation["max_length"] - len(marks.before) - len(marks.after)
             form = cls(marks, "windows", room, truncation["stride"])
         if padding is None:
             return form
         is_left = padding["side"] == "left"
-        return replace(form, pad_id=found["tokenizer"]["pad_id"], padded=padding["length"], pads_left=is_left)
+        return replace(form, pad_id=manifest["tokenizer"]["pad_id"], padded=padding["length"], pads_left=is_left)
 
     @property
     def is_packed(self) -> bool:

@@ -93,14 +93,14 @@ class ListedDocuments:
 
     @classmethod
     def read(
-        cls, output: str, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], report: VerifyReport
+        cls, output: str, entry: LedgerEntry | ShardEntry, manifest: Mapping[str, Any], report: VerifyReport
     ) -> Self | None:
         """Reads and checks the table of an entry; returns None if it cannot be read, or the entry has none.
 
         Args:
           output: the output folder.
           entry: the entry of the split or shard.
-          found: the manifest.
+          manifest: the manifest.
           report: problems are added to it.
         """
         record = entry.documents
@@ -108,16 +108,16 @@ class ListedDocuments:
             return None
         try:
             has_segments = bool(entry.of("packing") or entry.of("windows"))
-            formats = found["config"]["output"]["format"]
+            formats = manifest["config"]["output"]["format"]
             formats = [formats] if isinstance(formats, str) else formats
             fields = listed_fields(formats, decode_fields(entry.fields), are_documents=not has_segments)
             batches = list(read_table(output, record, has_segments=has_segments))
             schema = schemas.listed_documents(has_segments=has_segments, fields=fields)
             table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
             keys = read_keys(output, entry) if isinstance(entry, ShardEntry) else np.zeros(0, np.uint64)
-            _check_places(table, entry, found, keys)
+            _check_places(table, entry, manifest, keys)
             _check_sums(table, entry)
-            form = RowForm.recorded(found)
+            form = RowForm.recorded(manifest)
             placement = Placement.listed(table, form)
             if has_segments:
                 totals = form.totals(table.column("n_tokens").to_numpy().astype(np.int64))
@@ -150,14 +150,14 @@ def read_keys(output: str, entry: ShardEntry) -> np.ndarray:
 
 
 def _check_places(
-    table: pa.Table, entry: LedgerEntry | ShardEntry, found: Mapping[str, Any], recorded: np.ndarray
+    table: pa.Table, entry: LedgerEntry | ShardEntry, manifest: Mapping[str, Any], recorded: np.ndarray
 ) -> None:
     """Raises ValueError unless documents are in the right order: that of the input, or of the recorded keys."""
     if not table.num_rows:
         return
     files, offsets = (table.column(name).to_numpy() for name in ("input_file", "input_offset"))
-    if files.min() < 0 or files.max() >= len(found["inputs"]):
-        raise ValueError(f"a document comes from none of the {len(found['inputs'])} files of the manifest")
+    if files.min() < 0 or files.max() >= len(manifest["inputs"]):
+        raise ValueError(f"a document comes from none of the {len(manifest['inputs'])} files of the manifest")
     if isinstance(entry, LedgerEntry):
         is_after = (np.diff(files) > 0) | ((np.diff(files) == 0) & (np.diff(offsets) > 0))
         if not is_after.all():
@@ -166,9 +166,9 @@ def _check_places(
             raise ValueError(f"documents are of file {min(strange)}, which split {entry.split_id} has not read")
         return
     used, pieces = np.unique(files, return_inverse=True)
-    names = [found["inputs"][file]["name"] for file in used.tolist()]
+    names = [manifest["inputs"][file]["name"] for file in used.tolist()]
     places = pa.record_batch({"offset": pa.array(offsets), "piece": pa.array(pieces)})
-    keys = document_keys(SHUFFLING, found["config"]["output"]["shuffle"]["seed"], names, places)
+    keys = document_keys(SHUFFLING, manifest["config"]["output"]["shuffle"]["seed"], names, places)
     if not np.array_equal(keys, recorded):
         raise ValueError(f"the places of documents are not those of the keys in {entry.keys.file}")
     doc_ids = sum_doc_ids(keys, table.column("doc_id").combine_chunks())

@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.ledger import LedgerEntry
+from tokenmill.pipeline.books.manifest import read as read_manifest
+from tokenmill.pipeline.books.manifest import split_ids
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.config.job import Config, with_paths
 from tokenmill.pipeline.hashing import mix
@@ -215,19 +217,19 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     """
     report = DeepReport()
     try:
-        found = manifest.read(output)
-        config, tokenizer = config_of(output, found)
-        if tokenizer_info(tokenizer).digest != found["tokenizer"]["digest"]:
+        manifest = read_manifest(output)
+        config, tokenizer = config_of(output, manifest)
+        if tokenizer_info(tokenizer).digest != manifest["tokenizer"]["digest"]:
             raise ValueError(
                 f"{filenames.TOKENIZER}: this TokenMill reads it as tokenizer {tokenizer_info(tokenizer).digest}, but "
-                f"the manifest's is {found['tokenizer']['digest']}; only the version that wrote it can do this"
+                f"the manifest's is {manifest['tokenizer']['digest']}; only the version that wrote it can do this"
             )
     except (ValueError, KeyError, TypeError) as error:
         report.problems.append(f"cannot tokenize again: {error}")
         return report
-    ids = list(manifest.split_ids(found))
+    ids = list(split_ids(manifest))
     chosen = _with_documents(output, ids, sample(ids, share))
-    for totals in _all_totals(output, found):
+    for totals in _all_totals(output, manifest):
         report.n_splits += totals["n_splits"]
         report.n_documents += totals["n_documents"]
     compared = tokenizer if config.chat is None else tokenizer.replace(special="split")
@@ -251,11 +253,11 @@ def verify_deep(output: str, share: float = SAMPLE, named: Sequence[str] = ()) -
     return report
 
 
-def _all_totals(output: str, found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _all_totals(output: str, manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the totals of a folder, and those of what was replayed later, which is not tokenized again."""
     replayed = storage.join(output, filenames.REPLAY)
     has_more = storage.exists(storage.join(replayed, filenames.MANIFEST))
-    return [found["totals"], *([manifest.read(replayed)["totals"]] if has_more else [])]
+    return [manifest["totals"], *([read_manifest(replayed)["totals"]] if has_more else [])]
 
 
 def _conclude(report: DeepReport, comparison: Comparison, output: str) -> None:
@@ -295,20 +297,20 @@ def _with_documents(output: str, ids: Sequence[str], chosen: Sequence[str]) -> l
     return found
 
 
-def config_of(output: str, found: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
+def config_of(output: str, manifest: Mapping[str, Any]) -> tuple[Config, Tokenizer]:
     """Returns the config of a folder, with made-up paths where its record has none, and its tokenizer.
 
     Args:
       output: the folder.
-      found: its manifest.
+      manifest: its manifest.
 
     Raises:
       ValueError: if its job wrote no shards.
     """
-    if found["tokenizer"] is None or not found["shards"]:
+    if manifest["tokenizer"] is None or not manifest["shards"]:
         raise ValueError("the job wrote no shards")
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
-    return Config.model_validate(with_paths(found["config"], output, output)), tokenizer
+    return Config.model_validate(with_paths(manifest["config"], output, output)), tokenizer
 
 
 def _do_again(

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest
+from tokenmill.pipeline.books import ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits
 from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
+from tokenmill.pipeline.books.manifest import read as read_manifest
+from tokenmill.pipeline.books.manifest import split_ids
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.books.rules import COMMITTED
 from tokenmill.pipeline.config.input import LIMITS, InputConfig
@@ -62,14 +64,14 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
       BooksError: if not every rejected record of the job was read again.
     """
     output = config.output.path
-    found = manifest.read(output)
-    if found["tokenizer"] is None or not found["shards"]:
+    manifest = read_manifest(output)
+    if manifest["tokenizer"] is None or not manifest["shards"]:
         raise ValueError(f"{output!r} holds no shards: there is nothing to replay")
-    _check_config(config, found)
+    _check_config(config, manifest)
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
-    job = _job_of(output, config, found)
-    groups = _numbered(_groups(output, found, config.input))
-    splits = Splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, found))
+    job = _job_of(output, config, manifest)
+    groups = _numbered(_groups(output, manifest, config.input))
+    splits = Splits([[piece for piece, _ in group] for group in groups], job.digest, _fields_of(output, manifest))
     folder = storage.join(output, REPLAY)
     inside = config.model_copy(update={"output": config.output.model_copy(update={"path": folder})})
     suffix, *companions = formats.suffixes(config.output)
@@ -91,7 +93,7 @@ def replay(config: Config, lease: Lease | None = None) -> Mapping[str, Any]:
     for shard in shards:
         merge_planned(shard, [runs_of(entry) for entry in entries], inside, tokenizer)
     built = finish_output(Folder(inside, job, planned, tokenizer), lease)
-    _check_books(found, built)
+    _check_books(manifest, built)
     return built
 
 
@@ -103,26 +105,26 @@ def verify_replay(output: str, report: VerifyReport) -> None:
     replayed = verify(folder)
     replayed.problems = [f"{REPLAY}/{problem}" for problem in replayed.problems]
     report.merge(replayed)
-    found = manifest.read(folder)
+    manifest = read_manifest(folder)
     try:
-        if found["replay_of"] != _manifest_digest(output):
+        if manifest["replay_of"] != _manifest_digest(output):
             raise BooksError(f"{REPLAY}: belongs to another run of the job; run tokenmill replay again")
-        _check_books(manifest.read(output), found)
+        _check_books(read_manifest(output), manifest)
     except BooksError as error:
         report.problems.append(str(error))
 
 
-def _check_books(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
+def _check_books(manifest: Mapping[str, Any], replayed: Mapping[str, Any]) -> None:
     """Checks that a replay has read all rejected records of the job it completes, and no others.
 
     Args:
-      found: manifest of the job.
+      manifest: manifest of the job.
       replayed: manifest of its replay.
 
     Raises:
       BooksError: with both numbers.
     """
-    n_rejected = sum(found["totals"]["rejected"].values())
+    n_rejected = sum(manifest["totals"]["rejected"].values())
     totals = replayed["totals"]
     n_again = totals["n_records"] - totals["filtered"].get(COMMITTED, 0)
     if n_again != n_rejected:
@@ -134,9 +136,9 @@ def _manifest_digest(output: str) -> str:
     return ledger.describe(output, filenames.MANIFEST).sha256
 
 
-def _check_config(config: Config, found: Mapping[str, Any]) -> None:
-    now = Job.of("", padded_as(found, config), None).parts["config"]
-    then = found["config"]
+def _check_config(config: Config, manifest: Mapping[str, Any]) -> None:
+    now = Job.of("", padded_as(manifest, config), None).parts["config"]
+    then = manifest["config"]
     wrong = [
         f"{where}: {before!r} there, {value!r} now"
         for section in now
@@ -147,7 +149,7 @@ def _check_config(config: Config, found: Mapping[str, Any]) -> None:
             f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; only {', '.join(_MAY_CHANGE)} of input may "
             "change"
         )
-    if wrong := check_tokenizer(found["tokenizer"]["digest"], found["unicode"], config):
+    if wrong := check_tokenizer(manifest["tokenizer"]["digest"], manifest["unicode"], config):
         raise ValueError(f"cannot replay in {config.output.path!r}: {'; '.join(wrong)}; it must be the same")
 
 
@@ -166,24 +168,24 @@ def _compare(section: str, then: Any, now: Any) -> Iterator[tuple[str, Any, Any]
             yield where, before, value
 
 
-def _job_of(output: str, config: Config, found: Mapping[str, Any]) -> Job:
-    job = Job.of("replay", config, found["tokenizer"]["digest"])
+def _job_of(output: str, config: Config, manifest: Mapping[str, Any]) -> Job:
+    job = Job.of("replay", config, manifest["tokenizer"]["digest"])
     return Job({**job.parts, "replay_of": _manifest_digest(output)})
 
 
-def _fields_of(output: str, found: Mapping[str, Any]) -> str:
-    entries = (ledger.LedgerEntry.read(output, split_id) for split_id in manifest.split_ids(found))
+def _fields_of(output: str, manifest: Mapping[str, Any]) -> str:
+    entries = (ledger.LedgerEntry.read(output, split_id) for split_id in split_ids(manifest))
     return next((entry.fields for entry in entries if entry is not None), "")
 
 
 def _groups(
-    output: str, found: Mapping[str, Any], config: InputConfig
+    output: str, manifest: Mapping[str, Any], config: InputConfig
 ) -> Iterator[list[tuple[Piece, np.ndarray | None]]]:
     """Yields the pieces of each split, and for those that are read completely, the wanted offsets."""
-    limit, named = found["config"]["input"]["split_bytes"], config.all_paths
+    limit, named = manifest["config"]["input"]["split_bytes"], config.all_paths
     group: list[tuple[Piece, np.ndarray | None]] = []
     n_bytes = 0
-    for record in found["rejects"]:
+    for record in manifest["rejects"]:
         entry = ledger.LedgerEntry.read(output, record["split"])
         if entry is None:
             raise ValueError(f"{filenames.entry_name(record['split'])}: missing, or not a ledger entry")

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import storage
-from tokenmill.pipeline.books import ledger, manifest, parts
+from tokenmill.pipeline.books import ledger, parts
+from tokenmill.pipeline.books.manifest import read as read_manifest
+from tokenmill.pipeline.books.manifest import split_ids
 from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
@@ -42,7 +44,7 @@ def find_row(output: str, row: int) -> tuple[str, str, int]:
     """
     before = 0
     for folder in parts.folders_of(output):
-        for record in manifest.read(folder)["shards"]:
+        for record in read_manifest(folder)["shards"]:
             if row < before + record["rows"]:
                 return folder, record["file"], row - before
             before += record["rows"]
@@ -78,16 +80,16 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
       ValueError: if the folder, the shard, the row or the token is not there.
       OSError: if a file of the output cannot be read.
     """
-    found = manifest.read(output)
-    listed = selecting.shard_of(output, shard, found)
-    stored, table = _stored(output, found, listed, shard, row, token)
-    config, tokenizer = config_of(output, found)
+    manifest = read_manifest(output)
+    listed = selecting.shard_of(output, shard, manifest)
+    stored, table = _stored(output, manifest, listed, shard, row, token)
+    config, tokenizer = config_of(output, manifest)
     documents = []
     for number, start, first, size in listed.pieces(stored):
         if token is not None and not start <= token < start + size:
             continue
         place = {"number": number, "start": start, "first": first, "size": size}
-        described = _describe(output, found, config, table.slice(number, 1))
+        described = _describe(output, manifest, config, table.slice(number, 1))
         documents.append({**described, **place, "fields": described["fields"] | stored.fields})
     traced: dict[str, Any] = {"shard": shard, "row": row, "token": token, "documents": documents}
     if token is None:
@@ -102,11 +104,11 @@ def trace(output: str, shard: str, row: int, token: int | None = None) -> dict[s
 
 
 def _stored(
-    output: str, found: Mapping[str, Any], listed: selecting.Shard, shard: str, row: int, token: int | None
+    output: str, manifest: Mapping[str, Any], listed: selecting.Shard, shard: str, row: int, token: int | None
 ) -> tuple[inspect.Row, pa.Table]:
     """Returns a row as it is stored, and the table of its shard's documents; arguments and errors as of `trace`."""
     if listed.record is None:
-        shards = found["shards"]
+        shards = manifest["shards"]
         known = f"; its shards are named like {shards[0]['file']!r}" if shards else "; it holds no shards"
         raise ValueError(f"the manifest lists no shard {shard!r}{known}")
     if not 0 <= row < listed.record["rows"]:
@@ -119,16 +121,16 @@ def _stored(
     return stored, listed.documents
 
 
-def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
+def _describe(output: str, manifest: Mapping[str, Any], config: Config, table: pa.Table) -> dict[str, Any]:
     """Returns what is known about one document, from `table`, which is its row in the table of documents."""
     (batch,) = table.combine_chunks().to_batches()
     (row,) = spell_nanoseconds(batch).to_pylist()
-    if not 0 <= row["input_file"] < len(found["inputs"]):
+    if not 0 <= row["input_file"] < len(manifest["inputs"]):
         raise ValueError(
-            f"document {row['doc_id']!r} comes from none of the {len(found['inputs'])} files of the manifest"
+            f"document {row['doc_id']!r} comes from none of the {len(manifest['inputs'])} files of the manifest"
         )
-    piece = next((each for each in _pieces(output, found) if each.file == row["input_file"]), None)
-    source = {name: found["inputs"][row["input_file"]][name] for name in ("name", "format")}
+    piece = next((each for each in _pieces(output, manifest) if each.file == row["input_file"]), None)
+    source = {name: manifest["inputs"][row["input_file"]][name] for name in ("name", "format")}
     source |= {"offset": row["input_offset"], "n_bytes": row["input_bytes"]}
     kept = {field.name: row[field.name] for field in table.schema if field.nullable}
     described = {"doc_id": row["doc_id"], "source": source, "n_tokens": row["n_tokens"], "fields": kept}
@@ -143,8 +145,8 @@ def _describe(output: str, found: Mapping[str, Any], config: Config, table: pa.T
     return {**described, "text": text}
 
 
-def _pieces(output: str, found: Mapping[str, Any]) -> Iterator[Piece]:
-    for split_id in manifest.split_ids(found):
+def _pieces(output: str, manifest: Mapping[str, Any]) -> Iterator[Piece]:
+    for split_id in split_ids(manifest):
         entry = ledger.LedgerEntry.read(output, split_id)
         if entry is not None:
             yield from entry.pieces

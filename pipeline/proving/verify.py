@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import ledger, manifest, parts
+from tokenmill.pipeline.books import ledger, parts
 from tokenmill.pipeline.books.job_books import imbalances
 from tokenmill.pipeline.books.job_record import differences, read_job
 from tokenmill.pipeline.books.ledger import FileRecord, LedgerEntry, ShardEntry
 from tokenmill.pipeline.books.lists import SCHEMAS, files_of_lists
+from tokenmill.pipeline.books.manifest import check_folder, results, split_ids, sums
+from tokenmill.pipeline.books.manifest import digest as digest_of
+from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.quantities import BooksError
 from tokenmill.pipeline.filenames import PARTS
 from tokenmill.pipeline.jobs.totals import Totals
@@ -51,7 +54,7 @@ def verify(output: str) -> VerifyReport:
     Raises:
       OSError: if there is no such folder, or it cannot be read at all.
     """
-    manifest.check_folder(output)
+    check_folder(output)
     if parts.is_in_parts(output):
         return _checked(output, PARTS, _check_parts)
     return _checked(output, filenames.MANIFEST, _check_folder)
@@ -70,48 +73,50 @@ def _checked(output: str, name: str, check: Callable[[str, VerifyReport], None])
 
 
 def _check_folder(output: str, report: VerifyReport) -> None:
-    found = manifest.read(output)
-    report.has_digest = "digest" in found
-    if report.has_digest and found["digest"] != (digest := manifest.digest(found)):
+    manifest = read_manifest(output)
+    report.has_digest = "digest" in manifest
+    if report.has_digest and manifest["digest"] != (digest := digest_of(manifest)):
         report.problems.append(
-            f"{filenames.MANIFEST}: changed since the job wrote it: its digest is {found['digest']}, that of its "
+            f"{filenames.MANIFEST}: changed since the job wrote it: its digest is {manifest['digest']}, that of its "
             f"contents {digest}"
         )
-    for record in found["files"]:
+    for record in manifest["files"]:
         check_file(output, FileRecord(**record), report)
-    if not all(check_file(output, file, report) for file in files_of_lists(found)):
+    if not all(check_file(output, file, report) for file in files_of_lists(manifest)):
         return  # the lists are not those of the job, so nothing can be compared with them
-    listed = manifest.results(found)
+    listed = results(manifest)
     strays = (name for name in folders.result_files(output) if name not in listed)
     report.problems += [f"{name}: is among the results, but the manifest does not list it" for name in strays]
-    tokenizer = _check_tokenizer(output, found, report)
-    totals = _count_again(output, found, report)
+    tokenizer = _check_tokenizer(output, manifest, report)
+    totals = _count_again(output, manifest, report)
     if totals is not None:
-        compare_sums(found, totals, report)
+        compare_sums(manifest, totals, report)
     if totals is not None and totals.books.totals["n_splits"]:
         _check_statistics(output, totals, tokenizer, report)
 
 
-def _count_again(output: str, found: Mapping[str, Any], report: VerifyReport) -> Totals | None:
+def _count_again(output: str, manifest: Mapping[str, Any], report: VerifyReport) -> Totals | None:
     """Adds up the ledger as the last step of the job did, and checks all files that it names.
 
     Args:
       output: the folder.
-      found: its manifest, with which the lists are compared.
+      manifest: its manifest, with which the lists are compared.
       report: problems are added to it.
 
     Returns:
       The totals; None if a part of the ledger cannot be used.
     """
-    of = found["tokenizer"] or {}
-    listed = ListedAgain(found)
+    of = manifest["tokenizer"] or {}
+    listed = ListedAgain(manifest)
     tokens = Statistics(of.get("vocab_size") or 0, of.get("unk_id"))
-    totals = Totals(output, listed, tokens, is_shuffled=found["shuffle"] is not None, is_whole="replay_of" not in found)
+    totals = Totals(
+        output, listed, tokens, is_shuffled=manifest["shuffle"] is not None, is_whole="replay_of" not in manifest
+    )
     is_complete = True
 
     def splits() -> Iterator[LedgerEntry]:
         nonlocal is_complete
-        for split_id in manifest.split_ids(found):
+        for split_id in split_ids(manifest):
             if (entry := LedgerEntry.read(output, split_id)) is None:
                 is_complete = False
                 report.problems.append(f"{filenames.entry_name(split_id)}: missing, or not a ledger entry")
@@ -119,17 +124,17 @@ def _count_again(output: str, found: Mapping[str, Any], report: VerifyReport) ->
             totals.add(entry)
             yield entry
 
-    for checked, recorded in in_turn(functools.partial(_check_split, output, found), splits()):
+    for checked, recorded in in_turn(functools.partial(_check_split, output, manifest), splits()):
         report.merge(checked)
         if recorded is None:
             is_complete = False
         else:
             totals.statistics.merge(recorded)
     totals.books.close()
-    if found["shuffle"] is not None:
-        is_complete = _check_shards(output, found, totals, report) and is_complete
+    if manifest["shuffle"] is not None:
+        is_complete = _check_shards(output, manifest, totals, report) and is_complete
     if not is_complete:  # nothing can be compared with the lists, but with what they say
-        for record in (each for kind in _FILES for each in found[kind]):
+        for record in (each for kind in _FILES for each in manifest[kind]):
             check_file(output, _file_record(record), report)
         return None
     report.problems += listed.problems()
@@ -140,15 +145,15 @@ _FILES = "shards", "companions", "documents", "rejects"
 """The lists of files."""
 
 
-def _check_shards(output: str, found: Mapping[str, Any], totals: Totals, report: VerifyReport) -> bool:
+def _check_shards(output: str, manifest: Mapping[str, Any], totals: Totals, report: VerifyReport) -> bool:
     """Checks the shards of a shuffle; they must have the tokens of the splits. Returns whether all can be read."""
     recorded = totals.statistics
-    tokens = Statistics(recorded.token_counts.size, found["tokenizer"]["unk_id"])
-    n_shards, n_counted, n_read = len(found["shards"]), 0, 0
+    tokens = Statistics(recorded.token_counts.size, manifest["tokenizer"]["unk_id"])
+    n_shards, n_counted, n_read = len(manifest["shards"]), 0, 0
 
     def shards() -> Iterator[ShardEntry]:
         nonlocal n_read
-        for index, shard_id in enumerate(record["entry"] for record in found["shards"]):
+        for index, shard_id in enumerate(record["entry"] for record in manifest["shards"]):
             name = filenames.entry_name(shard_id)
             if (entry := ShardEntry.read(output, shard_id)) is None:
                 report.problems.append(f"{name}: missing, or not a ledger entry")
@@ -160,7 +165,7 @@ def _check_shards(output: str, found: Mapping[str, Any], totals: Totals, report:
             n_read += 1
             yield entry
 
-    for checked, entry, counts in in_turn(functools.partial(_check_shard, output, found), shards()):
+    for checked, entry, counts in in_turn(functools.partial(_check_shard, output, manifest), shards()):
         report.merge(checked)
         if counts and counts[0][0] is entry.shard:
             tokens.merge(counts[0][1])
@@ -177,9 +182,9 @@ def _check_shards(output: str, found: Mapping[str, Any], totals: Totals, report:
 class ListedAgain:
     """The lists of a manifest, compared with the same lists made again, record by record."""
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
         """Takes the manifest."""
-        self._records = {kind: iter(found[kind]) for kind in SCHEMAS}
+        self._records = {kind: iter(manifest[kind]) for kind in SCHEMAS}
         self._numbers = Counter[str]()
         self._problems: list[str] = []
 
@@ -205,14 +210,14 @@ _MOST_LISTED = 1000
 """A report lists at most this many records of lists that differ."""
 
 
-def compare_sums(found: Mapping[str, Any], totals: Totals, report: VerifyReport) -> None:
+def compare_sums(manifest: Mapping[str, Any], totals: Totals, report: VerifyReport) -> None:
     """Compares what the manifest says of the whole job with what its ledger adds up to."""
     try:
-        summed = manifest.sums(totals.books)
+        summed = sums(totals.books)
     except BooksError as error:
         report.problems += str(error).splitlines()
         return
-    there = {name: found[name] for name in ("shuffle", "totals", "by_source", "balance") if name in found}
+    there = {name: manifest[name] for name in ("shuffle", "totals", "by_source", "balance") if name in manifest}
     report.problems += [f"{filenames.MANIFEST}: {line}" for line in differences(there, summed)]
 
 
@@ -220,10 +225,12 @@ def _file_record(listed: Mapping[str, Any]) -> FileRecord:
     return FileRecord(**{name: value for name, value in listed.items() if name not in ("split", "entry")})
 
 
-def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> tuple[VerifyReport, Statistics | None]:
-    """Returns what is wrong with a split of the manifest `found`, and the split's statistics if they can be used."""
+def _check_split(
+    output: str, manifest: Mapping[str, Any], entry: LedgerEntry
+) -> tuple[VerifyReport, Statistics | None]:
+    """Returns what is wrong with a split, and its statistics if they can be used."""
     report = VerifyReport()
-    tokenizer = found["tokenizer"]
+    tokenizer = manifest["tokenizer"]
     recorded = None
     if check_file(output, entry.statistics, report):
         try:
@@ -240,7 +247,7 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
         name = filenames.entry_name(entry.split_id)
         difference = f"made by tokenizer {entry.tokenizer}, but the manifest's is {tokenizer['digest']}"
         report.problems.append(f"{name}: {difference}")
-    marks, has_windows = Marks.from_record(found["marks"]), "windows" in found["totals"]
+    marks, has_windows = Marks.from_record(manifest["marks"]), "windows" in manifest["totals"]
     for what, n, n_each in (
         ("special", entry["n_special_tokens"], 0 if has_windows else marks.n_special),
         ("added", entry["n_added_tokens"], marks.n_added),
@@ -251,33 +258,33 @@ def _check_split(output: str, found: Mapping[str, Any], entry: LedgerEntry) -> t
     if entry.rejects is not None and check_file(output, entry.rejects, report):
         check_rejects(output, entry, entry.rejects, report)
     if entry.runs is None:  # otherwise its runs were merged into the shards and removed
-        for file, counted in count_files(output, entry, found, report):
+        for file, counted in count_files(output, entry, manifest, report):
             if recorded is not None:
                 compare_counts(entry, file, counted, recorded, report)
     return report, recorded
 
 
 def _check_shard(
-    output: str, found: Mapping[str, Any], entry: ShardEntry
+    output: str, manifest: Mapping[str, Any], entry: ShardEntry
 ) -> tuple[VerifyReport, ShardEntry, list[tuple[FileRecord, Statistics]]]:
     """Returns the problems of a shard of a shuffle, its entry, and the statistics of each of its files."""
     report = VerifyReport()
     report.problems += imbalances(entry)
-    if entry.tokenizer != found["tokenizer"]["digest"]:
+    if entry.tokenizer != manifest["tokenizer"]["digest"]:
         name = filenames.entry_name(entry.shard_id)
         report.problems.append(
-            f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {found['tokenizer']['digest']}"
+            f"{name}: made by tokenizer {entry.tokenizer}, but the manifest's is {manifest['tokenizer']['digest']}"
         )
     if not check_file(output, entry.keys, report):
         return report, entry, []
-    return report, entry, list(count_files(output, entry, found, report))
+    return report, entry, list(count_files(output, entry, manifest, report))
 
 
-def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport) -> Tokenizer | None:
+def _check_tokenizer(output: str, manifest: Mapping[str, Any], report: VerifyReport) -> Tokenizer | None:
     """Returns the tokenizer if it is the one that made the tokens; None if it is not, or that cannot be told."""
-    listed = any(record["file"] == filenames.TOKENIZER for record in found["files"])
+    listed = any(record["file"] == filenames.TOKENIZER for record in manifest["files"])
     # A digest covers the Unicode versions; another TokenMill may have others and still read this folder.
-    if not listed or found["tokenizer"] is None or found["unicode"] != dict(UNICODE_VERSIONS):
+    if not listed or manifest["tokenizer"] is None or manifest["unicode"] != dict(UNICODE_VERSIONS):
         return None
     if _are_missing(output, (filenames.TOKENIZER,), report):
         return None
@@ -286,9 +293,9 @@ def _check_tokenizer(output: str, found: Mapping[str, Any], report: VerifyReport
     except (OSError, ValueError) as error:
         report.problems.append(f"{filenames.TOKENIZER}: {error}")
         return None
-    if tokenizer.digest != found["tokenizer"]["digest"]:
+    if tokenizer.digest != manifest["tokenizer"]["digest"]:
         report.problems.append(
-            f"{filenames.TOKENIZER}: its digest is {tokenizer.digest}, the manifest's {found['tokenizer']['digest']}"
+            f"{filenames.TOKENIZER}: its digest is {tokenizer.digest}, the manifest's {manifest['tokenizer']['digest']}"
         )
         return None
     return tokenizer
@@ -356,7 +363,7 @@ def _check_parts(output: str, report: VerifyReport) -> None:
     elif report.is_proven:
         job, _ = record
         read = {
-            name: (file, manifest.read(storage.join(output, name)))
+            name: (file, read_manifest(storage.join(output, name)))
             for name, file in manifests.items()
             if name in job.parts["folders"]
         }

@@ -15,8 +15,9 @@ import yaml
 from pydantic import ValidationError
 
 from tokenmill.pipeline import filenames, schemas, storage
-from tokenmill.pipeline.books import manifest, quantities
+from tokenmill.pipeline.books import quantities
 from tokenmill.pipeline.books.counts import flatten
+from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.parts import is_in_parts
 from tokenmill.pipeline.books.rules import OTHER_PART
 from tokenmill.pipeline.config.job import Config, with_paths
@@ -48,30 +49,30 @@ def gather(output: str) -> dict[str, Any]:
       ValueError: if the folder holds no finished job, or one that wrote no shards.
       OSError: if a file cannot be read.
     """
-    found = manifest.read(output)
-    if not found["shards"]:
+    manifest = read_manifest(output)
+    if not manifest["shards"]:
         raise ValueError(f"{output!r} holds no shards: its job did not tokenize, and there is nothing to report")
     stats = stats_file.read(output).to_record()
-    totals = found["totals"]
+    totals = manifest["totals"]
     facts = {
-        "job": found["job"],
-        "job_digest": found["job_digest"],
-        "versions": found["versions"],
-        "tokenizer": found["tokenizer"],
-        "config": found["config"],
-        "headline": _headline(found, stats),
-        "flow": _flow(found),
-        "balance": found["balance"],
+        "job": manifest["job"],
+        "job_digest": manifest["job_digest"],
+        "versions": manifest["versions"],
+        "tokenizer": manifest["tokenizer"],
+        "config": manifest["config"],
+        "headline": _headline(manifest, stats),
+        "flow": _flow(manifest),
+        "balance": manifest["balance"],
         "stats": stats,
-        "chat": _chat(output, found, stats),
+        "chat": _chat(output, manifest, stats),
         "languages": _languages(stats),
-        "n_files": len(found["inputs"]),
-        "sources": cut_short(_sources(found, stats), "n_bytes"),
+        "n_files": len(manifest["inputs"]),
+        "sources": cut_short(_sources(manifest, stats), "n_bytes"),
         "shards": cut_short(
-            ({name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in found["shards"]),
+            ({name: shard[name] for name in ("file", "rows", "tokens", "n_bytes")} for shard in manifest["shards"]),
             "tokens",
         ),
-        "rejected": _rejected(output, found["rejects"], totals["rejected"]),
+        "rejected": _rejected(output, manifest["rejects"], totals["rejected"]),
         "filtered": totals["filtered"],
         "clock": _clock(output),
     }
@@ -86,15 +87,15 @@ def _clock(output: str) -> dict[str, Any] | None:
         return None
 
 
-def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
-    totals = found["totals"]
+def _headline(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+    totals = manifest["totals"]
     return {
         "documents": totals["n_documents"],
         "records": totals["n_records"],
         "bytes": totals["n_bytes"],
         "tokens": totals["n_tokens"],
         "rows": totals["shard_rows"],
-        "shards": len(found["shards"]),
+        "shards": len(manifest["shards"]),
         "shard_bytes": totals["shard_bytes"],
         "vocabulary": stats["vocabulary"]["size"],
         "bytes_per_token": stats["bytes_per_token"],
@@ -105,13 +106,13 @@ def _headline(found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _flow(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the ledger as stages: each {"what", "unit", "total", "of", "parts"}.
 
     A stage is an equation of the books: `of` and `parts` are its sides, counted independently, and `total` is the sum
     of `of`.
     """
-    totals = found["totals"]
+    totals = manifest["totals"]
     packing, windows = totals.get("packing"), totals.get("windows")
     counts = flatten(totals)
     (of_records, of_bytes), (of_tokens,) = quantities.OF_INPUT, quantities.OF_TOKENS
@@ -123,7 +124,7 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     if windows is not None:
         stages.append(("tokens of windows", quantities.OF_WINDOWS[1].left, quantities.OF_WINDOWS[1].right))
     if packing is not None:
-        counts["packing:n_positions"] = packing["n_sequences"] * found["config"]["output"]["packing"]["length"]
+        counts["packing:n_positions"] = packing["n_sequences"] * manifest["config"]["output"]["packing"]["length"]
         (of_positions,) = quantities.OF_POSITIONS
         stages.append(("positions in packed sequences", of_positions.left, of_positions.right))
     return [
@@ -138,16 +139,16 @@ def _flow(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _chat(output: str, found: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any] | None:
+def _chat(output: str, manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the counts of conversations, and rows as examples; None if documents are texts."""
     counts = stats.get("chat")
-    return counts and {**counts, "examples": list(itertools.islice(_first_rows(output, found), SAMPLES))}
+    return counts and {**counts, "examples": list(itertools.islice(_first_rows(output, manifest), SAMPLES))}
 
 
-def _first_rows(output: str, found: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+def _first_rows(output: str, manifest: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
     """Yields the rows of the first shard as stretches of `text` that are `trained` or not, the last cut."""
     tokenizer = Tokenizer.from_str(storage.read_text(storage.join(output, filenames.TOKENIZER)))
-    name = found["shards"][0]["file"]
+    name = manifest["shards"][0]["file"]
     with storage.open_read(storage.join(output, name)) as handle:
         for batch in formats.read_rows(handle, name):
             for row in batch.select(["input_ids", "n_tokens", schemas.LOSS_MASK.name]).slice(0, SAMPLES).to_pylist():
@@ -168,12 +169,12 @@ def _languages(stats: Mapping[str, Any]) -> dict[str, Any] | None:
     return {**{name: languages[name] for name in languages if name != "by_code"}, **cut_short(rows, "documents")}
 
 
-def _sources(found: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _sources(manifest: Mapping[str, Any], stats: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yields what is known of each source of `input.sources`; of each file if there are none."""
     for name, summary in stats.get("sources", {}).items():
-        yield {"name": name, "n_bytes": found["by_source"][name].get("n_bytes", 0), **summary}
+        yield {"name": name, "n_bytes": manifest["by_source"][name].get("n_bytes", 0), **summary}
     if "sources" not in stats:
-        for file in found["inputs"]:
+        for file in manifest["inputs"]:
             yield {"name": file["name"], "n_bytes": file["n_bytes"], **source(file["read"]).to_record()}
 
 

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tokenmill.pipeline import filenames, storage
-from tokenmill.pipeline.books import json_files, manifest, parts
+from tokenmill.pipeline.books import json_files, parts
 from tokenmill.pipeline.books.json_files import Count
+from tokenmill.pipeline.books.manifest import read as read_manifest
 from tokenmill.pipeline.books.reject_limits import LossyFiles, unknown_tokens
 from tokenmill.pipeline.config.formats import format_of, formats_with
 from tokenmill.pipeline.config.input import InputConfig, SourceConfig
@@ -36,15 +37,15 @@ def summarize(output: str, seconds: float, *, is_resumed: bool = False) -> Rende
     """
     if parts.is_in_parts(output):
         return _parts(output, seconds)
-    found = manifest.read(output)
-    rows = _tokens(output, found) if found["shards"] else _counts(output, found)
+    manifest = read_manifest(output)
+    rows = _tokens(output, manifest) if manifest["shards"] else _counts(output, manifest)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")
     for row in [*rows, _speed(rows, seconds, is_resumed)]:
         table.add_row(*row)
-    return Group(Text(f"{found['job']}: done", style="bold green"), table, *_files(output, found))
+    return Group(Text(f"{manifest['job']}: done", style="bold green"), table, *_files(output, manifest))
 
 
 def _parts(output: str, seconds: float) -> RenderableType:
@@ -92,8 +93,8 @@ _LINES_PER_FILE = 1000
 """Where the config does not say what a document is, this many per file are warned of."""
 
 
-def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
-    totals, stats = found["totals"], stats_file.read(output)
+def _tokens(output: str, manifest: Mapping[str, Any]) -> list[Row]:
+    totals, stats = manifest["totals"], stats_file.read(output)
     added = stats.added_tokens_in_text
     in_text = ", ".join(f"{token.token} {token.count:,}" for token in added[:3])
     rows = [
@@ -115,18 +116,18 @@ def _tokens(output: str, found: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _counts(output: str, found: Mapping[str, Any]) -> list[Row]:
-    report = _read(output, found)
+def _counts(output: str, manifest: Mapping[str, Any]) -> list[Row]:
+    report = _read(output, manifest)
     rows = _counted(report) if report is not None else []
-    for folder, record in _trained(output, found):
+    for folder, record in _trained(output, manifest):
         of = f"tokens of {record['model']}, from {record['n_distinct_words']:,} distinct words"
         rows.append((f"{folder}/", f"{record['vocab_size']:,}", of))
     return rows
 
 
-def _trained(output: str, found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _trained(output: str, manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the folder and the training record of every vocabulary that the job trained."""
-    for name in sorted({record["file"] for record in found["files"]}):
+    for name in sorted({record["file"] for record in manifest["files"]}):
         folder, _, base = name.rpartition("/")
         if base == filenames.TRAINING_NAME:
             yield folder, json_files.read(output, name, _TRAINING)
@@ -162,17 +163,17 @@ def _speed(rows: Iterable[Row], seconds: float, is_resumed: bool) -> Row:
     return ("time", duration(seconds), speed)
 
 
-def _files(output: str, found: Mapping[str, Any]) -> list[str]:
+def _files(output: str, manifest: Mapping[str, Any]) -> list[str]:
     """Returns a line for each kind of file that the job wrote."""
     lines = []
     for kind, one in {"shards": "shard", "companions": "companion", "rejects": "reject file"}.items():
-        records = found[kind]
+        records = manifest[kind]
         if records:
             n_bytes = sum(record["n_bytes"] for record in records)
             more = f" ... {records[-1]['file']}" if len(records) > 1 else ""
             plural = "s" if len(records) > 1 else ""
             lines.append(f"{len(records)} {one}{plural}, {megabytes(n_bytes)}: {records[0]['file']}{more}")
-    others = [record["file"] for record in found["files"]]
+    others = [record["file"] for record in manifest["files"]]
     folders = sorted({f"{name.partition('/')[0]}/" if "/" in name else name for name in others})
     drawn = [name for name in filenames.OF_THE_MOMENT if storage.exists(storage.join(output, name))]
     lines.append(", ".join([*folders, filenames.MANIFEST, *drawn]))
@@ -209,40 +210,40 @@ def warnings(output: str, config: Config) -> list[str]:
             for line in (
                 warnings(part.output.path, part)
                 if name != f"lang={UNKNOWN}" or (part.languages is not None and UNKNOWN in part.languages.keep)
-                else _lossy(part.output.path, manifest.read(part.output.path), part)
+                else _lossy(part.output.path, read_manifest(part.output.path), part)
             )
         ]
-    found = manifest.read(output)
+    manifest = read_manifest(output)
     return [
-        *_lossy(output, found, config),
-        *_nothing_left(output, found),
-        *_too_much_cut(output, found, config),
-        *_small_vocabularies(output, found),
-        *_lacking_vocabularies(output, found, config),
-        *_many_unknown(found, config),
-        *_absent_fields(found, config.input),
-        *_documents_of_lines(found, config),
+        *_lossy(output, manifest, config),
+        *_nothing_left(output, manifest),
+        *_too_much_cut(output, manifest, config),
+        *_small_vocabularies(output, manifest),
+        *_lacking_vocabularies(output, manifest, config),
+        *_many_unknown(manifest, config),
+        *_absent_fields(manifest, config.input),
+        *_documents_of_lines(manifest, config),
     ]
 
 
-def _read(output: str, found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _read(output: str, manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns what says what was read: the manifest, or the report of a job that only counted; None if it did not."""
-    if found["shards"]:
-        return found
-    has_counts = any(record["file"] == counts.REPORT_NAME for record in found["files"])
+    if manifest["shards"]:
+        return manifest
+    has_counts = any(record["file"] == counts.REPORT_NAME for record in manifest["files"])
     return counts.read_report(output) if has_counts else None
 
 
-def _lossy(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
-    read = _read(output, found)
+def _lossy(output: str, manifest: Mapping[str, Any], config: Config) -> list[str]:
+    read = _read(output, manifest)
     if read is None or not read["totals"]["rejected"]:
         return []
-    inputs = read["inputs"] if found["shards"] else counts.inputs_of(output, read)
+    inputs = read["inputs"] if manifest["shards"] else counts.inputs_of(output, read)
     return LossyFiles(config.input, inputs).warnings()
 
 
-def _absent_fields(found: Mapping[str, Any], config: InputConfig) -> list[str]:
-    n_documents, has_field = found["totals"]["n_documents"], found["totals"].get("has_field", {})
+def _absent_fields(manifest: Mapping[str, Any], config: InputConfig) -> list[str]:
+    n_documents, has_field = manifest["totals"]["n_documents"], manifest["totals"].get("has_field", {})
     names = [name for name, n in has_field.items() if not n and name in config.keep_fields]
     lines = [f"input.keep_fields: no document has {', '.join(map(repr, names))}"] if names and n_documents else []
     for section in config.by_source.values():
@@ -256,15 +257,15 @@ def _absent_fields(found: Mapping[str, Any], config: InputConfig) -> list[str]:
     return lines
 
 
-def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
+def _documents_of_lines(manifest: Mapping[str, Any], config: Config) -> list[str]:
     sections: Mapping[str, SourceConfig] = config.input.sources or {"": config.input}
     silent = {
         name for name, each in sections.items() if "document" not in each.model_fields_set and each.document == "line"
     }
-    if not silent or not found["shards"]:
+    if not silent or not manifest["shards"]:
         return []
     # Of a file without documents the manifest has no number of them; of other names the plan has warned.
-    named = (each for each in found["inputs"] if format_of(each["name"]))
+    named = (each for each in manifest["inputs"] if format_of(each["name"]))
     of_text = (each for each in named if each["format"] in formats_with("document"))
     chosen = [each for each in of_text if not {"", each["name"].partition("/")[0]}.isdisjoint(silent)]
     read = [each.get("read", {}).get("n_documents", 0) for each in chosen]
@@ -276,8 +277,8 @@ def _documents_of_lines(found: Mapping[str, Any], config: Config) -> list[str]:
     ]
 
 
-def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
-    read = _read(output, found)
+def _nothing_left(output: str, manifest: Mapping[str, Any]) -> list[str]:
+    read = _read(output, manifest)
     if read is None or (totals := read["totals"])["n_documents"]:
         return []
     if not totals["n_records"]:
@@ -290,9 +291,9 @@ def _nothing_left(output: str, found: Mapping[str, Any]) -> list[str]:
     return [f"there is no document in the output: of {totals['n_records']:,} records {became}"]
 
 
-def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list[str]:
+def _too_much_cut(output: str, manifest: Mapping[str, Any], config: Config) -> list[str]:
     truncation = config.tokenizer.truncation
-    if truncation is None or not found["shards"]:
+    if truncation is None or not manifest["shards"]:
         return []
     made = stats_file.read(output).tokens_made
     if (made.share_cut or 0) <= truncation.warn_above:
@@ -304,27 +305,27 @@ def _too_much_cut(output: str, found: Mapping[str, Any], config: Config) -> list
     ]
 
 
-def _many_unknown(found: Mapping[str, Any], config: Config) -> list[str]:
-    n_tokens, n_unknown = found["totals"]["n_tokens"], found["totals"]["n_oov_tokens"]
+def _many_unknown(manifest: Mapping[str, Any], config: Config) -> list[str]:
+    n_tokens, n_unknown = manifest["totals"]["n_tokens"], manifest["totals"]["n_oov_tokens"]
     return [unknown_tokens(n_tokens, n_unknown, config.tokenizer)] if n_unknown > LEAST_SHARE * n_tokens else []
 
 
-def _small_vocabularies(output: str, found: Mapping[str, Any]) -> list[str]:
+def _small_vocabularies(output: str, manifest: Mapping[str, Any]) -> list[str]:
     return [
         f"tokenizer.train.vocab_size is {record['asked_vocab_size']:,}, but {folder} has {record['vocab_size']:,} "
         f"tokens: {record['n_distinct_words']:,} distinct words give no more within the limits of tokenizer.train, "
         "such as min_frequency; train on more text or ask for fewer"
-        for folder, record in _trained(output, found)
+        for folder, record in _trained(output, manifest)
         if record["vocab_size"] < record["asked_vocab_size"]
     ]
 
 
-def _lacking_vocabularies(output: str, found: Mapping[str, Any], config: Config) -> Iterator[str]:
+def _lacking_vocabularies(output: str, manifest: Mapping[str, Any], config: Config) -> Iterator[str]:
     """Yields warnings of what a job only trained: a job that also tokenizes has counted its unknown tokens."""
     train = config.tokenizer.train
-    if train is None or found["shards"]:
+    if train is None or manifest["shards"]:
         return
-    for folder, record in _trained(output, found):
+    for folder, record in _trained(output, manifest):
         vocabulary = Tokenizer.from_str(storage.read_text(storage.join(output, folder, "tokenizer.json"))).get_vocab()
         if record["model"] == "wordlevel":
             what, share = (
