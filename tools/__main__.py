@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "short-job", "small", "text", "train")
 """The benchmarks that run when none is named."""
 OTHERS = (
-    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "parquet",
-    "prices", "programs", "scale", "shuffle",
+    "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
+    "prices", "programs", "scale", "shuffle", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90
 """Of `./run.sh test --quick`, linters included; what starts before they are over ends."""
