@@ -15,14 +15,14 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_post_processors import assert_same_conversions  # noqa: E402
-from tokenmill.tokenizer import AddedToken, BPETrainer, Encoding, Tokenizer, TokenizerFileError, Unigram, WordLevel  # noqa: E402
+from tokenmill.tokenizer import AddedToken, BPETrainer, Encoding, Tokenizer, Unigram, WordLevel  # noqa: E402
 from tokenmill.tokenizer import pre_tokenizers as our_pre_tokenizers  # noqa: E402
-from tokenmill.tokenizer.post_processors import BertProcessing, SpecialToken, TemplateProcessing  # noqa: E402
+from tokenmill.tokenizer.post_processors import BertProcessing  # noqa: E402
 
 pytestmark = pytest.mark.parity
 
@@ -55,31 +55,6 @@ ATTRIBUTES = (
 )  # fmt: skip
 # A post-processor each: without one HF forgets sequences, see test_post_processors.
 FAMILIES = ["roberta", "llama3", "llama2", "t5", "modernbert"]
-
-
-def test_training_keeps_the_layout_and_added_tokens() -> None:
-    texts = ["the mill grinds", "the miller's mill"] * 3
-    theirs = hf.Tokenizer(models.BPE())
-    theirs.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = ["<unk>", "<s>", "</s>"]
-    theirs.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-    )
-    theirs.decoder = decoders.Fuse()
-    mine = Tokenizer.from_str(theirs.to_str())
-    theirs.model = models.BPE(unk_token="<unk>")
-    theirs.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=40, special_tokens=special, show_progress=False))
-    # Ids that were said before there were any are those of the new vocabulary.
-    stale = TemplateProcessing(
-        mine.post_processor.single, mine.post_processor.pair,
-        {t: SpecialToken((9,), (t,)) for t in ("<s>", "</s>")},
-    )  # fmt: skip
-    for layout in (mine.post_processor, stale):
-        mine.post_processor = layout
-        mine.train_from_iterator(texts, BPETrainer(vocab_size=40, special_tokens=special, unk_token="<unk>"))
-        for pair in (("the mill",), ("the mill ☃", "grinds")):
-            assert mine.encode(*pair).ids == theirs.encode(*pair).ids
-            assert mine.decode(mine.encode(*pair).ids) == theirs.decode(theirs.encode(*pair).ids)
 
 
 def both(name: str) -> tuple[Tokenizer, "hf.Tokenizer"]:
@@ -292,19 +267,6 @@ def test_changing_and_merging_encodings(
     assert_same(got, expected, known=False)
 
 
-def test_encodings_share_nothing_that_changes() -> None:
-    ours, _ = both("roberta")
-    ours.enable_truncation(4)
-    encoding = ours.encode("The mill grinds text into tokens.")
-    merged = Encoding.merge([encoding, encoding])
-    before = [part.ids for part in merged.overflowing]
-    encoding.pad(9)
-    encoding.truncate(2)
-    again = Encoding.merge([merged])
-    assert [part.ids for part in again.overflowing] == before
-    assert len(merged) == 8
-
-
 @given(st.lists(st.lists(st.sampled_from(["<a>", "b ", "the", "", " c", "<a>"]), max_size=3), max_size=4), st.data())
 def test_adding_tokens(calls: list[list[str]], data: st.DataObject) -> None:
     text = families.family("roberta")
@@ -348,14 +310,6 @@ def test_parts_may_be_replaced_at_any_time() -> None:
     with pytest.raises(ValueError, match="special must be"):
         ours.special = "no"
     assert ours.special == "plain"
-
-
-def test_from_buffer() -> None:
-    text = families.family("roberta")
-    assert Tokenizer.from_buffer(text.encode()).to_str() == Tokenizer.from_str(text).to_str()
-    for broken in (b"\xff", b"{", b""):
-        with pytest.raises(TokenizerFileError, match=r"^buffer"):
-            Tokenizer.from_buffer(broken)
 
 
 def test_properties_are_those_that_were_set() -> None:

@@ -6,7 +6,6 @@ import copy
 import functools
 import importlib
 import json
-import pickle
 import random
 import sys
 import warnings
@@ -19,7 +18,7 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 transformers = pytest.importorskip("transformers", reason="needs the test group: transformers")
 
-from tokenizers import normalizers, pre_tokenizers, processors  # noqa: E402
+from tokenizers import pre_tokenizers, processors  # noqa: E402
 
 from tests.parity.families import FAMILIES, family  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
@@ -146,16 +145,6 @@ def test_calls_give_the_same(name: str) -> None:
     assert_same_calls(*both(name), name)
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased.txt", "bert-base-chinese.txt", "gpt2-vocab.json", "clip"])
-def test_calls_of_real_vocabularies_give_the_same(name: str, shared_data: Path) -> None:
-    name = "clip_bpe_simple_vocab_16e6.txt.gz" if name == "clip" else name
-    tokenizer = Tokenizer.from_file(shared_data / "vocab" / name)
-    theirs = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=hf.Tokenizer.from_str(tokenizer.to_str()), pad_token="<pad>", model_max_length=48
-    )
-    assert_same_calls(tokenizer.as_hf(pad_token="<pad>", model_max_length=48), theirs, name)
-
-
 @pytest.mark.parametrize("name", ["bert", "roberta", "llama2", "t5", "added tokens", "clip"])
 def test_methods_give_the_same(name: str) -> None:
     ours, theirs = both(name)
@@ -174,13 +163,6 @@ def test_methods_give_the_same(name: str) -> None:
         assert found == expected, (method, arguments)
     for attribute in ("vocab_size", "all_special_ids", "pad_token_id", "special_tokens_map", "max_len_single_sentence"):
         assert getattr(ours, attribute) == getattr(theirs, attribute)
-
-
-def test_places_are_found_both_ways() -> None:
-    ours, theirs = (each("the mill, it's", "Grinds naïve", return_offsets_mapping=True) for each in both("bert"))
-    for i in range(12):
-        for method in ("char_to_token", "char_to_word", "word_to_tokens", "word_to_chars", "token_to_chars"):
-            assert outcome(getattr(ours, method), i) == outcome(getattr(theirs, method), i), (method, i)
 
 
 @pytest.mark.parametrize("name", ["bert", "added tokens"])
@@ -203,22 +185,6 @@ def test_bos_and_eos_are_put_around_texts_as_there() -> None:
     ours = Tokenizer.from_str(text).as_hf(**options)
     for each in (("the mill",), ("the mill", "grinds")):
         assert outcome(ours, *each) == outcome(theirs, *each)
-
-
-def test_it_survives_pickling_and_files(tmp_path: Path) -> None:
-    ours, theirs = both("bert")
-    for again in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
-        assert isinstance(again.backend_tokenizer, HFTokenizer)
-        assert_same_calls(again, theirs, "again", 20)
-    ours.save_pretrained(tmp_path / "ours")
-    theirs.save_pretrained(tmp_path / "theirs")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        saved = [json.loads((tmp_path / which / name).read_text("utf-8")) for which in ("ours", "theirs")]
-        for each in saved:
-            each.pop("padding", None), each.pop("truncation", None)  # of the last call
-        assert saved[0] == saved[1]
-    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
-    assert_same_calls(Tokenizer.from_pretrained(tmp_path / "ours").as_hf(tmp_path / "ours"), loaded, "loaded", 20)
 
 
 def test_a_tokenizer_is_like_another() -> None:
@@ -251,36 +217,6 @@ def test_collators_pad_and_mask_the_same() -> None:
         left = tokenizer.pad(rows, padding_side="left", return_tensors="np")
         found.append([{k: v.tolist() for k, v in each.items()} for each in (padded, masked, left)])
     assert found[0] == found[1]
-
-
-def test_datasets_are_mapped_the_same(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="needs the test group: datasets")
-    texts = texts_of(random.Random(5), 60)
-    data = datasets.Dataset.from_dict({"text": texts})
-    found = []
-    for tokenizer in both("bert"):
-
-        def encode(rows: Any, tokenizer: Any = tokenizer) -> Any:
-            return tokenizer(rows["text"], truncation=True, max_length=12, return_overflowing_tokens=True)
-
-        mapped = [data.map(encode, batched=True, batch_size=16, remove_columns=["text"]) for _ in range(2)]
-        assert mapped[0]._fingerprint == mapped[1]._fingerprint  # so the second one is found in the cache
-        found.append(mapped[0].to_dict())
-    assert found[0] == found[1]
-
-
-def test_components_are_those_of_hf_tokenizers() -> None:
-    backend = copy.deepcopy(both("bert")[0].backend_tokenizer)
-    assert backend.normalizer.normalize_str("Née 玫") == "nee  玫 "
-    assert backend.pre_tokenizer.pre_tokenize_str("a, b") == [("a", (0, 1)), (",", (1, 2)), ("b", (3, 4))]
-    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Strip()])
-    assert backend.normalizer.normalize_str(" A ") == "a"
-    backend.post_processor = None
-    assert backend.post_processor is None
-    assert backend.encode("the Mill ").ids == backend.encode("the mill").ids
-    sentencepiece = Tokenizer.untrained("sentencepiece", "none").as_tokenizers()
-    with pytest.raises(ValueError, match="HF tokenizers has no normalizer that does what this one does: Sentence"):
-        _ = sentencepiece.normalizer
 
 
 def test_without_transformers_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

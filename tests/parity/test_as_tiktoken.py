@@ -102,8 +102,3 @@ def test_of_special_tokens_that_begin_alike_the_longest_that_is_allowed_is_taken
         options = {"allowed_special": allowed, "disallowed_special": ()}
         assert tokenizer.as_tiktoken().encode("<|a|>bc", **options) == possible[special[longest] - 301]
         assert theirs.encode("<|a|>bc", **options) in possible
-
-
-def test_other_models_are_refused() -> None:
-    with pytest.raises(ValueError, match="as_tiktoken is for byte-level BPE without a normalizer"):
-        Tokenizer.for_bert(["[UNK]", "a"]).as_tiktoken()

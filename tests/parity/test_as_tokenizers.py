@@ -159,11 +159,6 @@ def test_unknown_pieces_behind_byte_level_are_named_as_there() -> None:
         assert reference_encoding.encode(tokenizer, text) == theirs.encode(text).ids
 
 
-def test_what_it_does_not_have_is_no_attribute(both: tuple[HFTokenizer, Any]) -> None:
-    with pytest.raises(AttributeError, match="'HFTokenizer' object has no attribute 'async_encode'"):
-        both[0].async_encode("a")
-
-
 def untrained(model: Any, pre_tokenizer: Any) -> tuple[HFTokenizer, Any]:
     tokenizers = Tokenizer(model=None).as_tokenizers(), hf.Tokenizer(hf.models.BPE())
     for tokenizer in tokenizers:
@@ -245,23 +240,6 @@ def test_unigram_is_trained_with_the_same_special_tokens_and_alphabet() -> None:
     assert "▁mill" in dict(vocabularies[0])
 
 
-@pytest.mark.parametrize("special", [[], ["<s>", "<unk>"]])
-def test_unigram_may_have_no_unknown_token(special: list[str]) -> None:
-    trainer = hf.trainers.UnigramTrainer(vocab_size=30, special_tokens=special, show_progress=False)
-    both = untrained(hf.models.Unigram(), hf.pre_tokenizers.Metaspace())
-    for tokenizer in both:
-        tokenizer.train_from_iterator(["the mill grinds", "a miller's mills"] * 9, trainer)
-        assert [tokenizer.token_to_id(token) for token in special] == list(range(len(special)))
-        assert "\0" not in tokenizer.get_vocab()
-        assert len(tokenizer.get_vocab()) <= 30
-        assert "".join(tokenizer.encode("the mill").tokens) == "▁the▁mill"
-        with pytest.raises(Exception, match="unk"):
-            tokenizer.encode("☃")
-    ours, theirs = (json.loads(tokenizer.to_str()) for tokenizer in both)
-    assert ours["added_tokens"] == theirs["added_tokens"]
-    assert ours["model"]["unk_id"] is theirs["model"]["unk_id"] is None
-
-
 def test_options_that_cannot_be_kept_are_refused_before_any_text_is_read() -> None:
     texts = iter(["a"])
     ours = Tokenizer(model=None).as_tokenizers()
@@ -279,17 +257,3 @@ def test_options_that_cannot_be_kept_are_refused_before_any_text_is_read() -> No
         with pytest.raises(error, match=message):
             ours.train_from_iterator(texts, trainer)
     assert list(texts) == ["a"]
-
-
-def test_a_model_can_be_set_and_trained_again(both: tuple[HFTokenizer, Any]) -> None:
-    ours, theirs = both
-    ours.model = hf.models.WordLevel(unk_token="[UNK]")  # which the next takes the place of
-    ours.model = theirs.model
-    assert shown(ours.encode("the mill")) == shown(theirs.encode("the mill"))
-    bpe = hf.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
-    ours, theirs = untrained(hf.models.WordPiece(unk_token="[UNK]"), hf.pre_tokenizers.Whitespace())
-    ours.model, theirs.model = bpe, bpe
-    assert ours.encode("ab a").tokens == theirs.encode("ab a").tokens == ["ab", "a"]
-    for tokenizer in (ours, theirs):
-        tokenizer.train_from_iterator(["cd cd"])
-    assert ours.get_vocab() == theirs.get_vocab() == {"c": 0, "d": 1, "cd": 2}

@@ -4,7 +4,6 @@
 `DIFFERENCES` is the whole list of what is meant to differ.
 """
 
-import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenize
 import pyarrow as pa  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from tokenizers import processors  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.corpora import documents  # noqa: E402
@@ -82,29 +80,6 @@ def test_ids_on_hostile_text(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
     check()
 
 
-def test_everything_an_encoding_has(pair: tuple[Tokenizer, "hf.Tokenizer"], shared_data: Path) -> None:
-    ours, theirs = pair
-    for corpus in CORPORA:
-        for text in documents(shared_data, corpus)[:30]:
-            text = text[:5000]
-            got, expected = ours.encode(text, text[:50]), theirs.encode(text, text[:50])
-            for name in ATTRIBUTES:
-                assert getattr(got, name) == getattr(expected, name), name
-
-
-@given(strategies.texts(), st.one_of(st.none(), strategies.texts(20)), st.booleans(), st.booleans())
-def test_everything_an_encoding_has_on_hostile_text(
-    text: str, pair: str | None, special: bool, lowercase: bool
-) -> None:
-    ours = Tokenizer.for_bert(SMALL_VOCAB, lowercase=lowercase)
-    got, expected = (
-        ours.encode(text, pair, add_special_tokens=special),
-        as_hf(ours).encode(text, pair, add_special_tokens=special),
-    )
-    for name in ATTRIBUTES:
-        assert getattr(got, name) == getattr(expected, name), name
-
-
 @given(
     strategies.small_words(),
     st.one_of(st.none(), strategies.small_words()),
@@ -142,76 +117,6 @@ def test_truncation_and_padding(
     if pair is None:
         column = ours.encode_arrow(pa.array([text]), add_special_tokens=special)
         assert column.to_pylist() == [expected.ids]
-
-
-@pytest.mark.parametrize("added", [[], ["ht"]], ids=["no token", "a normalized token"])
-def test_marks_that_change_their_order(added: list[str]) -> None:
-    ours = Tokenizer.for_bert([*SMALL_VOCAB, "\u302e", "##\u1b44", "##\U0001d165"])
-    ours.add_tokens(added)
-    theirs, chance = as_hf(ours), random.Random(0)
-    marks = "\u302e\u0316\u1b44\u0902\U0001d16e\U0001d15e\u0301\u0344aé\x00 "
-    texts = ["".join(chance.choices(marks, k=chance.randint(1, 6))) for _ in range(500)]
-    expected = [[getattr(each, name) for name in ATTRIBUTES] for each in theirs.encode_batch(texts)]
-    assert [[getattr(each, name) for name in ATTRIBUTES] for each in ours.encode_batch(texts)] == expected
-    assert [[getattr(ours.encode(text), name) for name in ATTRIBUTES] for text in texts] == expected
-
-
-def test_templates() -> None:
-    plain = Tokenizer.for_bert(SMALL_VOCAB)
-    theirs = as_hf(plain)
-    theirs.post_processor = processors.TemplateProcessing(
-        single="[CLS] [MASK]:3 $A:2 [SEP] [SEP]", pair="$B:1 [SEP] [CLS]:7 $A:4",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3), ("[MASK]", 4)],
-    )  # fmt: skip
-    ours = Tokenizer.from_str(theirs.to_str())
-    for text, pair in (("abc the", None), ("abc", "the unable"), ("", None), ("", "")):
-        got, expected = ours.encode(text, pair), theirs.encode(text, pair)
-        for name in ATTRIBUTES:
-            assert getattr(got, name) == getattr(expected, name), name
-    assert ours.encode_arrow(pa.array(["abc the"]), add_special_tokens=True).to_pylist() == [
-        theirs.encode("abc the").ids
-    ]
-    assert ours.num_special_tokens_to_add() == theirs.num_special_tokens_to_add(False)
-    assert ours.num_special_tokens_to_add(True) == theirs.num_special_tokens_to_add(True)
-
-
-def test_decoding(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
-    ours, theirs = pair
-    chooser, n = random.Random(0), ours.n_ids
-    rows = [[chooser.randrange(n) for _ in range(chooser.randrange(40))] for _ in range(2000)]
-    rows += [theirs.encode(t).ids for t in ("I don't , do not . we 've you 're 's ' x !", "unaffable", "a . b ? c !")]
-    # HF's reader cut the line separator off this token, so its text is empty there.
-    cut = {ours.token_to_id("\u2028"), ours.token_to_id("##\u2028")} - {None}
-    rows = [[i for i in row if i not in cut] for row in rows]
-    for skip in (True, False):
-        expected = [theirs.decode(row, skip_special_tokens=skip) for row in rows]
-        assert ours.decode_batch(rows, skip) == expected
-        assert ours.decode_arrow(pa.array(rows, pa.list_(pa.int32())), skip).to_pylist() == expected
-
-
-def test_vocabulary_methods(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
-    ours, theirs = pair
-    cut = {t.rstrip(): t for t in ours.get_vocab() if t != t.rstrip()}
-    assert {t.rstrip(): i for t, i in ours.get_vocab().items()} == theirs.get_vocab()
-    assert ours.get_vocab_size() == theirs.get_vocab_size()
-    for token in ("the", "##s", "[CLS]", "no such token"):
-        assert ours.token_to_id(token) == theirs.token_to_id(token)
-    for token_id in (0, 100, 5000, 10**6):
-        token = theirs.id_to_token(token_id)
-        assert ours.id_to_token(token_id) == cut.get(token, token)
-
-
-def test_a_file_round_trip_through_hf(pair: tuple[Tokenizer, "hf.Tokenizer"], tmp_path: Path) -> None:
-    ours, theirs = pair
-    texts = ["unaffable résumé 玫瑰花 3Ⰻ7!", "[CLS] x"]
-    ours.save(tmp_path / "ours.json")
-    loaded = hf.Tokenizer.from_file(str(tmp_path / "ours.json"))
-    loaded.encode_special_tokens = True
-    assert [e.ids for e in loaded.encode_batch(texts)] == [e.ids for e in theirs.encode_batch(texts)]
-    theirs.save(str(tmp_path / "theirs.json"))
-    assert [e.ids for e in Tokenizer.from_file(tmp_path / "theirs.json").encode_batch(texts)] == [
-        e.ids for e in theirs.encode_batch(texts)
-    ]
 
 
 @pytest.mark.parametrize("oov", ["contain", "char"])

@@ -22,7 +22,6 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests.reference import model_kernels as kernels  # noqa: E402
-from tests.strategies import EXHAUSTIVE  # noqa: E402
 from tokenmill.tokenizer import Tokenizer  # noqa: E402
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET  # noqa: E402
 from tokenmill.tokenizer.models.bpe_tables import new_bpe_scratch  # noqa: E402
@@ -143,15 +142,6 @@ def test_offsets_where_the_vocabulary_lacks_bytes(lacking, use_regex, fallback, 
     assert [list(zip(*pair, strict=True)) for pair in pairs] == expected
 
 
-@given(models(), words)
-def test_dropout_at_its_ends(arguments: dict[str, Any], word: str) -> None:
-    """Of what lies between HF gives no stream to compare with."""
-    for dropout in (0.0, 1.0):
-        ours, theirs = BPE(**arguments | {"dropout": dropout}), in_hf(arguments | {"dropout": dropout})
-        key = 1 if ours.drops else None
-        assert [token for token, _ in ours.tokenize(word, key)] == theirs.encode(word).ids
-
-
 def test_dropout_in_between_has_the_same_distribution() -> None:
     merges = [tuple(m.split()) for m in ("r e", "a t", "e d", "u n", "at ed", "re l", "rel ated", "un related")]
     tokens = [*"unrelatd", *("".join(m) for m in merges)]
@@ -219,39 +209,6 @@ def test_gpt2_on_hostile_words(
         assert ids == theirs.encode(alphabetic(word)).ids, word
 
 
-def test_gpt2_ranks_are_its_merges(gpt2: dict[str, Any], gpt2_ranks: dict[bytes, int]) -> None:
-    assert list(BPE.from_ranks(gpt2_ranks).merges) == gpt2["merges"]
-
-
-@pytest.mark.parametrize("corpus", ["en", "code", "multi", "zh"])
-def test_gpt2_on_the_words_of_a_corpus(
-    gpt2: dict[str, Any], openai: Callable[[bytes], list[int]], shared_data: Path, corpus: str
-) -> None:
-    column = corpus_words(shared_data, corpus, 1 << 40 if EXHAUSTIVE else 1_000_000)
-    for word, ids in zip(column, tokenize(BPE(**gpt2, byte_level=True), column), strict=True):
-        assert ids == openai(word), word
-
-
-def test_clip(shared_data: Path) -> None:
-    """OpenAI's CLIP: bytes, with the end of a word marked on the last."""
-    with gzip.open(shared_data / "vocab" / "clip_bpe_simple_vocab_16e6.txt.gz", "rt", encoding="utf-8") as file:
-        lines = file.read().split("\n")[1 : 49152 - 256 - 2 + 1]
-    merges = [tuple(line.split()) for line in lines]
-    alphabet = sorted(BYTE_ALPHABET, key=lambda c: (ord(c) > 0xFF, ord(c)))
-    tokens = [*alphabet, *(c + "</w>" for c in alphabet), *map("".join, merges), "<|startoftext|>", "<|endoftext|>"]
-    arguments = {
-        "vocab": {token: i for i, token in enumerate(tokens)},
-        "merges": merges,
-        "unk_token": "<|endoftext|>",
-        "end_of_word_suffix": "</w>",
-    }
-    ours, theirs = BPE(**arguments, byte_level=True), in_hf(arguments)
-    column = [word.strip().lower() for word in corpus_words(shared_data, "multi", 300_000)] + list(hostile_words())
-    column = [word for word in column if word]
-    for word, ids in zip(column, tokenize(ours, column), strict=True):
-        assert ids == theirs.encode(alphabetic(word)).ids, word
-
-
 @pytest.mark.parametrize("fallback", [True, False])
 def test_sentencepiece_like(shared_data: Path, fallback: bool) -> None:
     """Llama 2's kind: characters, all merges that make a token, whole documents as one word."""
@@ -270,20 +227,6 @@ def test_sentencepiece_like(shared_data: Path, fallback: bool) -> None:
     ours, theirs = BPE(**arguments), in_hf(arguments)
     for document, ids in zip(documents, tokenize(ours, [d.encode() for d in documents]), strict=True):
         assert ids == theirs.encode(document).ids
-
-
-@given(
-    st.sets(st.text("\0\1\2\3", min_size=2, max_size=5).map(str.encode), max_size=30),
-    st.randoms(use_true_random=False),
-    st.lists(st.one_of(st.binary(min_size=1), st.text("\0\1\2\3", min_size=1).map(str.encode)), min_size=1),
-)
-def test_ranks_in_any_order(tokens: set[bytes], chooser: random.Random, column: list[bytes]) -> None:
-    ids = chooser.sample(range(2000), 256 + len(tokens))
-    ranks = dict(zip([*(bytes([b]) for b in range(256)), *sorted(tokens)], ids, strict=True))
-    theirs = tiktoken.Encoding("any", pat_str=r"[\s\S]+", mergeable_ranks=ranks, special_tokens={})
-    column += sorted(tokens)
-    for word, ids in zip(column, tokenize(BPE.from_ranks(ranks), column), strict=True):
-        assert ids == theirs._core_bpe.encode_single_piece(word), word
 
 
 def test_the_differences_are_these() -> None:
@@ -310,7 +253,3 @@ def test_the_differences_are_these() -> None:
         BPE({"a": 0, "b": 1}, [("a", "b")], continuing_subword_prefix="##")
     seen.add("merge shorter than the prefix")
     assert seen == set(DIFFERENCES)
-
-
-def best_of(n: int, run: Callable[[], float]) -> float:
-    return min(run() for _ in range(n))

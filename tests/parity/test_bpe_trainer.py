@@ -124,38 +124,6 @@ def test_alphabet_options() -> None:
     assert lengths == sorted(set(lengths))
 
 
-@pytest.mark.parametrize("byte_level", [False, True])
-@pytest.mark.parametrize("seed", range(20))
-def test_markers(seed: int, byte_level: bool) -> None:
-    rng = random.Random(seed)
-    counts = random_words(rng, "abcé花😀gh"[: rng.randint(1, 8)])
-    fields = {"min_frequency": rng.randint(0, 4), "byte_level": byte_level}
-    fields |= rng.choice(
-        [
-            {"end_of_word_suffix": "</w>"},
-            {"continuing_subword_prefix": "##"},
-            {"continuing_subword_prefix": "@", "end_of_word_suffix": "$"},
-        ]
-    )
-    size = (256 if byte_level else 0) + rng.randint(60, 120)
-    first, _ = ours(counts, vocab_size=size, **{**fields, "min_frequency": 2**62})  # no pair is that frequent
-    theirs = hf_bpe(counts, vocab_size=size, **fields)
-    drawn = theirs[0][: len(first)]
-    assert set(drawn) == set(first)
-    n_bare = sum(len(token) == 1 for token in first)
-    assert drawn[:n_bare] == first[:n_bare]  # all but the marked characters are in a fixed order
-    assert ours(counts, vocab_size=size, special_tokens=drawn, **fields) == theirs
-
-
-def test_real_text() -> None:
-    counts = words_of(pytest.importorskip("pydoc_data.topics").topics.values())
-    fields = {"vocab_size": 4000, "special_tokens": ["<s>"]}
-    for byte_level in (False, True):
-        vocabulary, merges = ours(counts, byte_level=byte_level, **fields)
-        assert len(vocabulary) == 4000
-        assert (vocabulary, merges) == hf_bpe(counts, byte_level=byte_level, **fields)
-
-
 @pytest.mark.parametrize("name", ["en", "zh", "code", "multi"])
 def test_corpora(shared_data: Path, name: str) -> None:
     counts = words_of(corpora.documents(shared_data, name))
@@ -219,20 +187,6 @@ def tokens_in_order_of_values(counts: Mapping[str, int]) -> list[bytes]:
     from_place = bytes(SORTED_BYTES.index(byte) for byte in range(256))
     swapped = {word.translate(to_place): count for word, count in encoded(counts).items()}
     return [token.translate(from_place) for token in tokens(swapped)]
-
-
-def test_rustbpe_learns_the_same(english: list[str]) -> None:
-    rustbpe = pytest.importorskip("rustbpe")
-    peer = rustbpe.Tokenizer()
-    peer.train_from_iterator(iter(english), N_TOKENS, pattern=GPT2)
-    theirs = sorted(peer.get_mergeable_ranks(), key=lambda entry: entry[1])
-    assert [bytes(token) for token, _ in theirs] == tokens_in_order_of_values(words_of(english))
-
-
-def test_bpeasy_learns_the_same(english: list[str]) -> None:
-    bpeasy = pytest.importorskip("bpeasy")
-    ranks = bpeasy.train_bpe(iter(english), GPT2, max_token_length=128, vocab_size=N_TOKENS)
-    assert sorted(ranks, key=ranks.__getitem__) == tokens_in_order_of_values(words_of(english))
 
 
 def test_gigatoken_learns_the_same_in_either_order(english: list[str]) -> None:

@@ -134,14 +134,6 @@ def test_any_chain(names: list[str], row: list[str]) -> None:
     assert_same(*chain(names), row)
 
 
-@given(st.lists(st.sampled_from(sorted(ONE)), max_size=2), st.lists(st.sampled_from(sorted(ONE)), max_size=2), rows())
-def test_chains_of_chains(inner: list[str], outer: list[str], row: list[str]) -> None:
-    mine, other = chain(inner)
-    flat_mine = ours.Sequence((mine, *chain(outer)[0].decoders))
-    flat_other = theirs.Sequence([other, *(ONE[n][1] for n in outer)])
-    assert_same(flat_mine, flat_other, row)
-
-
 @pytest.mark.parametrize("name", ["byte level", "byte fallback"])
 def test_bytes_that_are_no_text(name: str) -> None:
     """Every pair of bytes, and strings of bytes with many beginnings of characters."""
@@ -153,16 +145,6 @@ def test_bytes_that_are_no_text(name: str) -> None:
     for string in strings:
         row = [BYTE_ALPHABET[b] if name == "byte level" else f"<0x{b:02x}>" for b in string]
         assert mine.decode(row) == other.decode(row), string
-
-
-@given(st.integers(0, 3), st.integers(0, 3), st.lists(st.text("a b", max_size=5), max_size=4))
-def test_strip_of_both_ends(start: int, stop: int, row: list[str]) -> None:
-    try:
-        expected = theirs.Strip("a", start, stop).decode(row)
-    except BaseException:  # HF panics
-        assert any(set(token) <= {"a"} for token in row)
-        return
-    assert ours.Strip("a", start, stop).decode(row) == expected
 
 
 def test_the_differences_are_these() -> None:

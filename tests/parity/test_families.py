@@ -96,36 +96,6 @@ def test_everything_an_encoding_has(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> N
     strategies.FEWER(given(strategies.texts(30), st.one_of(st.none(), strategies.texts(10)), st.booleans())(check))()
 
 
-def test_decoding(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
-    ours, theirs = pair
-    ids = sorted(ours.get_vocab().values())
-
-    @strategies.FEWER
-    @given(st.lists(st.lists(st.sampled_from(ids), max_size=12), max_size=4), st.booleans())
-    def check(rows: list[list[int]], skip: bool) -> None:
-        expected = [theirs.decode(row, skip_special_tokens=skip) for row in rows]
-        assert ours.decode_batch(rows, skip) == expected
-        assert ours.decode_arrow(pa.array(rows, pa.list_(pa.int32())), skip).to_pylist() == expected
-
-    check()
-    for text in families.sample():
-        row = theirs.encode(text).ids
-        assert ours.decode(row) == theirs.decode(row)
-
-
-def test_the_vocabulary_and_a_round_trip(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
-    ours, theirs = pair
-    assert ours.get_vocab() == theirs.get_vocab()
-    again = Tokenizer.from_str(ours.to_str())
-    assert again.to_str() == ours.to_str()
-    loaded = hf.Tokenizer.from_str(ours.to_str())
-    loaded.encode_special_tokens = True
-    texts = families.sample()
-    expected = [e.ids for e in theirs.encode_batch(texts)]
-    assert [e.ids for e in loaded.encode_batch(texts)] == expected
-    assert again.encode_arrow(pa.array(texts), add_special_tokens=True).to_pylist() == expected
-
-
 def test_the_differences_are_these() -> None:
     """Each listed difference is real; what is not listed is equal by the tests above."""
     text = families.family("t5")

@@ -210,21 +210,6 @@ def test_everything(name: str) -> None:
     check()
 
 
-@given(texts(), texts(), truncations())
-def test_without_a_post_processor(text: str, pair: str, truncation: Truncation | None) -> None:
-    tokenizer = processed(RAW[False], None)
-    for inputs in ([text], [text, pair]):
-        try:
-            enable(tokenizer, truncation)
-            expected = tokenizer.encode(*inputs)
-        except BaseException:  # HF panics, or raises a bare Exception
-            with pytest.raises(ValueError, match=r"stride|truncation"):
-                assemble(ours.PLAIN_LAYOUT, [encoded(RAW[False], t) for t in inputs], truncation)
-            continue
-        got = assemble(ours.PLAIN_LAYOUT, [encoded(RAW[False], t) for t in inputs], truncation)
-        assert_same(got, expected, set(ATTRIBUTES[-2:]) if len(inputs) == 1 else set(), {*ATTRIBUTES[-2:]})
-
-
 @given(st.lists(st.text("Ġ a\u3000\x85\u200b\x1cb", min_size=1, max_size=6), max_size=6), st.booleans())
 def test_trimming_of_any_tokens(tokens: list[str], prefix: bool) -> None:
     vocab = {token: i for i, token in enumerate(dict.fromkeys(["?", *tokens]))}

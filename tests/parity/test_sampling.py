@@ -2,7 +2,6 @@
 """Sampling and n-best through `Tokenizer`: reproducible, of the distribution that the original library draws from."""
 
 import collections
-import itertools
 import json
 
 import pytest
@@ -10,12 +9,8 @@ import pytest
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 spm = pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
 
-import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 
-from tests import strategies  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tests.parity.test_sentencepiece_tokenizers import load, train  # noqa: E402
 from tokenmill.tokenizer import Sampling, Tokenizer  # noqa: E402
@@ -92,41 +87,6 @@ def test_a_rate_of_0_merges_nothing_that_is_an_entry() -> None:
         ours = Tokenizer.from_str(theirs.to_str())
         for sampling in (Sampling(), Sampling(dropout=dropout)):
             assert ours.encode_arrow(["ab"], sampling=sampling).to_pylist() == [theirs.encode("ab").ids]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama2", "t5", "added tokens", "clip", "sentencepiece"])
-def test_rows_do_not_depend_on_batches(name: str, unigram: tuple[Tokenizer, "spm.SentencePieceProcessor"]) -> None:
-    ours = unigram[0] if name == "sentencepiece" else Tokenizer.from_str(families.family(name))
-    sampling = Sampling(seed=3, alpha=0.2, dropout=0.2)
-
-    @given(st.lists(strategies.texts(), max_size=8), st.integers(0, 8))
-    def check(texts: list[str], cut: int) -> None:
-        texts = ["<tool_call>a b<tool_call> c", *texts, "the mill grinds", "the mill grinds"]
-        whole = ours.encode_arrow(pa.array(texts, pa.string()), sampling=sampling).to_pylist()
-        parts = (texts[:cut], 0), (texts[cut:], cut)
-        found = [
-            ours.encode_arrow(pa.array(part, pa.string()), sampling=sampling, first_row=first).to_pylist()
-            for part, first in parts
-        ]
-        assert list(itertools.chain(*found)) == whole
-        for text, row in zip(texts, whole, strict=True):
-            assert ours.decode(row, False) == ours.decode(ours.encode(text, add_special_tokens=False).ids, False)
-
-    check()
-
-
-def test_seeds_and_rows_draw_differently(gpt2: Tokenizer) -> None:
-    texts = pa.array(["a long enough text to be cut in many ways"] * 20)
-    rows = [gpt2.encode_arrow(texts, sampling=Sampling(seed, dropout=0.5)).to_pylist() for seed in (1, 2, 1)]
-    assert rows[0] == rows[2] != rows[1]
-    assert len(set(map(tuple, rows[0]))) > 15
-
-
-def test_special_tokens_are_laid_out_as_ever(unigram: tuple[Tokenizer, "spm.SentencePieceProcessor"]) -> None:
-    ours = Tokenizer.from_str(families.family("llama3"))
-    row = ours.encode_arrow(pa.array(["the mill"]), True, sampling=Sampling(dropout=1.0)).to_pylist()[0]
-    assert row[0] == ours.encode("x").ids[0]
-    assert np.array_equal(row[1:], [ours.token_to_id(c) for c in "theĠmill"])
 
 
 def test_what_cannot_be_drawn(gpt2: Tokenizer) -> None:

@@ -7,19 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
-
-import pyarrow as pa  # noqa: E402
-from tokenizers import models, pre_tokenizers  # noqa: E402
-
-from tests.parity import families  # noqa: E402
-from tests.parity.test_files import TIKTOKEN  # noqa: E402
-from tests.parity.test_sentencepiece_tokenizers import OPTIONS, TYPES, train  # noqa: E402
-from tokenmill.tokenizer import BPE, Tokenizer  # noqa: E402
-from tokenmill.tokenizer.formats import bpe_files, saving  # noqa: E402
-from tokenmill.tokenizer.pre_tokenizers import Metaspace  # noqa: E402
+from tests.parity import families
+from tests.parity.test_files import TIKTOKEN
+from tests.parity.test_sentencepiece_tokenizers import OPTIONS, TYPES, train
+from tokenmill.tokenizer import BPE, Tokenizer
+from tokenmill.tokenizer.formats import bpe_files, saving
+from tokenmill.tokenizer.pre_tokenizers import Metaspace
 
 pytestmark = pytest.mark.parity
 
@@ -35,16 +31,6 @@ def gpt2() -> Tokenizer:
     order = [t for t, _ in sorted(vocab.items(), key=lambda item: item[1])] + ["<|endoftext|>"]
     merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in fields["merges"]]
     return Tokenizer.from_parts(bpe_files.vocab_and_merges({t: i for i, t in enumerate(order)}, merges))
-
-
-def test_vocab_json_and_merges(tmp_path: Path) -> None:
-    ours = gpt2()
-    ours.save(tmp_path / "vocab.json")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["merges.txt", "vocab.json"]
-    assert Tokenizer.from_file(tmp_path).to_str() == ours.to_str()
-    theirs = hf.Tokenizer(models.BPE.from_file(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")))
-    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    assert [e.ids for e in theirs.encode_batch(families.sample())] == ids(ours)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +78,6 @@ def clip(tmp_path: Path, n_merges: int = 300) -> Tokenizer:
     path = tmp_path / "bpe.txt.gz"
     path.write_bytes(gzip.compress(("#version: 0.2\n" + "\n".join(lines) + "\n").encode()))
     return Tokenizer.from_file(path)
-
-
-def test_clips_gzip_of_merges_is_the_merges_beside_a_vocabulary(tmp_path: Path) -> None:
-    ours = clip(tmp_path)
-    with pytest.raises(ValueError, match=r"CLIP's gzip of merges is not written; save as vocab\.json, and compress"):
-        ours.save(tmp_path / "a.gz")
-    ours.save(tmp_path / "vocab.json")
-    (tmp_path / "a.gz").write_bytes(gzip.compress((tmp_path / "merges.txt").read_bytes()))
-    assert Tokenizer.from_file(tmp_path / "a.gz").to_str() == ours.to_str()
-
-
-def test_vocab_txt(tmp_path: Path) -> None:
-    ours = Tokenizer.for_bert(["[UNK]", "[CLS]", "[SEP]", "a", "##b"])
-    ours.save(tmp_path / "v", format="vocab.txt")
-    assert Tokenizer.from_file(tmp_path / "v").to_str() == ours.to_str()
 
 
 def test_what_a_format_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -117,11 +117,6 @@ def pair(request: pytest.FixtureRequest, shared_data: Path) -> tuple[Ours, Any]:
     return Ours(data), spm.SentencePieceProcessor(model_proto=data)
 
 
-def test_ids_on_a_sample_of_documents(pair: tuple[Ours, Any], shared_data: Path) -> None:
-    for corpus, n in zip(CORPORA, (60, 500, 60, 2), strict=True):
-        assert_same(*pair, documents(shared_data, corpus)[:n])
-
-
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_ids_on_documents(pair: tuple[Ours, Any], shared_data: Path, corpus: str) -> None:
     texts = documents(shared_data, corpus)
@@ -165,11 +160,6 @@ def test_ids_where_rounding_decides(pair: tuple[Ours, Any]) -> None:
     ]
     for separator in (" ", ""):
         assert_same(*pair, [separator.join(chooser.choice(words) for _ in range(n)) for n in (50, 500, 5000, 60000)])
-
-
-@pytest.mark.parametrize("unit", ["a", " ", "^", "ภาษาไทยไม่มีช่องว่าง", "玫"])
-def test_long_text_without_spaces(pair: tuple[Ours, Any], unit: str) -> None:
-    assert_same(*pair, [unit * (200_000 // len(unit.encode()))])
 
 
 def test_decoding(pair: tuple[Ours, Any]) -> None:
@@ -273,38 +263,6 @@ def test_ids_of_trained_models(trained: tuple[Ours, Any]) -> None:
         assert_same(*trained, texts)
 
     check()
-
-
-@pytest.mark.parametrize(
-    "trained", [name for name, options in TRAINED.items() if options["model_type"] == "bpe"], indirect=True
-)
-def test_the_rule_of_bpe_in_plain_python_gives_the_same_ids(trained: tuple[Ours, Any]) -> None:
-    ours, theirs = trained
-    assert ours.bpe is not None
-    texts = ["the theatre ab a ba aba", "  two  spaces ", "玫瑰花 中文 ภาษา", "aaaaaaa bbb", "▁x ▁▁"]
-    rows = ours.normalize(texts)
-    values = bytes(rows.values)
-    slow = [bpe(values[a:b].decode(), ours.bpe, ours.file) for a, b in itertools.pairwise(rows.offsets)]
-    assert slow == theirs.encode(texts) == ours.encode(texts)
-
-
-def test_ids_of_trained_models_on_documents(trained: tuple[Ours, Any], shared_data: Path) -> None:
-    """Most of what is in them is unknown to such small models."""
-    for corpus, n in zip(CORPORA, (20, 200, 20, 1), strict=True):
-        assert_same(*trained, [text[:50_000] for text in documents(shared_data, corpus)[:n]])
-
-
-@pytest.mark.parametrize("unit", ["a", " ", "^", "ภาษาไทยไม่มีช่องว่าง", "玫", "\n", "ab "])
-def test_long_text_with_trained_models(trained: tuple[Ours, Any], unit: str) -> None:
-    assert_same(*trained, [unit * (100_000 // len(unit.encode()))])
-
-
-def test_decoding_of_trained_models(trained: tuple[Ours, Any]) -> None:
-    ours, theirs = trained
-    chooser, n = random.Random(0), len(ours.file.pieces)
-    for _ in range(1000):
-        row = [chooser.randrange(min(n, chooser.choice([n, 270, 8]))) for _ in range(chooser.randrange(9))]
-        assert decode(row, ours.file) == theirs.decode(row)
 
 
 def small_model(pieces: list[tuple[str, float, int]], **fields: Any) -> bytes:

@@ -2,7 +2,6 @@
 """Runs of tokens joined are the text that decoding gives, for tokenizers of every family and on any text."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,12 +30,3 @@ def check(tokenizer: Tokenizer, text: str) -> None:
 def test_runs_are_what_decoding_gives(name: str) -> None:
     tokenizer = Tokenizer.from_str(family(name))
     FEWER(given(TEXTS)(lambda text: check(tokenizer, text)))()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["bert-base-cased.txt", "clip_bpe_simple_vocab_16e6.txt.gz", "sp-ja.model", "sp-test.model", "xlnet.model"],
-)  # fmt: skip
-def test_runs_of_published_tokenizers(name: str, shared_data: Path) -> None:
-    tokenizer = Tokenizer.from_file(shared_data / "vocab" / name)
-    given(TEXTS)(lambda text: check(tokenizer, text))()

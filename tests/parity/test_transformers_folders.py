@@ -6,14 +6,12 @@
 
 import itertools
 import json
-import re
 import string
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 pytest.importorskip("sentencepiece", reason="needs the test group: sentencepiece")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
@@ -290,33 +288,6 @@ def test_tokens_added_by_an_older_version(tmp_path: Path) -> None:
     assert n + 1 not in ours.encode("x<a>y<b>").ids
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("tokenizer_config.json", "[]", r"tokenizer_config\.json: expected an object"),
-        ("tokenizer_config.json", '{"tokenizer_class": 3}', "tokenizer_class: expected a string"),
-        ("tokenizer_config.json", '{"add_prefix_space": "no"}', "add_prefix_space: expected true or false"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "expected ids as keys, got 'x'"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"9999": {"content": ""}}}', "has no content"),
-        ("tokenizer_config.json", '{"tokenizer_class": "RobertaTokenizer"}', "the vocabulary has no cls token '<s>'"),
-        ("added_tokens.json", '{"<a>": "1"}', "<a>: expected an integer"),
-        ("added_tokens.json", '{"<a>": 5}', "id 5 belongs to"),
-        ("special_tokens_map.json", '{"a": 1', "not JSON"),
-    ],
-)
-def test_broken_settings(tmp_path: Path, file: str, content: str, message: str) -> None:
-    write_folder(tmp_path, "GPT2", {})
-    (tmp_path / file).write_text(content, encoding="utf-8")
-    with pytest.raises(TokenizerFileError, match=message):
-        Tokenizer.from_file(tmp_path)
-
-
-def test_nllbs_languages_are_added_tokens(tmp_path: Path) -> None:
-    write_folder(tmp_path, "Nllb", {"src_lang": "deu_Latn"})
-    with pytest.raises(TokenizerFileError, match="the vocabulary has no lang token 'deu_Latn'"):
-        Tokenizer.from_file(tmp_path)
-
-
 UNKNOWN = (
     "BertJapanese RoFormer CpmAnt Tapas LayoutLMv2 PreTrained PreTrainedFast My "
     "Luke MarkupLM Blenderbot GPTNeoX CTRL FSMT XLM Flaubert BioGpt "
@@ -420,19 +391,3 @@ def test_a_class_must_have_an_effect(tmp_path: Path) -> None:
         Tokenizer.from_file(folder, as_class="T5Tokenizer")
     with pytest.raises(TokenizerFileError, match=r"T5Tokenizer is not read from such a file"):
         Tokenizer.from_file(folder / "vocab.txt", as_class="T5Tokenizer")
-
-
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [("Pegasus", {"offset": 0}), ("Nllb", {"legacy_behaviour": True}), ("Splinter", {"padding_side": "left"})],
-)
-def test_an_option_that_a_row_has_no_room_for(tmp_path: Path, name: str, config: dict[str, Any]) -> None:
-    write_folder(tmp_path, name, config)
-    with pytest.raises(TokenizerFileError, match=f"{next(iter(config))}: only .* is supported for {name}"):
-        Tokenizer.from_file(tmp_path)
-
-
-def test_the_docs_name_every_class() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "explanation" / "tokenizers.md").read_text(encoding="utf-8")
-    (known,) = re.findall(r"original: (.*?)\. Any other class", text, re.DOTALL)
-    assert sorted(re.findall(r"\w+", known)) == sorted(CLASSES)

@@ -1,25 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unigram under HF's rules against HF tokenizers: ids and offsets, on random vocabularies and on whole tokenizers."""
 
-import gzip
 import itertools
-import json
-import re
-from pathlib import Path
 
 import pytest
 
 hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
 
 import numpy as np  # noqa: E402
-import pyarrow as pa  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import strategies  # noqa: E402
 from tests.reference import model_kernels as kernels  # noqa: E402
-from tokenmill.tokenizer import Tokenizer  # noqa: E402
-from tokenmill.tokenizer.formats import sentencepiece  # noqa: E402
 from tokenmill.tokenizer.models.unigram import Unigram, new_unigram_scratch  # noqa: E402
 from tokenmill.tokenizer.ragged import read_only  # noqa: E402
 
@@ -90,41 +83,3 @@ def test_without_an_unknown_token_hf_fails_where_we_say_minus_one() -> None:
                 theirs.tokenize(word)
         else:
             assert ids == [token.id for token in theirs.tokenize(word)]
-
-
-@pytest.mark.parametrize("name, n_documents", [("xlnet", 40), ("sp-ja", 40)])
-def test_ids_of_whole_tokenizers(shared_data: Path, name: str, n_documents: int) -> None:
-    """T5 and XLM-R are built like this: a real vocabulary, Metaspace in front; XLM-R has its special tokens moved."""
-    file = sentencepiece.read((shared_data / "vocab" / f"{name}.model").read_bytes(), name)
-    moved = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    moved += [*list(zip(file.pieces, file.scores, strict=True))[3:], ("<mask>", 0.0)]
-    for vocab, unk_id in ((list(zip(file.pieces, file.scores, strict=True)), 0), (moved, 3)):
-        theirs = hf.Tokenizer(hf.models.Unigram(vocab, unk_id))
-        theirs.pre_tokenizer = hf.pre_tokenizers.Metaspace()
-        ours = Unigram(vocab, unk_id)
-        assert ours.splits_at_spaces
-        for corpus in ("en", "zh", "code", "multi"):
-            with gzip.open(shared_data / "corpus" / f"{corpus}.jsonl.gz", "rt", encoding="utf-8") as lines:
-                texts = [json.loads(line)["text"][:3000] for line in itertools.islice(lines, n_documents)]
-            for text in filter(None, texts):
-                spaced = text.replace(" ", "▁")
-                words = re.findall("▁[^▁]*|[^▁]+", spaced if spaced.startswith("▁") else f"▁{spaced}")
-                got = [i for ids in encode(ours, words) for i in ids]
-                assert got == theirs.encode(text).ids
-
-
-def test_pieces_that_stand_twice() -> None:
-    pieces = [["<unk>", 0.0], ["a", -1.0], ["b", -2.0], ["ab", -9.0], ["b", -3.0], ["a", -0.5], ["c", -1.0]]
-    model = {"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False}
-    text = json.dumps({"version": "1.0", "model": model})
-    ours, theirs = Tokenizer.from_str(text), hf.Tokenizer.from_str(text)
-    for word in ["a", "b", "ab", "abcab"]:
-        encoding, expected = ours.encode(word), theirs.encode(word)
-        assert (encoding.ids, encoding.tokens, encoding.offsets) == (expected.ids, expected.tokens, expected.offsets)
-        assert ours.encode_arrow(pa.array([word])).to_pylist() == [expected.ids]
-    assert ours.get_vocab() == theirs.get_vocab()
-    for i in range(len(pieces)):
-        assert ours.id_to_token(i) == theirs.id_to_token(i)
-        assert ours.decode([i]) == theirs.decode([i])
-    again = Tokenizer.from_str(ours.to_str())
-    assert again.encode("abcab").ids == theirs.encode("abcab").ids

@@ -87,11 +87,6 @@ def topics() -> list[str]:
     return [line for name in sorted(texts) for line in texts[name].split("\n")]
 
 
-@pytest.mark.parametrize("vocab_size", [1000, 3000])
-def test_real_text(topics: list[str], vocab_size: int) -> None:
-    check_size(topics, vocab_size)
-
-
 @pytest.mark.parametrize(
     "fields",
     [

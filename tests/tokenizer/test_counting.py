@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Word counting against its reference implementation."""
 
-import itertools
 from collections import Counter
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference import bert as reference
 from tests.reference.counting import count_pre_tokens, sentencepiece_words
-from tokenmill.tokenizer import Tokenizer, WordLevel, word_counter
+from tokenmill.tokenizer import Tokenizer, word_counter
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.counting import WORD_COUNTS, add_word_counts, count_characters
@@ -152,28 +151,6 @@ def test_words_that_lose_their_place_in_the_table_stay_counted(name: str, batch:
     check()
 
 
-@pytest.mark.parametrize("normalizer", [None, nm.BertNormalizer()])
-def test_a_text_without_a_word_twice(normalizer: nm.BertNormalizer | None) -> None:
-    pre_tokenizer = pt.BertPreTokenizer() if normalizer else pt.ByteLevel(add_prefix_space=False)
-    counter = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer).new_word_counter()
-    letters = map("".join, itertools.product("abcdefghijkl", repeat=4))
-    texts = [" ".join(word + "É" * (k % 20) for k, word in enumerate(letters)), "É" * 1_000_000]
-    expected = count_pre_tokens(texts[:1], normalizer, pre_tokenizer)
-    (letter,) = count_pre_tokens(["É"], normalizer, pre_tokenizer)
-    expected[letter * 1_000_000] = 1  # which takes the reference implementation ten seconds
-    assert len(expected) == 12**4 + 1
-    for _ in range(2):
-        counter.update(pa.array(texts, pa.large_string()))
-    assert counts(counter.to_table()) == expected + expected
-
-
-def test_a_tokenizer_without_a_model_survives_its_file() -> None:
-    for normalizer, pre_tokenizer in COMPOSITIONS.values():
-        tokenizer = Tokenizer(model=None, normalizer=normalizer, pre_tokenizer=pre_tokenizer)
-        again = Tokenizer.from_str(tokenizer.to_str())
-        assert (again.model, again.normalizer, again.pre_tokenizer) == (None, normalizer, pre_tokenizer)
-
-
 def test_counts_add_up_to_63_bits() -> None:
     def table(*values: int) -> pa.Table:
         words = pa.array([b"a"] * len(values), pa.large_binary())
@@ -219,13 +196,3 @@ def test_characters_of_what_is_not_utf8_are_refused() -> None:
     table = pa.table([pa.array([b"a\xff"], pa.large_binary()), pa.array([1], pa.int64())], schema=WORD_COUNTS)
     with pytest.raises(ValueError, match=r"word 0 is not UTF-8: invalid start byte 0xff at byte 1 of it$"):
         count_characters(table, np.zeros(0x110000, np.int64))
-
-
-def test_words_that_are_cut_inside_a_character_are_counted():
-    steps = pt.ByteLevel(add_prefix_space=False, use_regex=False), pt.Split(".", "isolated", is_regex=True)
-    pieces = pt.Sequence(steps)
-    tok = Tokenizer(model=WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"), pre_tokenizer=pieces)
-    tally = tok.new_tally()
-    assert tok.encode_arrow(pa.array(["aé"]), tally=tally).to_pylist() == [[1, 0, 0]]
-    assert tally.oov_words().to_pydict() == {"word": [b"\xa9", b"\xc3"], "count": [1, 1]}
-    assert tally.n_oov_characters == 0  # neither has a whole one

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens as runs of text: what is shown of bytes, of special and unknown tokens, and in a notebook."""
 
-import copy
-import pickle
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenmill.tokenizer import BPE, Tokenizer, Truncation, decoders
+from tokenmill.tokenizer import BPE, Tokenizer, decoders
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel
-from tokenmill.tokenizer.token_runs import html_of, runs_of
+from tokenmill.tokenizer.token_runs import runs_of
 
 
 def shown(*pieces: bytes) -> list[str]:
@@ -72,23 +70,3 @@ def test_an_encoding_shows_itself_in_a_notebook(byte_level: Tokenizer) -> None:
     assert long._repr_html_().count("&lt;") == 1000
     assert "4000 more not shown" in long._repr_html_()
     assert len(long._repr_html_()) < 300_000
-
-
-def test_what_overflows_or_was_merged_or_copied_shows_itself_too(byte_level: Tokenizer) -> None:
-    byte_level.truncation = Truncation(2)
-    (part, _) = byte_level.encode("a你b").overflowing
-    assert "‹bd›" in part._repr_html_()
-    merged = type(part).merge([part, part])
-    assert "‹bd›" in merged._repr_html_()
-    assert merged == copy.deepcopy(merged)
-    pickled = pickle.dumps(part)
-    assert b"BPE" not in pickled
-    assert "½" in pickle.loads(pickled)._repr_html_()  # as the vocabulary spells it: the tokenizer stayed behind
-
-
-def test_kinds_are_not_told_by_colour_alone() -> None:
-    styles = {
-        kind: re.sub("background:[^;]*;", "", html_of(runs_of([(0, kind, b"a")]), 1)).replace(kind, "")
-        for kind in ("ordinary", "special", "unknown")
-    }
-    assert len(set(styles.values())) == 3

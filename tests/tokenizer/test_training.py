@@ -80,25 +80,6 @@ def test_trained_on_texts(case: int) -> None:
     assert Tokenizer.from_str(tokenizer.to_str()).encode("The mill", add_special_tokens=False).ids == ids
 
 
-@pytest.mark.parametrize("case", range(len(made()) - 1))
-def test_hf_reads_what_was_trained(case: int) -> None:
-    hf = pytest.importorskip("tokenizers", reason="needs the test group: HF tokenizers")
-    tokenizer, trainer = made()[case]
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    theirs = hf.Tokenizer.from_str(tokenizer.to_str())
-    for text in [*TEXTS, "unknown  ☃ words"]:
-        assert tokenizer.encode(text).ids == theirs.encode(text).ids
-        assert tokenizer.decode(tokenizer.encode(text).ids) == theirs.decode(theirs.encode(text).ids)
-
-
-def test_training_replaces_the_model_and_all_that_was_compiled_for_it() -> None:
-    tokenizer = Tokenizer.for_bert(["[UNK]", "old"])
-    assert tokenizer.encode("old mill").tokens == ["old", "[UNK]"]
-    tokenizer.train_from_iterator(["mill mill"], WordPieceTrainer(vocab_size=20, special_tokens=("[UNK]",)))
-    assert tokenizer.encode("old mill").tokens == ["[UNK]", "mill"]
-    assert tokenizer.token_to_id("old") is None
-
-
 def test_training_keeps_added_tokens_the_layout_and_the_decoder() -> None:
     tokenizer = Tokenizer.for_bert(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "old"])
     tokenizer.add_tokens(["<tab>"])
@@ -122,28 +103,6 @@ def test_a_layout_without_its_tokens_is_refused_before_any_work() -> None:
         tokenizer.train_from_iterator(["ab"], BPETrainer(special_tokens=("<s>",)))
     tokenizer.train_from_iterator(["ab"], UnigramTrainer(vocab_size=5, hard_vocab_limit=False))
     assert tokenizer.encode("a").tokens == ["<s>", "a", "</s>"]
-
-
-def test_user_defined_symbols_are_kept_whole() -> None:
-    trainer = BPETrainer(vocab_size=40, special_tokens=("<unk>",), user_defined_symbols=("<tab>",), unk_token="<unk>")
-    tokenizer = Tokenizer.untrained("nfkc", "metaspace").train_from_iterator(["a<tab>b a<tab>c"] * 3, trainer)
-    assert "<tab>" in tokenizer.encode("x a<tab>b").tokens
-    assert [(token.content, token.special) for token in tokenizer.added_tokens] == [("<unk>", True), ("<tab>", False)]
-
-
-def test_files_are_read_line_by_line(tmp_path) -> None:
-    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
-    first.write_bytes(b"The mill\r\ngrinds\n")
-    second.write_bytes("字\n".encode())
-    tokenizer = Tokenizer.untrained("none", "none").train([first, str(second)], WordLevelTrainer(vocab_size=9))
-    assert list(tokenizer.get_vocab()) == ["<unk>", "The mill\r\n", "grinds\n", "字\n"]
-    one = Tokenizer.untrained("none", "none").train(first, WordLevelTrainer(vocab_size=9))
-    assert list(one.get_vocab()) == ["<unk>", "The mill\r\n", "grinds\n"]
-    (tmp_path / "c.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match=r"c\.txt' is not UTF-8: invalid start byte at byte 0"):
-        Tokenizer.untrained("none", "none").train(tmp_path / "c.txt", WordLevelTrainer())
-    with pytest.raises(FileNotFoundError):
-        Tokenizer.untrained("none", "none").train(tmp_path / "d.txt", WordLevelTrainer())
 
 
 def test_bad_input_leaves_the_tokenizer_as_it_was() -> None:

@@ -49,21 +49,6 @@ def test_marks_beside_messages_are_one_for_each(name: str) -> None:
     assert refused({"messages": BOTH, name: [1]})[0] == "bad_mark"
 
 
-def test_answers_of_a_prompt_are_trained_where_a_mark_says_so() -> None:
-    record: dict[str, Any] = {"prompt": [*BOTH, ASK], "completion": "thus"}
-    assert read_conversation(record).trained == {1: False}
-    assert read_conversation({**record, "loss_mask": [0, 1, 0, 1]}).trained == {0: False, 1: True, 2: False, 3: True}
-
-
-@pytest.mark.parametrize("mark", [{"label": False}, {"train": False}, {"weight": 0}, {"masked": True}])
-def test_a_record_can_say_that_it_is_not_trained(mark: dict[str, Any]) -> None:
-    assert refused({"prompt": "why?", "completion": "so", **mark})[0] == "marked_untrained"
-    assert refused({"messages": BOTH, **mark})[0] == "marked_untrained"
-    (name,) = mark
-    assert trained({"messages": BOTH, **mark}, Reading(known=frozenset([name]))) == ["so<|im_end|>"]
-    assert trained({"messages": BOTH, name: not mark[name]}) == ["so<|im_end|>"]
-
-
 @pytest.mark.parametrize(
     ("name", "on"), [("trainable", True), ("loss", True), ("step_loss_mask", 1), ("masked", False)]
 )
@@ -89,14 +74,6 @@ def test_what_sounds_like_a_mark_is_refused() -> None:
     assert read_conversation({"messages": BOTH, "constraints": "none", "label": "a"}).unused == ("constraints", "label")
 
 
-def test_weights_are_kept_where_they_are_asked_for() -> None:
-    messages = [ASK, {**ANSWER, "weight": 0.5}, ASK, {**ANSWER, "weight": 1}]
-    found = read_conversation({"messages": messages, "loss_weight": 3}, reading=Reading(has_weights=True))
-    assert found.weights == {0: 3, 1: 1.5, 2: 3, 3: 3}
-    assert found.trained == {1: True, 3: True}
-    assert "chat.weights" in refused({"messages": messages})[1]
-
-
 @pytest.mark.parametrize("name", ["train_detail", "training_detail"])
 def test_parts_of_a_text_are_trained_as_in_axolotl(name: str) -> None:
     def details(*spans: tuple[int, int, bool]) -> list[dict[str, Any]]:
@@ -113,15 +90,6 @@ def test_parts_of_a_text_are_trained_as_in_axolotl(name: str) -> None:
     assert refused(record((5, 2, True)))[0] == "bad_mark"
 
 
-@pytest.mark.parametrize("field", ["role", "from"])
-@pytest.mark.parametrize("text", ["content", "value"])
-@pytest.mark.parametrize(("user", "assistant"), [("human", "gpt"), ("User", "MODEL"), ("HUMAN", "Assistant")])
-def test_roles_have_other_names_too(field: str, text: str, user: str, assistant: str) -> None:
-    messages = [{field: user, text: "why?"}, {field: assistant, text: "so"}]
-    assert read_conversation({"messages": messages}).messages == BOTH
-    assert read_conversation({"messages": json.dumps(messages)}).messages == BOTH
-
-
 def test_a_config_says_what_fields_and_roles_mean() -> None:
     reading = Reading(
         fields={"speaker": "role", "said": "content", "dialog": "conversations"}, roles={"Bot": "assistant"}
@@ -130,15 +98,6 @@ def test_a_config_says_what_fields_and_roles_mean() -> None:
     assert read_conversation(record, reading=reading).messages == BOTH
     reason, detail = refused({"messages": [ASK, {"role": "bot", "content": "so"}]})
     assert (reason, "input.chat_roles" in detail) == ("unknown_role", True)
-
-
-def test_an_empty_system_message_stays() -> None:
-    empty = {"role": "system", "content": ""}
-    conversation = read_conversation({"messages": [empty, *BOTH]})
-    assert conversation.messages == [empty, *BOTH]
-    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
-    assert marker.mark(conversation).n_unrendered == 0
-    assert read_conversation({"messages": BOTH, "system": ""}).messages == BOTH
 
 
 @pytest.mark.parametrize(
@@ -183,17 +142,6 @@ def test_calls_of_old_are_tool_calls() -> None:
     assert plain.messages[1] == {"role": "assistant", "content": "look at the sky"}
 
 
-def test_arguments_in_a_text_are_parsed_if_so_asked() -> None:
-    record = {"messages": [ASK, {"role": "assistant", "tool_calls": [CALL, CALL["function"]]}]}
-    kept, parsed = (read_conversation(record, reading=Reading(parse_arguments=each)) for each in (False, True))
-    assert kept.messages[1]["tool_calls"] == [CALL, CALL["function"]]
-    expected = {"name": "look", "arguments": {"at": "sky", "n": None}}
-    assert parsed.messages[1]["tool_calls"] == [{"type": "function", "function": expected}, expected]
-    assert kept.n_text_arguments == parsed.n_text_arguments == 2
-    wrong = {"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": "[1"}}]}
-    assert refused({"messages": [ASK, wrong]}, Reading(parse_arguments=True))[0] == "not_a_conversation"
-
-
 def test_nulls_of_an_author_stay() -> None:
     call = {"function": {"name": "look", "arguments": {"unit": None}}}
     tools = [{"name": "look", "parameters": {"unit": {"default": None}}}]
@@ -216,8 +164,3 @@ def test_equal_sides_are_refused_wherever_their_prompt_is(answer: Any) -> None:
     )
     assert found.n_shared == 2
     assert refused({"prompt": "why?", "chosen": "so", "rejected": [3]}, field="chosen")[1].startswith("rejected: ")
-
-
-def test_fields_without_a_use_are_named() -> None:
-    record = {"messages": BOTH, "id": "a", "note": "b", "rejected": "no", "empty": "", "prompt": "why?"}
-    assert read_conversation(record, reading=Reading(known=frozenset(["id"]))).unused == ("note", "rejected")

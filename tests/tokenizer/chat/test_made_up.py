@@ -134,20 +134,6 @@ NAMED_ANSWERS = """
 {%- else -%}{{- m.content + '<|end|>' -}}{%- endif -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}<|start|>assistant<|message|>{%- endif -%}"""
-GOES_ON = """
-{%- for m in messages -%}
-{%- if m.role == 'assistant' -%}
-  {{- '<|start|>assistant<|message|>' if messages[loop.index0 - 1].role != 'tool' else '' -}}
-  {{- '<|channel>thought ' + m.reasoning_content + '<channel|>' if m.reasoning_content else '' -}}
-  {%- if m.tool_calls -%}
-    {{- '<call>' + m.tool_calls[0].function.name + '</call><|call|>' -}}
-    {{- '<answer>' + messages[loop.index].content + '</answer>' + m.content -}}
-  {%- else -%}{{- m.content + '<|end|>' -}}{%- endif -%}
-{%- elif m.role != 'tool' -%}
-  {{- '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' -}}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt and messages[-1].role != 'tool' -%}<|start|>assistant<|message|>{%- endif -%}"""
 PARTS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% for p in m.content %}{{ p.text }}{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -218,17 +204,6 @@ def test_the_name_of_a_call_that_an_earlier_answer_shows_is_not_trained_there(
     assert bad(NAMED_ANSWERS) == {}
 
 
-def test_behind_an_answer_of_a_tool_all_is_trained_with_which_a_model_goes_on_unasked() -> None:
-    call, answer = {**CALL, "content": "well"}, {**ANSWER, "reasoning_content": "hm"}
-    said = trained(GOES_ON, ASK, call, RESULT, answer)
-    assert said == ["<call>look</call><|call|>", "well<|channel>thought hm<channel|>so<|end|>"]
-    assert bad(GOES_ON) == {}
-
-
-def test_a_call_without_a_stop_is_bad() -> None:
-    assert "a tool call ends without" in bad(NAMED_ANSWERS.replace("</call><|call|>", "</call>"))["stop token"]
-
-
 @pytest.mark.parametrize(
     "content",
     ["<think>hm</think>\n\nso", "\n\n <think>\nhm</think>so", "so <think>hm</think>", "hm</think>so", "<think>hm"],
@@ -247,19 +222,6 @@ def test_reasoning_inside_a_content_is_left_out_wherever_it_stands(content: str)
     assert bad(PROMPTED, thinking=False) == {}
 
 
-def test_the_markup_of_a_call_behind_reasoning_stays() -> None:
-    thought = {**CALL, "reasoning_content": "hm"}
-    said = trained(TEMPLATES["thinking"], ASK, thought, RESULT, LAST, thinking=False)
-    assert said[0] == '<tool_call>\n{"name": "look", "arguments": {"at": "x"}}\n</tool_call><|im_end|>'
-    behind = TEMPLATES["chatml"].replace(
-        "message['content'] +", "message['content'] + ('<think>' + message.reasoning_content + '</think>'"
-        " if message.reasoning_content else '') +"
-    )  # fmt: skip
-    assert trained(behind, ASK, {**ANSWER, "reasoning_content": "hm"}, thinking=False) == ["so", "<|im_end|>"]
-    said = trained(TEMPLATES["channels"], ASK, {**ANSWER, "reasoning_content": "hm"}, thinking=False)
-    assert said == ["<|channel|>final<|message|>so<|return|>"]
-
-
 def test_a_template_that_marks_turns_marks_all_that_is_trained() -> None:
     source = (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.tool_calls %}{% generation %}"
@@ -273,15 +235,6 @@ def test_a_template_that_marks_turns_marks_all_that_is_trained() -> None:
     assert "one turn: nothing_trained" in bad(source)["turns"]
     commented = "{# with {% generation %} #}" + TEMPLATES["chatml"]
     assert trained(commented, ASK, ANSWER) == ["so<|im_end|>"]
-
-
-def test_contents_in_parts_and_needed_tools_are_no_hindrance() -> None:
-    parts = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in (ASK, ANSWER, AGAIN, LAST)]
-    assert trained(PARTS, *parts) == ["so<|im_end|>", "thus<|im_end|>"]
-    assert bad(PARTS) == bad(NEEDS_TOOLS) == {}
-    tools = [{"type": "function", "function": {"name": "look"}}]
-    found = marker(NEEDS_TOOLS).mark(read_conversation({"messages": [ASK, ANSWER], "tools": tools}))
-    assert [found.text[start:stop] for start, stop in found.spans] == ["so<|im_end|>"]
 
 
 def test_a_template_that_takes_no_plain_messages_is_bad() -> None:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is predicted by the shape of a conversation is what tracing finds, whatever was marked before."""
 
-import random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chats import NAMED, SPECIAL, TEMPLATES, make_conversation
-from tokenmill.tokenizer.chat import shapes
+from tests.chats import NAMED, SPECIAL, TEMPLATES
 from tokenmill.tokenizer.chat.conversations import ConversationError, read_conversation
 from tokenmill.tokenizer.chat.spans import Marked, Marker, TrainingRule
 from tokenmill.tokenizer.chat.templates import ChatTemplate
@@ -76,11 +74,3 @@ def test_the_second_conversation_of_a_shape_is_not_traced(name: str, monkeypatch
     expected = traced(marker, second)
     monkeypatch.setattr(ChatTemplate, "trace_all", lambda self, conversations: [None][: len(conversations)])
     assert marker.mark(second) == expected
-
-
-def test_few_shapes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "MAX_SHAPES", 3)
-    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
-    for seed in range(20):
-        marker.mark(read_conversation({"messages": make_conversation(random.Random(seed), tools=False)}))
-        assert len(marker._shapes) <= 3

@@ -36,22 +36,6 @@ def trained(found: Marked) -> list[str]:
     return [found.text[start:stop] for start, stop in found.spans]
 
 
-@pytest.mark.parametrize(
-    ("family", "expected"),
-    [
-        ("chatml", ["so<|im_end|>", "thus<|im_end|>"]),
-        ("headers", ["so<|eot_id|>", "thus<|eot_id|>"]),
-        ("inst", ["so</s>", "thus</s>"]),
-        ("thinking", ["so<|im_end|>", "<think>\n\n</think>\n\nthus<|im_end|>"]),
-        ("channels", ["<|channel|>final<|message|>so<|end|>", "<|channel|>final<|message|>thus<|return|>"]),
-        # Where a turn ends with the header of the next, this is the stop token; the last has none.
-        ("bare", ["so<|user|>", "thus"]),
-    ],
-)
-def test_a_template_without_marks_trains_turns_with_their_stop_tokens(family: str, expected: list[str]) -> None:
-    assert trained(mark(family, ASK, ANSWER, AGAIN, LAST)) == expected
-
-
 @pytest.mark.parametrize("family", TEMPLATES)
 def test_the_header_is_not_taught(family: str) -> None:
     for text in trained(mark(family, ASK, ANSWER)):
@@ -65,15 +49,6 @@ def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
     inside = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nso"}
     assert trained(mark("thinking", ASK, inside, AGAIN, LAST))[0] == "so<|im_end|>"
     assert trained(mark("thinking", ASK, inside)) == ["<think>\nhm\n</think>\n\nso<|im_end|>"]
-
-
-def test_what_is_written_around_a_tool_call_is_trained_and_the_answer_of_the_tool_is_not() -> None:
-    found = trained(mark("thinking", ASK, CALL, RESULT, LAST))
-    assert found[0].endswith('<tool_call>\n{"name": "look", "arguments": {"at": "x"}}\n</tool_call><|im_end|>')
-    assert not any("seen" in text for text in found)
-    channels = trained(mark("channels", ASK, CALL, RESULT, LAST))
-    assert channels[0] == ' to=functions.look<|channel|>commentary<|message|>{"at": "x"}<|call|>'
-    assert not any("functions.look to=" in text for text in channels)
 
 
 def test_texts_that_leave_no_trace_are_not_trained() -> None:
@@ -166,22 +141,6 @@ def test_tools_may_be_json_in_a_text() -> None:
         read_conversation({"messages": [ASK], "chat_template_kwargs": {"continue_final_message": True}})
 
 
-def test_answers_of_a_prompt_are_not_trained() -> None:
-    record = {"prompt": [ASK, ANSWER, AGAIN], "completion": [LAST], "chosen": [{"from": "gpt", "value": "thus"}]}
-    marker = Marker(ChatTemplate(TEMPLATES["chatml"]), SPECIAL, TrainingRule())
-    assert trained(marker.mark(read_conversation(record))) == ["thus<|im_end|>"]
-    assert trained(marker.mark(read_conversation(record, "chosen"))) == ["thus<|im_end|>"]
-
-
-def test_calls_shown_twice_are_left_out_twice() -> None:
-    twice = "{% for call in message.tool_calls or [] %}{{ call.function.name }}{% endfor %}"
-    both = f"'' }}}}{twice}{{{{ message['content'] }}}}{twice}{{{{"
-    source = TEMPLATES["chatml"].replace("message['content'] +", both)
-    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule(tool_calls=False))
-    found = marker.mark(read_conversation({"messages": [ASK, {**CALL, "content": "I look."}, RESULT, LAST]}))
-    assert trained(found) == ["I look.", "thus<|im_end|>"]
-
-
 @pytest.mark.parametrize("at", ["x", "\x7f0\x7f", "\ue0000\ue000"])
 def test_calls_written_as_safe_json_are_trained_or_left_out(at: str) -> None:
     source = TEMPLATES["chatml"].replace(
@@ -246,35 +205,6 @@ def test_marks_without_a_text_belong_to_the_answer_beside_them() -> None:
     assert trained(found) == ["<think>", "so", "</s>", "<think>", "thus", "</s>"]
     found = marker.mark(read_conversation({"messages": [ASK, {**ANSWER, "train": False}, AGAIN, LAST]}))
     assert trained(found) == ["<think>", "thus", "</s>"]
-
-
-def test_marks_of_messages_and_parts_come_first() -> None:
-    untrained = {**ANSWER, "train": False}
-    assert trained(mark("chatml", ASK, untrained, AGAIN, LAST)) == ["thus<|im_end|>"]
-    assert trained(mark("chatml", ASK, {**ANSWER, "weight": 0}, AGAIN, {**LAST, "weight": 1})) == ["thus<|im_end|>"]
-    assert trained(mark("chatml", {**ASK, "train": True}, ANSWER)) == ["why?", "so<|im_end|>"]
-    source = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}{{ p.text }}{% endfor %}</s>{% endfor %}"
-    parts = [{"type": "text", "text": "secret", "train": False}, {"type": "text", "text": "so"}]
-    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
-    conversation = read_conversation(
-        {"messages": [{"role": "user", "content": [{"text": "a"}]}, {"role": "assistant", "content": parts}]}
-    )
-    assert trained(marker.mark(conversation)) == ["so</s>"]
-
-
-def test_arguments_of_a_row_decide_about_its_prompt() -> None:
-    source = TEMPLATES["chatml"].replace(
-        "{{ '<|im_start|>assistant\\n' }}", "{{ '<|im_start|>assistant\\n' + ('<think>\\n' if deep else '') }}"
-    )
-    source = source.replace(
-        "message['content'] +", "(('<think>\\n' if deep and message.role == 'assistant' else '') + message.content) +"
-    )
-    marker = Marker(ChatTemplate(source), SPECIAL, TrainingRule())
-    for deep, expected in ((True, ["so<|im_end|>"]), (False, ["so<|im_end|>"])):
-        conversation = read_conversation({"messages": [ASK, ANSWER], "chat_template_kwargs": {"deep": deep}})
-        found = marker.mark(conversation)
-        assert ("<think>" in found.text) is deep
-        assert trained(found) == expected
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
@@ -387,15 +317,6 @@ def test_what_both_sides_of_a_pair_begin_with_is_their_prompt() -> None:
     assert read_conversation({**record, "messages": [ASK, ANSWER]}).n_shared == 0
 
 
-def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
-    pair = {"prompt": "why?", "chosen": "so", "rejected": [LAST]}
-    turned = {"prompt": "why?", "chosen": [LAST], "rejected": "so"}
-    whole = {"chosen": [ASK, ANSWER], "prompt": "why?"}
-    answers = {"conversations": [{"from": "human", "value": "why?"}], "chosen": {"from": "gpt", "value": "so"}}
-    for record, field in ((pair, "chosen"), (turned, "rejected"), (whole, "chosen"), (answers, "chosen")):
-        assert read_conversation(record, field).messages == [ASK, ANSWER]
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -414,18 +335,3 @@ def test_an_answer_of_a_pair_has_its_prompt_in_front() -> None:
 def test_all_usual_shapes_are_read(record: dict[str, Any]) -> None:
     field = "meta.messages" if "meta" in record else "messages"
     assert read_conversation(record, field) == Conversation([ASK, ANSWER], {}, {}, set())
-
-
-@pytest.mark.parametrize("text", ['[{"from": "a", "to": "b"}]', '[{"role": "user", "content": "x"}]'])
-def test_an_answer_that_is_json_stays_a_text(text: str) -> None:
-    for record in ({"prompt": "why?", "completion": text}, {"instruction": text, "output": text}):
-        assert read_conversation(record).messages[-1] == {"role": "assistant", "content": text}
-    pair = {"prompt": "why?", "chosen": '[{"from": "a", "to": "b"}]', "rejected": "no"}
-    assert read_conversation(pair, "chosen").messages[-1]["content"] == pair["chosen"]
-
-
-def test_what_is_beside_messages_is_read_too() -> None:
-    system = {"role": "system", "content": "Be brief."}
-    pairs = {"instruction": "and?", "output": "thus", "history": [["why?", "so"]], "system": "Be brief."}
-    assert read_conversation(pairs).messages[:3] == [system, ASK, ANSWER]
-    assert read_conversation({"messages": [ASK, ANSWER], "system": "Be brief."}).messages == [system, ASK, ANSWER]

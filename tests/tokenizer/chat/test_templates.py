@@ -4,7 +4,6 @@
 import datetime
 import json
 import os
-import pickle
 import random
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from tokenmill.tokenizer.chat import renderer, templates
 from tokenmill.tokenizer.chat.check import check_chat
 from tokenmill.tokenizer.chat.templates import (
     ChatTemplate,
-    RefusedError,
     TemplateError,
     TemplateLimitError,
     load_template,
@@ -191,20 +189,9 @@ def test_what_python_cannot_compile_is_no_template() -> None:
         ChatTemplate("{{ [1, 2] | random }}")
 
 
-@pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}", "{% nonsense %}", "{{ a | nofilter }}"])
-def test_what_is_no_template_is_refused(source: str) -> None:
-    with pytest.raises(TemplateError, match="not a chat template"):
-        ChatTemplate(source)
-
-
 def test_a_large_template_is_refused_unread() -> None:
     with pytest.raises(TemplateError, match="at most 1,048,576"):
         ChatTemplate("x" * (templates.MAX_TEMPLATE + 1))
-
-
-def test_a_refusal_says_what_the_template_says() -> None:
-    with pytest.raises(RefusedError, match="no system here"):
-        ChatTemplate("{{ raise_exception('no system here') }}").render(MESSAGES)
 
 
 def test_the_date_is_given_or_refused() -> None:
@@ -212,11 +199,6 @@ def test_the_date_is_given_or_refused() -> None:
     with pytest.raises(TemplateError, match=r"chat\.date"):
         ChatTemplate(source).render(MESSAGES)
     assert ChatTemplate(source, date=datetime.date(2026, 1, 31)).render(MESSAGES) == "31 Jan 2026"
-
-
-def test_a_template_travels_to_workers() -> None:
-    template = ChatTemplate(TEMPLATES["headers"], NAMED)
-    assert pickle.loads(pickle.dumps(template)).render(MESSAGES) == template.render(MESSAGES)
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
@@ -262,12 +244,6 @@ def test_odd_templates_have_the_text_of_transformers(source: str) -> None:
             ChatTemplate(source).trace(messages)
     else:
         assert ChatTemplate(source).trace(messages).text == expected
-
-
-def test_a_last_message_that_is_shown_otherwise_is_not_continued() -> None:
-    template = ChatTemplate("{{ messages[-1].content.split('</think>')[-1] }}")
-    with pytest.raises(TemplateError, match="does not render the last message as it is"):
-        template.render([{"role": "assistant", "content": "a</think>b"}], continue_final_message=True)
 
 
 @pytest.mark.parametrize("last", ["tell me", "tell me  \n", [{"type": "text", "text": "tell"}, {"type": "image"}]])

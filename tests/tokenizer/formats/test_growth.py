@@ -18,7 +18,7 @@ from tokenmill.tokenizer import Tokenizer, added_tokens, decoders, normalizers
 from tokenmill.tokenizer.added_tokens import AddedToken, AddedTokenMatcher
 from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import TextGrowthError
-from tokenmill.tokenizer.models import BPE, Unigram, WordLevel
+from tokenmill.tokenizer.models import WordLevel
 from tokenmill.tokenizer.post_processors import MAX_AROUND, SpecialToken, TemplatePiece, TemplateProcessing
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.text import TextChain, parse_steps
@@ -179,13 +179,6 @@ def test_a_text_step_makes_too_much_of_a_text() -> None:
         chain.apply_aligned(AlignedText.original("a" * 99))
 
 
-def test_what_real_normalizers_make_of_a_text_is_allowed() -> None:
-    for normalizer in (normalizers.NFKC(), normalizers.NFKD(), normalizers.Sequence([normalizers.NFKC()] * 3)):
-        assert len(normalizer.normalize_str("\ufdfa" * 5000).encode()) == 33 * 5000
-    llama = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    assert llama.normalize_str(" " * 10_000) == "\u2581" * 10_001
-
-
 def test_a_template_may_have_as_many_tokens_as_real_ones() -> None:
     def of(n: int) -> TemplateProcessing:
         pieces = (TemplatePiece("x", 0, False), TemplatePiece("A", 0, True))
@@ -234,16 +227,3 @@ def test_long_added_tokens_are_found_as_short_ones(
         return found and (found.tokens.tolist(), found.rows.offsets.tolist(), found.row_segments.tolist())
 
     assert cut(0) == cut(1000)
-
-
-def test_a_merge_makes_no_more_bytes_than_a_text_has() -> None:
-    vocab = {"a" * 2**n: n for n in range(12)}
-    merges = [("a" * 2**n, "a" * 2**n) for n in range(11)]
-    assert Tokenizer(model=BPE(vocab, merges)).encode("a" * 4096).ids == [11, 11]
-
-
-def test_a_piece_of_512_characters_is_allowed() -> None:
-    model = Unigram([("<unk>", 0.0), ("\U0001f600" * 512, -1.0)], unk_id=0)
-    assert Tokenizer(model=model).encode("\U0001f600" * 512).ids == [1]
-    with pytest.raises(ValueError, match="a piece has 513 characters, allowed are 512"):
-        Unigram([("<unk>", 0.0), ("a" * 513, -1.0)], unk_id=0)

@@ -154,12 +154,6 @@ def test_one_long_piece_takes_no_longer_for_its_length(tmp_path: Path) -> None:
     assert Tokenizer.from_file(path).encode("aaa").tokens == ["▁", "aa", "a"]
 
 
-def test_a_whole_character_written_as_two_escapes_is_text() -> None:
-    data = tokenizer_json(model=WORDS | {"vocab": {"[UNK]": 0, "😀": 1}})
-    assert b"\\ud83d\\ude00" in data
-    assert Tokenizer.from_str(data.decode()).token_to_id("😀") == 1
-
-
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9085657\n"
 MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "nothing": ("tokenizer.json", b"", "an empty file"),
@@ -225,12 +219,6 @@ def test_a_pointer_in_a_folder_is_told_too(tmp_path: Path, name: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{kind}Tokenizer"}))
     with pytest.raises(TokenizerFileError, match=f"{name}: this is a pointer of git-lfs"):
         Tokenizer.from_file(tmp_path)
-
-
-def test_merges_without_their_first_line(tmp_path: Path) -> None:
-    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "aba": 3}')
-    (tmp_path / "merges.txt").write_text("a b\nab a\n")
-    assert Tokenizer.from_file(tmp_path / "merges.txt").encode("abab").ids == [2, 2]
 
 
 @pytest.mark.parametrize("as_class", [None, "GPT2Tokenizer"])

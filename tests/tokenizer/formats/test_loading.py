@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tokenmill.tokenizer import Padding, Tokenizer, TokenizerFileError
+from tokenmill.tokenizer import Tokenizer, TokenizerFileError
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "玫", "\u2028"]
 
@@ -33,16 +33,6 @@ def test_tokenizer_json_round_trip(tmp_path: Path, oov: str, lowercase: bool) ->
 def test_the_kind_of_file_is_seen_from_its_content(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text(Tokenizer.for_bert(VOCAB, lowercase=False).to_str(), encoding="utf-8")
     assert not Tokenizer.from_file(tmp_path / "vocab.txt").normalizer.lowercase
-
-
-def test_a_directory_as_transformers_saves_it(tmp_path: Path) -> None:
-    Tokenizer.for_bert(VOCAB).save(tmp_path / "vocab.txt")
-    options = {"do_lower_case": False, "strip_accents": None, "tokenize_chinese_chars": False, "model_max_length": 512}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
-    normalizer = Tokenizer.from_file(tmp_path).normalizer
-    assert (normalizer.lowercase, normalizer.handle_chinese_chars, normalizer.strip_accents) == (False, False, None)
-    Tokenizer.for_bert(VOCAB, lowercase=True).save(tmp_path / "tokenizer.json")
-    assert Tokenizer.from_file(tmp_path).normalizer.lowercase
 
 
 def test_overrides() -> None:
@@ -128,14 +118,6 @@ def test_fields_that_hf_ignores_are_ignored_and_noted() -> None:
     assert "ignored" not in Tokenizer.from_str(tokenizer.to_str()).explain()
 
 
-def test_templates_that_cannot_be_laid_out() -> None:
-    piece = {"Sequence": {"id": "A", "type_id": 0}}
-    for single, message in (([], "A exactly once"), ([piece, piece], "A exactly once"), ([{"Other": 1}], "got Other")):
-        processor = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
-        with pytest.raises(TokenizerFileError, match=message):
-            Tokenizer.from_str(json.dumps(fields(post_processor=processor)))
-
-
 def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     with path.open("wb") as handle:
@@ -151,23 +133,6 @@ def test_a_sparse_file_of_ten_gigabytes_of_zeros(tmp_path: Path) -> None:
 def test_a_directory_without_a_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(TokenizerFileError, match="holds none of"):
         Tokenizer.from_file(tmp_path)
-
-
-def test_vocab_txt_cannot_hold_everything(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no token has id 1; save as tokenizer\.json"):
-        Tokenizer.for_bert({"[UNK]": 0, "a": 2}).save(tmp_path / "v.txt")
-    with pytest.raises(ValueError, match="with a line end"):
-        Tokenizer.for_bert({"[UNK]": 0, "a\n": 1}).save(tmp_path / "v.txt")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_padding_is_checked() -> None:
-    with pytest.raises(ValueError, match="length must not be negative, got -1"):
-        Padding(length=-1)
-    with pytest.raises(ValueError, match="pad_to_multiple_of must be positive, got 0"):
-        Padding(pad_to_multiple_of=0)
-    with pytest.raises(ValueError, match="direction must be 'right' or 'left', got 'up'"):
-        Padding(direction="up")  # type: ignore[arg-type]
 
 
 def test_openais_names_of_two_files(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 """SentencePiece files: reading, writing, hostile bytes, parts; the normalizer and its reference implementation."""
 
 import dataclasses
-import itertools
 import random
 import struct
 import time
@@ -14,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tokenmill.tokenizer.added_tokens import no_tokens
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.engines import choose
-from tokenmill.tokenizer.engines.tables import TablePool
 from tokenmill.tokenizer.errors import TokenizerFileError
 from tokenmill.tokenizer.formats import sentencepiece, sentencepiece_parts
 from tokenmill.tokenizer.formats.sentencepiece import BPE, NormalizerSpec, SentencePieceFile, TrainerSpec
@@ -25,7 +21,6 @@ from tokenmill.tokenizer.models.bpe_merges import merges_of_pieces
 from tokenmill.tokenizer.models.unigram import PieceType
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.normalizers.sentencepiece import SentencePieceNormalizer
-from tokenmill.tokenizer.ragged import text_rows
 
 PIECES = [
     ("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<sep>", 0.0, 4), ("▁", -2.5, 1), ("a", -2.0, 1),
@@ -92,14 +87,6 @@ def test_pieces_written_in_an_unusual_way_are_read_too() -> None:
     read = sentencepiece.read(data + long_piece + b"\x32\x02xy" + reordered, "model")
     assert tuple(read.pieces[-2:]) == ("y" * 300, "q")
     assert (read.scores[-1], read.types[-1]) == (-7.5, PieceType.NORMAL)
-
-
-def test_text_that_is_not_utf_8() -> None:
-    pieces = b"".join(b"\x0a%c\x0a%c%s" % (len(text) + 2, len(text), text) for text in (b"ab", b"x\xffy", b"z"))
-    with pytest.raises(TokenizerFileError, match=r"^m: piece 1 is not UTF-8: b'x\\xffy'$"):
-        sentencepiece.read(pieces, "m")
-    with pytest.raises(TokenizerFileError, match=r"^m: trainer_spec.unk_piece is not UTF-8: b'\\xff'$"):
-        sentencepiece.read(sentencepiece.write(make()) + b"\x12\x04\xea\x02\x01\xff", "m")
 
 
 def test_a_file_is_known_by_its_first_bytes() -> None:
@@ -232,56 +219,6 @@ def test_keys_have_a_length_that_kernels_have_room_for() -> None:
 def test_broken_character_maps(blob: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SentencePieceNormalizer(blob)
-
-
-def encode_rows(model: SentencePieceFile, texts: list[str], raw: bool) -> list[list[int]]:
-    """From raw bytes in parts with a cache, or normalized first and each row as a whole."""
-    normalizer = sentencepiece_parts.normalizer_of(model)
-    engine, normalizes = choose(normalizer, None, sentencepiece_parts.unigram_of(model), TablePool(1 << 18), raw=raw)
-    assert normalizes == raw
-    rows = text_rows(texts)
-    if not raw:
-        rows = normalizer.normalize_rows(rows)
-    ids = engine.encode(rows, no_tokens(), np.ones(len(texts), np.bool_), None)
-    return [ids.values[a:b].tolist() for a, b in itertools.pairwise(ids.offsets)]
-
-
-@given(st.integers(0, 2**32))
-def test_cached_words_come_out_as_in_the_whole_row(seed: int) -> None:
-    """Near ties abound: scores are nearly sums of each other; and the longest row begins again at zero."""
-    chooser = random.Random(seed)
-    letters = {c: chooser.uniform(-9, -3) for c in "abcd"}
-    pieces = [("<unk>", 0.0, 2), ("▁", -3.1, 1), *((c, score, 1) for c, score in letters.items())]
-    for _ in range(12):
-        piece = "".join(chooser.choice("abcd") for _ in range(chooser.randint(2, 4)))
-        score = sum(letters[c] for c in piece) * chooser.choice([0.5, 0.6, 0.7]) + chooser.choice([0, 0, 1e-3, -1e-5])
-        if piece not in {p for p, _, _ in pieces}:
-            pieces.append((piece, score, chooser.choice([1, 1, 1, 4])))
-    model = make([(p, float(np.float32(s)), t) for p, s, t in pieces])
-    words = ["".join(chooser.choice("abcdabcdx") for _ in range(chooser.randint(1, 9))) for _ in range(30)]
-    texts = [" ".join(chooser.choice(words) for _ in range(n)) for n in (0, 1, 50, 9000)]
-    assert encode_rows(model, texts, True) == encode_rows(model, texts, False)
-
-
-def test_parts_hold_what_the_model_says() -> None:
-    model = make(normalizer=NormalizerSpec("n", charsmap(RULES)))
-    parts = sentencepiece_parts.tokenizer_parts(model)
-    assert parts.normalizer.precompiled_charsmap == charsmap(RULES)
-    assert parts.normalizer.user_defined_symbols == ("<sep>",)
-    assert parts.pre_tokenizer is None
-    assert parts.model.piece_types.tolist() == model.types.tolist()
-    assert [(t.id, t.content, t.special) for t in parts.added_tokens] == [
-        (0, "<unk>", True), (1, "<s>", True), (2, "</s>", True),
-    ]  # fmt: skip
-
-
-def test_bpe_merges_are_in_the_order_of_scores() -> None:
-    pieces = [("<unk>", 0, 2), ("ab", -1, 1), ("aba", -2, 1), ("ba", -1, 1), ("a", -9, 1), ("b", -9, 1), ("[x]", 0, 4)]
-    model = make([(p, float(s), t) for p, s, t in pieces], trainer=TrainerSpec(model_type=BPE))
-    parts = sentencepiece_parts.tokenizer_parts(model)
-    assert list(parts.model.merges) == [("a", "b"), ("b", "a"), ("a", "ba"), ("ab", "a")]
-    assert parts.model.merge_ranks.tolist() == [0, 0, 1, 1]
-    assert [(t.content, t.special) for t in parts.added_tokens] == [("<unk>", True), ("[x]", False)]
 
 
 def slow_merges(pieces: list[str], can_merge: list[bool], scores: list[float]) -> list[tuple[int, int, int]]:

@@ -93,13 +93,6 @@ def test_a_vocab_txt_with_capitals_is_cased(tmp_path: Path, entry: str) -> None:
     assert not lowered.assumptions
 
 
-def test_a_vocab_txt_without_capitals_is_lower_cased(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_file(bert_folder(tmp_path))
-    assert tokenizer.encode("ABC").tokens == ["[CLS]", "abc", "[SEP]"]
-    assert not tokenizer.assumptions
-    assert "assumed" not in tokenizer.explain()
-
-
 @pytest.mark.parametrize("says", [True, False])
 def test_do_lower_case_wins_over_capitals(tmp_path: Path, says: bool) -> None:
     bert_folder(tmp_path, [*UNCASED, "A"])

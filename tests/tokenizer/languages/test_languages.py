@@ -144,30 +144,6 @@ def test_every_document_takes_the_rule_of_its_language(tiny_vocab_file: object) 
     assert [*reports] == ["default.lowercase", "ru.casefold"]
 
 
-def test_without_rules_no_byte_of_a_text_changes(tiny_vocab_file: object) -> None:
-    texts = [*SENTENCES.values(), "人人，生而自由。ＡＢＣ", "é\u200b \ufefb\ufeff\u202e\x00", "เด็กไทย๑๒", None]
-    routed = LanguageTextTokenizer(Tokenizer.from_file(str(tiny_vocab_file)))
-    prepared = routed.prepare(pa.array(texts))
-    assert prepared.texts().to_pylist() == [text or "" for text in texts]
-    assert prepared.reports == []
-
-
-def test_reports_count_the_characters_of_each_language(tiny_vocab_file: object) -> None:
-    rules = {"zh": [{"segment": "han"}], "default": [{"regex": {"pattern": "human", "replace": ""}}, "nfc"]}
-    tok = LanguageTextTokenizer(
-        Tokenizer.from_file(str(tiny_vocab_file)), rules=rules, spans=[{"token": "[NUM]", "find": "number"}]
-    )
-    column = pa.array([SENTENCES["en"] + " 12 human", SENTENCES["zh"], SENTENCES["fr"], "自由"])
-    reports = {report.step: report.by_language for report in tok.prepare(column).reports}
-    n_en, n_fr, n_zh = len(SENTENCES["en"] + "  human"), len(SENTENCES["fr"]), len(SENTENCES["zh"] + "自由")
-    cut = n_en - len("human") * (SENTENCES["en"].count("human") + 1)
-    assert reports["default.regex"] == {"en": (n_en, cut), "fr": (n_fr, n_fr)}
-    assert reports["default.nfc"] == {"en": (cut, cut), "fr": (n_fr, n_fr)}
-    together = tok.prepare(pa.array([SENTENCES["zh"], "自由"]))
-    assert reports["zh.segment"] == {"zh": (n_zh, sum(len(text) for text in together.texts().to_pylist()))}
-    assert reports["zh.segment"]["zh"][1] > n_zh
-
-
 @given(st.lists(st.one_of(mixtures(), st.sampled_from([*SENTENCES.values()])), max_size=8))
 def test_one_pass_over_a_mixed_column_gives_what_each_language_gives_alone(column: list[str]) -> None:
     spans = [{"token": "[NUM]", "find": "number"}]

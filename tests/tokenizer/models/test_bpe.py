@@ -2,9 +2,7 @@
 """BPE: the kernels against the plain Python version of the model, random models and words; what a constructor
 refuses."""
 
-import dataclasses
 import itertools
-import pickle
 import random
 from collections.abc import Iterator, Mapping
 
@@ -269,19 +267,6 @@ def test_ranks_mean_what_they_mean_to_tiktoken(tokens: set[bytes], chooser: rand
     spelled = BPE(model.vocab, list(model.merges), ignore_merges=True, byte_level=True)
     assert in_kernel(spelled, encoded)[0] == found
     assert [model.merges[i] for i in range(len(model.merges))] == list(model.merges) == model.merges[:]
-
-
-def test_merges_follow_the_vocabulary_they_are_given_with() -> None:
-    merges = [("a", "b"), ("ab", "a")]
-    model = BPE({"a": 0, "b": 1, "ab": 2, "aba": 3}, merges)
-    assert model.merges == merges
-    assert model.merges != merges[::-1]
-    # Another vocabulary, another prefix: the same pairs have other ids, or make other tokens.
-    assert dataclasses.replace(model, vocab={"aba": 0, "ab": 1, "b": 2, "a": 3}).tokenize("aba") == [(0, 3)]
-    with pytest.raises(ValueError, match="'b' is shorter than the continuing prefix"):
-        dataclasses.replace(model, continuing_subword_prefix="##")
-    assert dataclasses.replace(model, merges=merges[:1]).tokenize("aba") == [(2, 2), (0, 3)]
-    assert pickle.loads(pickle.dumps(model)).tokenize("aba") == [(3, 3)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.tokenizer.models.test_bpe import in_kernel
 from tokenmill.tokenizer.models.bpe import BPE, BYTE_ALPHABET
-from tokenmill.tokenizer.models.bpe_tables import Merges, reachable
+from tokenmill.tokenizer.models.bpe_tables import reachable
 
 LETTERS = "ab"
 LONGEST = 8
@@ -120,8 +120,3 @@ def test_what_cannot_be_told_is_kept(merges: list[tuple[str, str]], why: str) ->
     model = model_of(merges)
     assert reachable(model.merge_ids, np.array([0, 1]), always=False) is None, why
     assert model.tables.products.size == len(merges)
-
-
-def test_a_merge_that_makes_an_initial_symbol_is_kept() -> None:
-    merges = Merges(*(np.array(ids, np.int32) for ids in ([0, 1, 0], [1, 0, 0], [2, 2, 3])))
-    assert reachable(merges, np.array([0, 1, 2]), always=False) is None

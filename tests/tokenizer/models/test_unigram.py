@@ -73,14 +73,6 @@ def test_the_best_path_by_hand() -> None:
     assert model.tokenize("abcdacdxx") == [(8, 4), (1, 5), (5, 7), (0, 9)]
 
 
-def test_unknown_characters_fuse_or_become_bytes() -> None:
-    plain = Unigram([("<unk>", 0.0), ("a", -1.0)], 0)
-    assert plain.tokenize("xya玫") == [(0, 2), (1, 3), (0, 4)]
-    spelled = Unigram([("<unk>", 0.0), ("a", -1.0), *((f"<0x{b:02X}>", 0.0) for b in b"x\xe7\x8e\xab")], 0, True)
-    assert encode(spelled, ["xa玫", "y玫"]) == [[2, 1, 3, 4, 5], [0]]
-    assert spelled.tokenize("xa玫") == [(2, 1), (1, 2), (3, 3), (4, 3), (5, 3)]
-
-
 @pytest.mark.parametrize("steps", [None, Whitespace(), Metaspace(), ByteLevel(), Digits()])
 def test_without_an_unknown_token_nothing_is_given_for_an_unknown_character(steps: PreTokenizer | None) -> None:
     model = Unigram([("a", -1.0), ("\u2581", -1.0), ("\u0120", -1.0), (" ", -1.0)])
@@ -116,29 +108,6 @@ def test_where_text_may_be_cut(pieces: list[str], at_spaces: bool) -> None:
     assert model.splits_at_spaces == at_spaces
 
 
-@st.composite
-def models_of_words(draw: st.DrawFn) -> Unigram:
-    """Vocabularies in which "▁" is a piece and only begins others."""
-    model = draw(models())
-    found = {"▁": (draw(SCORES), PieceType.NORMAL)}
-    for (piece, score), kind in zip(model.vocab, model.piece_types or itertools.repeat(1), strict=False):
-        found.setdefault(piece[:1] + piece[1:].replace("▁", ""), (score, PieceType(kind)))
-    vocab = sorted((piece, score) for piece, (score, _) in found.items())
-    types = [found[piece][1] for piece, _ in vocab]
-    return Unigram(
-        vocab, [piece for piece, _ in vocab].index("<unk>"), model.byte_fallback, model.piece_types and types
-    )
-
-
-@given(models_of_words(), WORDS)
-def test_cutting_at_spaces_changes_no_score(model: Unigram, word: str) -> None:
-    """Near ties may fall differently, the sum may not."""
-    assert model.splits_at_spaces
-    parts = [part for part in word.replace("▁", "\0▁").split("\0") if part]
-    whole, apart = model.nbest(word, 1)[0], [model.nbest(part, 1)[0] for part in parts]
-    assert math.isclose(whole.score, math.fsum(path.score for path in apart), abs_tol=1e-6)
-
-
 def every_path(model: Unigram, word: str) -> list[float]:
     """Scores of all paths, by recursion."""
     if not word:
@@ -172,15 +141,6 @@ def test_sentencepieces_rules_go_with_any_pre_tokenizer() -> None:
         tok = Tokenizer(model=model, pre_tokenizer=pre_tokenizer)
         assert tok.encode_arrow(pa.array(["a b ab"], pa.large_string())).to_pylist() == [expected]
         assert tok.encode("a b ab").ids == expected
-
-
-def test_long_words_cost_no_more_per_byte() -> None:
-    model = Unigram([("<unk>", 0.0), *(("a" * n, -float(n)) for n in range(1, 17)), ("ก", -2.0), ("กก", -3.0)], 0)
-    encode(model, ["a"])
-    for unit in ("a", "ก", "x"):
-        # A megabyte: with the square of its length it would take minutes.
-        ids = encode(model, [unit * (1 << 20)])
-        assert len(ids[0]) == 1 if unit == "x" else len(ids[0]) >= 1 << 16
 
 
 @pytest.mark.parametrize(

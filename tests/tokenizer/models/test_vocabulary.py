@@ -10,9 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer, WordLevel
-from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, spelled_tokens
 from tokenmill.tokenizer.models.vocabulary import (
-    ScoredTokens,
     Tokens,
     Vocabulary,
     padded_bytes,
@@ -68,14 +66,6 @@ def test_tokens_are_sorted_by_their_bytes(expected: list[str], data: st.DataObje
         assert taken.points.tolist() == [ord(c) for text, k in zip(expected, kept, strict=True) if k for c in text]
 
 
-def test_many_tokens_with_the_same_beginning_are_sorted() -> None:
-    # Longer runs than are sorted by insertion, of more bytes than are looked at in one go.
-    expected = [f"{'▁' * (i % 7)}{'long beginning ' * (i % 3)}{i * 7919 % 1009:b}" for i in range(3000)]
-    expected = list(dict.fromkeys(expected))
-    tokens = Tokens.of(expected)
-    assert tokens.take(tokens.sorted_order()) == sorted(expected)
-
-
 @given(st.lists(st.text(LETTERS, min_size=1, max_size=20), max_size=20, unique=True), st.lists(texts, max_size=10))
 def test_a_vocabulary_is_a_dict(tokens: list[str], others: list[str]) -> None:
     expected = {token: 7 * i % 1000 for i, token in enumerate(tokens)}
@@ -119,22 +109,6 @@ def test_what_is_no_vocabulary(tokens: list[str], message: str) -> None:
         Vocabulary(Tokens.of(tokens), np.arange(len(tokens), dtype=np.int32))
     assert Tokens.of(tokens).numbered is None
     assert Vocabulary.of(dict.fromkeys(tokens, 0)).words[2].size == len({*tokens} - {""})
-
-
-@given(st.lists(st.tuples(texts, st.floats(-10, 10)), max_size=10))
-def test_scored_tokens_are_a_list_of_pairs(expected: list[tuple[str, float]]) -> None:
-    entries = ScoredTokens.of(expected)
-    assert entries == expected
-    assert list(entries) == expected
-    assert [entries[i] for i in range(len(expected))] == expected
-    assert entries[1:3] == expected[1:3]
-    assert ScoredTokens.of(entries) is entries
-
-
-@given(st.lists(st.binary(max_size=20), max_size=20))
-def test_tokens_of_bytes_are_spelled(expected: list[bytes]) -> None:
-    values, offsets = padded_bytes(expected)
-    assert spelled_tokens(values, offsets) == ["".join(BYTE_ALPHABET[b] for b in token) for token in expected]
 
 
 def test_tokens_that_are_made_to_collide_are_refused() -> None:

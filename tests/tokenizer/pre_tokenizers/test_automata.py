@@ -93,16 +93,6 @@ def test_automata_find_what_backtracking_finds(alternatives: list[str], rows: li
     assert split(Split(pattern, "isolated", is_regex=True), *rows) == expected
 
 
-@pytest.mark.parametrize("pattern", [r"\p{L}+(?=\p{L})", r"\p{L}+(?=\p{L})|\s", r" ?[a-zé]+(?=[a-zé中])"])
-@given(text=st.text(st.sampled_from("aabé中 "), min_size=12, max_size=40))
-@example(text="aéé               ")
-@example(text="aéab               ")
-def test_letters_passed_over_behind_longer_characters(pattern: str, text: str) -> None:
-    mine = Split(pattern, "isolated", is_regex=True)
-    assert mine.automaton is not None
-    assert split(mine, text) == [segments(pattern, text)]
-
-
 @pytest.mark.parametrize("pattern", KNOWN)
 def test_known_patterns_make_small_automata(pattern: str) -> None:
     tables = find_automaton(pattern)
@@ -121,27 +111,6 @@ def test_automata_of_known_patterns_find_what_their_scanners_find(pattern: str, 
     cut = split(Sequence((Split(pattern, "isolated", is_regex=True), Digits(True))), text)[0]
     expected = [part for word in segments(pattern, text) for part in split(Digits(True), word.decode())[0]]
     assert cut == expected
-
-
-@given(rows=st.lists(TEXT, max_size=3))
-def test_several_automata_cut_one_after_the_other(rows: list[str]) -> None:
-    steps = (
-        Split(r"[\r\n]", "isolated", is_regex=True), Split(r"\s?\p{L}+", "isolated", is_regex=True),
-        Punctuation("contiguous"), Split("ab", "isolated"), Split(r"(?<=\s)\d|^b", "isolated", is_regex=True), Digits(),
-    )  # fmt: skip
-    expected = [[row.encode()] if row else [] for row in rows]
-    for step in steps:
-        expected = [[part for word in words for part in split(step, word.decode())[0]] for words in expected]
-    assert split(Sequence(steps), *rows) == expected
-
-
-@given(rows=st.lists(TEXT, max_size=3))
-def test_steps_behind_byte_level_see_the_spelling(rows: list[str]) -> None:
-    """The last byte of "ò" is spelled as a digit; without the automata such steps run one by one."""
-    steps = (Punctuation("contiguous"), ByteLevel(False), Digits(), Split("[0-9][0-9]", "isolated", is_regex=True))
-    apart = Sequence((*steps, Split("(?!ab)(?=cd)x", "isolated", is_regex=True)))
-    rows = [row + "ò12²345" for row in rows]
-    assert split(Sequence(steps), *rows) == split(apart, *rows)
 
 
 def tokenizer_of(*steps: PreTokenizer) -> Tokenizer:

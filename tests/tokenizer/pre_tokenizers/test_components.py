@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-tokenizers: the contract of every component, scanners in bounded time, and what is refused."""
 
-import dataclasses
 import itertools
 import time
 from typing import Any
@@ -134,49 +133,6 @@ def test_long_runs_take_linear_time(name: str) -> None:
             scan(name, text)
             # A thousandth of what one look at every earlier byte would cost.
             assert time.process_time() - began < 1, (run, ending)
-
-
-def test_patterns_may_have_real_line_ends_or_any_behavior() -> None:
-    llama3 = SPELLINGS["cl100k"][1]
-    spelled = Split(llama3.replace(r"\r", "\r").replace(r"\n", "\n"), "isolated", is_regex=True)
-    assert split(spelled, "a\n\n b") == split(FAMILIES["cl100k"], "a\n\n b") == [["a", "\n\n", " b"]]
-    for behavior, invert, is_scanned in (
-        ("isolated", False, True),
-        ("removed", False, True),
-        ("contiguous", False, False),
-    ):
-        step = Split(llama3, behavior, invert, is_regex=True)  # type: ignore[arg-type]
-        assert step.is_fast
-        assert (scanner_of(step) is not None) == is_scanned
-    assert not Split("a(?=bc)", "isolated", is_regex=True).is_fast
-    assert Split(llama3, "isolated").is_fast
-
-
-def test_compositions_are_recognised() -> None:
-    raw = ByteLevel(False, use_regex=False)
-    steps = [Split(pattern, "isolated", is_regex=True) for pattern in (r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+")]
-    cases: list[tuple[PreTokenizer, bool, int]] = [
-        (ByteLevel(add_prefix_space=False), False, 1),
-        (Sequence((FAMILIES["clip"], ByteLevel(False))), True, 1),
-        (Sequence((Sequence((FAMILIES["o200k"],)), raw)), False, 1),
-        (WhitespaceSplit(), True, 1),
-        (Sequence((*steps, dataclasses.replace(raw, trim_offsets=False))), False, 2),
-        (Sequence((Punctuation("contiguous"), ByteLevel(False), Digits(), steps[0])), False, 4),
-    ]
-    for pre_tokenizer, are_apart, n_patterns in cases:
-        found = scanner_of(pre_tokenizer)
-        assert found is not None
-        assert (found.are_apart, found.automata.spelled.size) == (are_apart, n_patterns)
-    others = (
-        Sequence(()),
-        ByteLevel(),
-        Sequence((steps[0], raw, raw)),
-        Sequence((steps[0], Punctuation("removed"), raw)),
-        Sequence((Split("a(?=bc)", "isolated", is_regex=True), raw)),
-        Metaspace(),
-        UnicodeScripts(),
-    )
-    assert [scanner_of(other) for other in others] == [None] * len(others)
 
 
 def test_metaspace_first_means_the_first_of_the_document() -> None:

@@ -18,8 +18,6 @@ from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split, Whitespace
 from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, unspell
 from tokenmill.tokenizer.ragged import read_only
-from tokenmill.tokenizer.trainers import WordLevelTrainer
-from tokenmill.tokenizer.trainers.word_counts import spelled_word_counts
 from tokenmill.tokenizer.words import Words
 
 GPT2 = ByteLevel(add_prefix_space=False)
@@ -81,16 +79,3 @@ def test_swallowed_characters_are_counted_whole(rows: list[str], is_bpe: bool, c
     expected = Counter(c for row in rows for c in row if c in ("1中" if cuts else "é1中"))
     code_points, counts = tally.oov_characters()
     assert dict(zip(map(chr, code_points.tolist()), counts.tolist(), strict=True)) == expected
-
-
-def test_trainers_are_fed_letters() -> None:
-    counts = pa.table({"word": pa.array([" é".encode(), b"", b"a", b"x"], pa.large_binary()), "count": [2, 1, 3, 0]})
-    assert spelled_word_counts(counts).to_pylist() == [
-        {"word": "ĠÃ©".encode(), "count": 2},
-        {"word": b"a", "count": 3},
-    ]
-    tokenizer = Tokenizer(model=None, pre_tokenizer=GPT2)
-    tokenizer.train_from_iterator(["a é é"], WordLevelTrainer(vocab_size=9))
-    assert list(tokenizer.get_vocab()) == ["<unk>", "ĠÃ©", "a"]
-    assert tokenizer.encode("a é").ids == [2, 1]
-    assert tokenizer.decode([2, 1]) == "a é"

@@ -177,14 +177,6 @@ def test_spans_that_keep_their_source_decode_to_the_original_text(
     assert tok.decode(encoded.ids[0].as_py(), encoded.sources[0].as_py()) == "x"
 
 
-def test_a_span_neither_glues_nor_splits_what_stands_beside_it() -> None:
-    vocab = ["[UNK]", "abc", "def", "abcdef", "##def", "a", "##b", "##c"]
-    tok = TextTokenizer(Tokenizer.for_bert(vocab), spans=[{"token": "[NUM]", "find": "number"}])
-    assert tok.encode("abc123def").tokens == ["abc", "[NUM]", "def"]
-    assert tok.encode("abc 123 def").tokens == ["abc", "[NUM]", "def"]
-    assert tok.encode("abcdef").tokens == ["abcdef"]
-
-
 def test_the_text_of_a_token_and_private_characters_are_no_way_in(bert: Tokenizer) -> None:
     tok = TextTokenizer(bert, spans=[SpanRule("[NUM]", find="number")])
     number = tok.tokenizer.token_to_id("[NUM]")
@@ -242,19 +234,3 @@ def test_a_token_that_has_a_function_in_this_tokenizer_is_refused(tiny_vocab: li
 def test_a_mistake_in_a_rule_says_what_is_allowed(fields: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SpanRule("[X]", **fields)
-
-
-def test_mistakes_in_what_a_config_says_of_a_rule() -> None:
-    for fields, message in (
-        ({"tokn": "[X]"}, r"^unknown key 'tokn'; did you mean 'token'\?; allowed: token, find, "),
-        ({"xyz": 1}, "^unknown key 'xyz'; allowed: token, find, "),
-        ({"token": "\ud800", "literal": "a"}, r"^token must be text, but holds the lone surrogate '\\ud800'$"),
-        ({"find": "number"}, "^token is required$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            SpanRule.from_config(fields)
-
-
-def test_a_mistake_in_a_step_says_which_one_it_is(bert: Tokenizer) -> None:
-    with pytest.raises(ValueError, match=r"^normalize\[1\]: unknown step 'nfx'"):
-        TextTokenizer(bert, normalize=["nfc", "nfx"])

@@ -68,20 +68,6 @@ def test_suffixes_are_sorted(counts: dict[str, int], depth: int, skip: str) -> N
     assert common.tolist() == [0, *expected, 0]
 
 
-@pytest.mark.parametrize("n_letters", [2, 300, 40_000])
-def test_suffixes_of_alphabets_of_any_size_are_sorted(n_letters: int) -> None:
-    rng = random.Random(n_letters)
-    letters = [chr(0x4E00 + i) if i < 20_000 else chr(0x20000 + i) for i in range(n_letters)]
-    words = ["".join(rng.choices(letters, k=40)) for _ in range(60)]
-    text = text_of(dict.fromkeys([*words, *(word[7:] for word in words)], 1), "".join(letters))
-    suffixes, _ = sort_suffixes(text, 33)
-    rests = []
-    for place in suffixes.tolist():
-        stop = text.starts[text.run_of[place] + 1] - 1
-        rests.append(text.values[place : min(stop, place + 33)].tolist())
-    assert rests == sorted(rests)
-
-
 def every_cut(text: str) -> list[list[str]]:
     cuts = []
     for mask in range(1 << (len(text) - 1)):

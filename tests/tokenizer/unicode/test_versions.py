@@ -96,14 +96,6 @@ def test_the_version_is_chosen_kept_in_the_file_and_told(tmp_path: Path) -> None
     assert back.digest == older.digest
 
 
-def test_parts_of_different_versions_work_one_after_the_other() -> None:
-    mixed = Tokenizer(model=bert("8").model, normalizer=BertNormalizer(), pre_tokenizer=BertPreTokenizer(unicode="17"))
-    assert mixed.encode(f"a{TAMIL}b").tokens == ["a", TAMIL, "b"]
-    assert mixed.encode(f"a{DECOMPOSED}").tokens == ["a", f"##{DECOMPOSED}"]
-    bare = mixed.replace(normalizer=None)
-    assert bare.encode_arrow([f"a{TAMIL}b"]).to_pylist() == [mixed.encode(f"a{TAMIL}b").ids]
-
-
 def test_other_versions_and_other_tokenizers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"unicode must be '8', as HF tokenizers 0\.23, or '17', as 1\.0, got '16'"):
         BertPreTokenizer(unicode="16")
@@ -162,11 +154,3 @@ def test_automata_have_the_categories_of_their_version() -> None:
             assert isinstance(node, Characters)
             assert node.members == members
         assert runs["8"] != runs["17"]
-
-
-def test_deepseek_splits_new_marks_as_each_version() -> None:
-    pattern = r"[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    text = "! a\u1acfb\u1acf \u1acf"
-    older, newer = (Split(pattern, "isolated", is_regex=True, unicode=version) for version in ("8", "17"))
-    assert words(newer, text) == ["!", " a\u1acfb\u1acf", " \u1acf"]
-    assert words(older, text) == ["!", " a", "\u1acfb", "\u1acf", " ", "\u1acf"]
