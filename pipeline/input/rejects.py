@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a record could not be used: the closed list of reasons, and the rows that say so."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -129,7 +130,10 @@ def _too_large(limit: int) -> str:
     return f" bytes, at most {limit} are allowed"
 
 
-_HEX = pa.array([f"byte 0x{byte:02x} at byte " for byte in range(256)])
+@functools.cache
+def _hex() -> pa.StringArray:
+    """Returns what is said of each byte; not when the module is imported, as `pa.array` then imports pandas: 0.4 s."""
+    return pa.array([f"byte 0x{byte:02x} at byte " for byte in range(256)])
 
 
 def invalid_utf8(data: bytes, starts: Positions, at: Positions, what: str) -> pa.StringArray:
@@ -142,7 +146,7 @@ def invalid_utf8(data: bytes, starts: Positions, at: Positions, what: str) -> pa
       what: what a record is: "line" or "record".
     """
     values = np.frombuffer(data, np.uint8)[at]
-    return joined(_HEX.take(pa.array(values)), at - starts, f" of the {what}")
+    return joined(_hex().take(pa.array(values)), at - starts, f" of the {what}")
 
 
 def listed_names(names: Sequence[str]) -> str:
