@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Word counts for tests of trainers: tables from rows, small words that meet in many ways, rows shuffled and split."""
 
-import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -39,14 +38,3 @@ def small_marked() -> st.SearchStrategy[dict[str, int]]:
             max_size=14,
         )
     )
-
-
-def scattered(counts: Mapping[str, int], seed: int) -> pa.Table:
-    """The same counts in another order, over several rows and chunks, with rows that must not matter."""
-    rows: list[tuple[str, int]] = []
-    for word, count in counts.items():
-        rows += [(word, count - 1), (word, 1)]  # a word twice, or with the count 0
-    rows += [("", 5), ("absent", 0)]
-    random.Random(seed).shuffle(rows)
-    cut = seed % len(rows)
-    return pa.concat_tables([table(rows[:cut]), table([("q", 7), *rows[cut:]]).slice(1)])

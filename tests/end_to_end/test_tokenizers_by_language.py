@@ -2,16 +2,12 @@
 """A mixed corpus through three tokenizers by language, in one job: books, ids, proof, resume, damage."""
 
 import json
-import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline import cli
-from tokenmill.pipeline.config.file import load_config
-from tokenmill.pipeline.estimating import forecast, report
-from tokenmill.pipeline.jobs import planning
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.languages import identify
 
@@ -101,23 +97,6 @@ def final(job):
     return {name: data for name, data in job.files().items() if "/_" not in name and not name.endswith("report.html")}
 
 
-def test_damage_in_one_folder_or_in_the_sums_is_found(make_job, sections, capsys):
-    job = make_job("job", **sections)
-    assert job.run("tokenize", "--mode", "inline") == 0
-    shard = next((job.output / "tokenizer=zh").glob("tokens-*.parquet"))
-    data = shard.read_bytes()
-    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    capsys.readouterr()
-    assert cli.main(["verify", str(job.output)]) == 1
-    assert f"tokenizer=zh/{shard.name}: sha256" in capsys.readouterr().out
-    shard.write_bytes(data)
-    found = told(job)
-    found["parts"][1]["totals"]["n_tokens"] += 1
-    (job.output / "parts.json").write_text(json.dumps(found))
-    assert cli.main(["verify", str(job.output)]) == 1
-    assert "parts.json: parts" in capsys.readouterr().out
-
-
 def test_commands_for_one_tokenizer_name_the_folders(make_job, sections, capsys, tmp_path):
     job = make_job("job", **sections)
     assert job.run("tokenize", "--mode", "inline") == 0
@@ -202,27 +181,3 @@ def test_a_language_that_the_input_lacks_fails_the_job_before_training(make_job,
     assert "failed: there is no text for ja, th to train on: counts.languages must name" in capsys.readouterr().err
     assert job.run("tokenize") == 2
     assert "tokenizer.file: required by the job tokenize; to train and tokenize" in capsys.readouterr().err
-
-
-def test_a_job_is_within_the_bounds_of_the_plan_of_a_sample(make_job, sections, monkeypatch, tmp_path):
-    monkeypatch.setattr(forecast, "SAMPLE_BYTES", 1 << 18)
-    monkeypatch.setattr(forecast, "_PROBE_BYTES", 1 << 16)
-    monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 1e9)
-    chance = random.Random(3)
-    for number in range(4):
-        codes = chance.choices([*TEXTS], weights=[6, 1 + number, 3, 1], k=4000)
-        lines = [json.dumps({"text": chance.choice(TEXTS[code]) * chance.randint(1, 4)}) for code in codes]
-        (tmp_path / "corpus" / f"{number}.jsonl").write_text("\n".join([*lines, "{broken"]) + "\n", encoding="utf-8")
-    sections["input"]["split_bytes"] = 100_000
-    job = make_job("job", **sections)
-    found = forecast.forecast(planning.plan_job("tokenize", load_config(str(job.config))))
-    assert not found.is_whole
-    assert job.run("tokenize", "--mode", "inline") == 0
-    actual = report.outcome(found.plan)
-    folders = ("", *(f".{folder}" for folder in FOLDERS))
-    names = ["n_records", *(f"{n}{of}" for n in ("n_documents", "n_tokens") for of in folders)]
-    estimates = {name: found.totals[name] for name in names}
-    assert all(each.high < 2 * each.value for each in estimates.values())
-    outside = [name for name, each in estimates.items() if not each.low <= actual[name] <= each.high]
-    assert len(outside) <= 1, "bounds hold 95 times of 100"
-    assert abs(found.shard_bytes["parquet"].value / actual["bytes.parquet"] - 1) < 0.2

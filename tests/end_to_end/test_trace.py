@@ -5,7 +5,6 @@ import bz2
 import gzip
 import json
 import random
-import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -143,25 +142,6 @@ def test_tokens_of_windows_with_ends_lead_back_too(shuffle, make_traced, trace, 
     assert other.files() == files
 
 
-def test_padding_special_tokens_and_truncation(make_traced, trace):
-    for side in ("left", "right"):
-        settings = {"padding": {"length": 12, "side": side}, "truncation": {"max_length": 12}}
-        job = make_traced({"format": ["parquet", "memmap"]}, side, tokenizer={**settings, "add_special_tokens": True})
-        assert job.run("tokenize", "--workers", "1") == 0
-        assert job.run("verify") == 0
-        shard = job.output / "tokens-00000-of-00010.parquet"
-        row = next(row for row in rows_of(shard) if 4 < row.n_tokens < 12)
-        first = 12 - row.n_tokens if side == "left" else 0
-        padding = 0 if side == "left" else 11
-        assert trace(shard, row.number, padding)["documents"] == []
-        at = trace(shard, row.number, first)["documents"][0]["at"]
-        assert at["why_no_place"] == "no character of the text gave it"
-        kept = trace(shard, row.number, first + 2)["documents"][0]
-        flat = trace(shard.with_suffix("").with_suffix(".ids.bin"), row.number, 2)["documents"][0]
-        assert kept["at"] == flat["at"]
-        assert kept["at"]["characters"] is not None
-
-
 def test_tokens_at_ends_and_of_what_truncation_left(make_traced, trace, tmp_path):
     words = "the mill grinds text into a token"
     (tmp_path / "w.jsonl").write_text(json.dumps({"text": words}) + "\n")
@@ -217,23 +197,3 @@ def test_a_source_that_is_gone_or_another_is_said_to_be(make_traced, trace, corp
     assert "not read again" in capsys.readouterr().out
     (corpus / "a.jsonl").write_text("{}\n")
     assert "has changed since" in trace(job.output, 1, 0)["documents"][0]["why_no_text"]
-
-
-def test_what_is_printed_for_a_person(make_traced, corpus, capsys):
-    job = make_traced({"packing": {"length": 16, "separator": "[SEP]"}})
-    assert job.run("tokenize", "--workers", "1") == 0
-    capsys.readouterr()
-    assert cli.main(["trace", str(job.output), "0", "3"]) == 0
-    printed = capsys.readouterr().out
-    assert "token 3: id" in printed
-    assert f"{corpus / 'a.jsonl'}, bytes " in printed
-    assert "⟦" in printed
-    held = re.findall(
-        r"tokens (\d+) to (\d+) of the row are (\d+) to (\d+) of the document's (\d+)( and 1 that the job)?", printed
-    )
-    assert held
-    for begin, end, first, last, n, added in held:
-        assert int(last) <= int(n)
-        assert int(end) - int(begin) == int(last) - int(first) + bool(added)
-    assert cli.main(["trace", str(job.output), "0"]) == 0
-    assert capsys.readouterr().out.count("document  ") > 1

@@ -71,19 +71,6 @@ def test_the_same_vocabularies_from_any_order_split_and_worker(corpus, shuffled,
     assert results(alone)["vocab/tokenizer.json"] == expected[f"vocab/{size}/tokenizer.json"]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_run_trains_and_tokenizes(corpus, make_job, model):
-    train = {"model": model} | MODELS[model] | {"vocab_size": MODELS[model]["vocab_size"][1]}
-    job = make_job("run", **sections(corpus, train))
-    assert job.run("run", "--mode", "inline") == 0
-    assert job.run("verify") == 0
-    assert "vocab/training.json" in job.files()
-    tokenizer = Tokenizer.from_file(job.output / "vocab/tokenizer.json")
-    texts = {document["doc_id"]: document["input_ids"] for document in job.rows()}
-    lines = [json.loads(line) for line in (corpus / "a.jsonl").read_text().splitlines()]
-    assert all(texts[line["id"]] == tokenizer.encode(line["text"], add_special_tokens=False).ids for line in lines)
-
-
 def test_a_vocabulary_that_is_smaller_than_asked_for_is_warned_of(corpus, make_job, capsys):
     for command in ("train", "run"):
         job = make_job(command, **sections(corpus, {"model": "bpe", "vocab_size": 30_000}))
@@ -232,18 +219,6 @@ def test_counts_far_above_32_bits_give_the_same_vocabulary(corpus, make_job, tmp
     assert many.files()["vocab/tokenizer.json"] == job.files()["vocab/tokenizer.json"]
 
 
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ({"vocab_size": 30}, "vocab_size=30 is smaller than what the vocabulary begins with"),
-        ({"model": "bpe", "vocab_size": 262, "byte_fallback": True}, "vocab_size=262 is smaller than"),
-    ],
-)
-def test_a_size_that_is_too_small(corpus, make_job, capsys, train, message):
-    assert make_job("job", **sections(corpus, train)).run("train", "--mode", "inline") == 1
-    assert f"tokenmill: failed: {message}" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("text", ["", "   \n"])
 def test_no_text_at_all(make_job, tmp_path, capsys, text):
     (tmp_path / "a.txt").write_text(text)
@@ -283,21 +258,6 @@ def test_counts_that_do_not_suit(corpus, make_job, capsys, settings, message):
     assert job.run("train", "--mode", "inline", *arguments) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not job.output.exists()
-
-
-def test_counts_of_one_model_serve_another_with_the_same_words(corpus, make_job):
-    words = {"normalizer": "bert", "pre_tokenizer": "whitespace_split"}
-    counted = make_job("counted", **sections(corpus, {"model": "byte_level_bpe", **words}))
-    assert counted.run("count", "--mode", "inline") == 0
-    for model in ("wordpiece", "unigram", "byte_level_bpe"):
-        train = {"model": model, "vocab_size": 400, **words}
-        train |= {"hard_vocab_limit": False} if model == "unigram" else {}
-        anew = make_job(f"{model} anew", **sections(corpus, train))
-        assert anew.run("train", "--mode", "inline") == 0
-        job = make_job(model, tokenizer={"train": {**train, "counts": str(counted.output)}})
-        assert job.run("train", "--mode", "inline") == 0
-        trained, expected = ({n: f for n, f in results(j).items() if n.startswith("vocab/")} for j in (job, anew))
-        assert trained == expected
 
 
 @pytest.mark.parametrize("model", ["unigram", "bpe", "char"])

@@ -215,13 +215,6 @@ def test_automata_equal_hf(name: str, text: str) -> None:
         assert split(mine, text)[0] == [word for word, _ in yours.pre_tokenize_str(text)]
 
 
-@given(text=st.one_of(tricky_texts(), texts()))
-@example(text="a 12345 \n  ")
-def test_hf_reads_tiktokens_cl100k_in_its_own_way(text: str) -> None:
-    pattern = TIKTOKEN_PATTERNS["cl100k_tiktoken"]
-    assert scan(pattern, text) == hf_matches(pattern)(text)
-
-
 # --- components
 
 

@@ -2,7 +2,6 @@
 """The quickstart corpus: what it holds, in which order, and what it does without."""
 
 import json
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -57,15 +56,6 @@ def test_docstrings_come_with_file_and_line(library: Path, tmp_path: Path) -> No
     ]
 
 
-def test_python_without_topics_gives_a_smaller_corpus(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_topics = quickstart.build_corpus(tmp_path / "with")[1]
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    without = quickstart.build_corpus(tmp_path / "without")[1]
-    assert len(read(with_topics)) > len(read(without)) == 4
-
-
 def test_multilingual_sample_is_copied_and_holds_the_rare_characters(library: Path, tmp_path: Path) -> None:
     multilingual = quickstart.build_corpus(tmp_path / "corpus")[0]
     assert multilingual.read_bytes() == quickstart.MULTILINGUAL.read_bytes()
@@ -82,10 +72,3 @@ def test_real_library_gives_some_megabytes_twice_the_same(tmp_path: Path) -> Non
     ids = [row["id"] for path in first for row in read(path)]
     assert len(set(ids)) == len(ids) > 1000
     assert 5e6 < sum(path.stat().st_size for path in first) < 50e6
-
-
-def test_says_what_it_made(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quickstart.main([str(tmp_path / "corpus")])
-    assert f"{tmp_path / 'corpus' / 'sources.jsonl'}: 5 documents" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="DIRECTORY"):
-        quickstart.main([])

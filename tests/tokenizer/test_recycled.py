@@ -72,44 +72,6 @@ def test_zeros_are_zeros_in_memory_that_was_used() -> None:
     assert not recycled.zeros(10, np.int32, 10).any()
 
 
-@pytest.mark.parametrize("n_bytes", [0, 1, recycled._LEAST_BYTES - 1, recycled._MOST_BYTES + 1])
-def test_small_and_very_large_memory_is_not_kept(n_bytes: int) -> None:
-    array = recycled.empty(n_bytes, np.uint8)
-    assert array.size == n_bytes
-    del array
-    assert not recycled._kept
-
-
-def test_what_is_too_large_is_left_for_others() -> None:
-    large = recycled.empty(16 * _N, np.int32)
-    kept = address(large)
-    del large
-    small = recycled.empty(_N, np.int32)
-    assert address(small) != kept
-    assert address(recycled.empty(16 * _N, np.int32)) == kept
-
-
-def test_what_has_waited_longest_goes_first() -> None:
-    n = recycled._MOST_BYTES // 2
-    arrays = [recycled.empty(n, np.uint8) for _ in range(recycled._MOST_KEPT_BYTES // n + 1)]
-    addresses = [address(array) for array in arrays]
-    for _ in addresses:
-        arrays.pop(0)
-    kept = [address(memory) for memory, _ in recycled._kept]
-    assert kept
-    assert kept == addresses[-len(kept) :]
-
-
-def test_what_nothing_fits_is_not_kept_for_ever() -> None:
-    large = recycled.empty(16 * _N, np.int32)
-    del large
-    for _ in range(recycled._MOST_PASSED):
-        recycled.empty(_N, np.int32)
-        assert max(memory.size for memory, _ in recycled._kept) >= 64 * _N
-    recycled.empty(_N, np.int32)
-    assert max(memory.size for memory, _ in recycled._kept) < 64 * _N
-
-
 def test_threads_have_memory_of_their_own() -> None:
     def work(number: int) -> int:
         rng = np.random.default_rng(number)

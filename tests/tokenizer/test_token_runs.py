@@ -50,15 +50,6 @@ def test_runs_hold_every_byte_and_show_every_character_once(pieces: list[bytes])
     assert said == "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in whole)
 
 
-def test_kinds(tiny_vocab: list[str]) -> None:
-    tokenizer = Tokenizer.for_bert(tiny_vocab)
-    runs = tokenizer.token_runs([*tokenizer.encode("Unaffable ɸ!").ids, 77, -1])
-    assert [(run.text, run.kind) for run in runs] == [
-        ("[CLS]", "special"), (" un", "ordinary"), ("aff", "ordinary"), ("able", "ordinary"), (" [UNK]", "unknown"),
-        ("!", "ordinary"), (" [SEP]", "special"), ("<77?>", "missing"), ("<-1?>", "missing"),
-    ]  # fmt: skip
-
-
 def test_an_encoding_shows_itself_in_a_notebook(byte_level: Tokenizer) -> None:
     encoding = byte_level.encode("你 <b>\n&")
     page = encoding._repr_html_()

@@ -6,17 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests import forking
 from tokenmill.pipeline import cli
 from tokenmill.pipeline.commands.arguments import commands_of
-from tokenmill.pipeline.output.ownership import own
 from tokenmill.pipeline.running.display import megabytes
 from tokenmill.pipeline.tokenizing import pages
 
@@ -112,14 +108,6 @@ def test_mistakes_in_the_config_are_all_named(capsys, write_config):
     ]
 
 
-def test_a_folder_in_use_is_refused_before_files_are_opened(capsys, write_config, tmp_path):
-    config = write_config(input={"paths": [str(tmp_path / "gone.jsonl")]})
-    with own(str(tmp_path / "out"), "count"):
-        assert cli.main(["tokenize", config]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"output folder '{tmp_path}/out' is in use: count, process" in line
-
-
 def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config, tmp_path):
     config = write_config()
     assert cli.main(["tokenize", config, "--workers", "2"]) == 0
@@ -176,15 +164,6 @@ def test_a_failed_job_is_one_message(capsys, write_config, monkeypatch):
     err = capsys.readouterr().err
     assert "Traceback (most recent call last)" in err
     assert "ValueError: disk: on fire" in err
-
-
-def test_a_folder_that_cannot_be_read_once_the_job_is_done_is_one_message(capsys, write_config, monkeypatch):
-    def fail(*_):
-        raise OSError("disk: on fire")
-
-    monkeypatch.setattr("tokenmill.pipeline.reporting.summary.summarize", fail)
-    assert cli.main(["tokenize", write_config(), "--mode", "inline"]) == 1
-    assert "tokenmill: failed: disk: on fire" in capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -273,23 +252,6 @@ def test_a_job_goes_on_when_who_reads_its_progress_has_gone(write_config, tmp_pa
     assert cli.main(["verify", str(tmp_path / "out")]) == 0
 
 
-def test_output_into_a_closed_pipe_is_no_error(finished):
-    for arguments, first in (("schema", "{"), (f"inspect {finished}", f"{finished}/tokens-00000-of-00004.parquet")):
-        command = f"set -o pipefail; {forking.python()} -m tokenmill {arguments} | head -n 1"
-        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"{first}\n", "")
-
-
-def test_inspect_ends_when_nobody_reads_on(finished, monkeypatch, tmp_path):
-    # As many rows as would take minutes: it must not render them all for nobody.
-    rows = pq.read_table(finished / "tokens-00000-of-00004.parquet")
-    pq.write_table(pa.concat_tables([rows] * 200_000), finished / "many.parquet")
-    started = time.monotonic()
-    command = f"{forking.python()} -m tokenmill inspect {finished}/many.parquet --rows 200000 | head -n 1"
-    subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=True)
-    assert time.monotonic() - started < 30
-
-
 def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vocab_file):
     converted = tmp_path / "new" / "tokenizer.json"
     assert cli.main(["convert", str(tiny_vocab_file), str(converted)]) == 0
@@ -300,32 +262,6 @@ def test_convert_writes_another_format_or_says_why_not(capsys, tmp_path, tiny_vo
     assert (tmp_path / "again.txt").read_bytes() == tiny_vocab_file.read_bytes()
     assert cli.main(["convert", str(converted), str(tmp_path / "ranks.tiktoken")]) == 2
     assert "ranks.tiktoken: tiktoken cannot hold WordPiece" in capsys.readouterr().err
-
-
-def test_paths_are_relative_to_the_working_directory_and_expanded(capsys, write_config, tmp_path, monkeypatch):
-    config = write_config(
-        input={"paths": ["corpus/*.jsonl", "${CORPUS}/b.jsonl"]},
-        tokenizer={"file": "~/vocab.txt"},
-        output={"path": "$OUT/x"},
-    )
-    (tmp_path / "configs").mkdir()
-    Path(config).rename(tmp_path / "configs" / "job.yaml")  # where the config is does not matter
-    monkeypatch.chdir(tmp_path)
-    for name, value in {"HOME": str(tmp_path), "OUT": "made", "CORPUS": str(tmp_path / "corpus")}.items():
-        monkeypatch.setenv(name, value)
-    assert cli.main(["tokenize", "~/configs/job.yaml", "--workers", "1"]) == 0
-    found = capsys.readouterr()
-    assert "7  of 7 records" in found.out
-    assert "warning: input.paths: a file that is matched more than once is read once: " in found.err
-    assert (tmp_path / "made/x/manifest.json").exists()
-    assert not (tmp_path / "~").exists()
-    for arguments in (["verify", "~/made/x"], ["inspect", "$OUT/x"], ["trace", "${OUT}/x", "0"]):
-        assert cli.main(arguments) == 0, arguments
-    assert cli.main(["convert", "~/vocab.txt", "$OUT/tokenizer.json"]) == 0
-    assert (tmp_path / "made/tokenizer.json").exists()
-    capsys.readouterr()
-    assert cli.main(["verify", "$NO_SUCH/x"]) == 2
-    assert "argument FOLDER|CONFIG: '$NO_SUCH/x': the environment has no variable 'NO_SUCH'" in capsys.readouterr().err
 
 
 def test_every_argument_that_is_a_path_is_expanded():

@@ -4,7 +4,6 @@
 import io
 import json
 import random
-import shutil
 from html.parser import HTMLParser
 
 import numpy as np
@@ -127,18 +126,6 @@ def test_packed_rows_say_where_documents_begin(name, strategy, make, look, texts
     assert mine == [row for row in found if "d42" in [segment["document"] for segment in row["segments"]]]
 
 
-def test_a_packed_shard_alone_has_its_boundaries(make, look, tmp_path, capsys, refused):
-    out = make(packing={"length": 24, "separator": "[SEP]"})
-    shard = shutil.copy(next(iter(sorted(out.glob("tokens-*.parquet")))), tmp_path / "alone.parquet")
-    vocabulary = out / "vocab" / "tokenizer.json"
-    row = look(shard, "--rows", 1, "--tokenizer", vocabulary)[0]
-    assert [segment["document"] for segment in row["segments"]][:2] == ["#0", "#1"]
-    assert "no file" not in refused("inspect", shard, "--doc-id", "d1", "--tokenizer", vocabulary)
-    capsys.readouterr()
-    assert cli.main(["inspect", str(shard), "--rows", "1", "--tokenizer", str(vocabulary), "--ids"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].startswith("#0: ")
-
-
 def test_what_cannot_be_looked_at_is_one_message(make, refused, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "holds no manifest.json" in refused("inspect", tmp_path / "empty")
@@ -159,17 +146,6 @@ def test_what_cannot_be_looked_at_is_one_message(make, refused, tmp_path):
     assert "has format 99, but this TokenMill reads" in refused("inspect", out)
     (out / "manifest.json").write_text("{")
     assert "is not a manifest" in refused("inspect", out)
-
-
-def test_ids_of_another_tokenizer_are_shown_and_cannot_be_searched(make, look, refused, tmp_path):
-    out = make()
-    other = tmp_path / "other.txt"
-    other.write_text("[UNK]\nthe\n")
-    row = look(out, "--rows", 1, "--tokenizer", other)[0]
-    assert {token["kind"] for token in row["tokens"]} >= {"missing"}
-    line = refused("inspect", out, "--tokenizer", other, "--grep", "the")
-    assert "tokens-00000-of" in line
-    assert "belongs to no token" in line
 
 
 def test_few_rows_are_held_whatever_is_read(make, monkeypatch):

@@ -20,30 +20,6 @@ def config(tiny_corpus, tiny_vocab_file, tmp_path):
     return str(path)
 
 
-def test_a_plan_says_what_the_job_then_does(config, tmp_path, capsys):
-    before = sorted(tmp_path.rglob("*"))
-    assert cli.main(["plan", config, "--json", "--workers", "2"]) == 0
-    assert sorted(tmp_path.rglob("*")) == before
-    told = json.loads(capsys.readouterr().out)
-    assert told["actual"] is None
-    assert told["sample"]["is_whole"]
-    assert list(told["seconds"]) == ["1", "2"]
-    assert told["seconds"]["1"]["low"] < told["seconds"]["1"]["value"]
-    assert cli.main(["tokenize", config, "--workers", "2"]) == 0
-    capsys.readouterr()
-    assert cli.main(["plan", config, "--json", "--workers", "2"]) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert again["totals"] == told["totals"]
-    for name, each in told["totals"].items():
-        assert each["value"] == each["low"] == each["high"] == again["actual"][name]
-    assert told["shard_bytes"]["parquet"]["value"] == again["actual"]["bytes.parquet"]
-    assert again["actual"]["seconds"] > 0
-    assert cli.main(["plan", config, "--workers", "2"]) == 0
-    table = capsys.readouterr().out
-    assert "plan is off" in table
-    assert max(len(line) for line in table.splitlines() if line.startswith("tokens")) <= 80
-
-
 @pytest.mark.parametrize("job", ["tokenize", "run", "count"])
 def test_a_dry_run_is_the_plan(config, tmp_path, capsys, job):
     before = sorted(tmp_path.rglob("*"))

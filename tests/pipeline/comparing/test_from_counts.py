@@ -2,7 +2,6 @@
 """A comparison on counts: the numbers of the texts without the texts, or a refusal that says what to do."""
 
 import json
-from fractions import Fraction
 
 import pytest
 
@@ -12,7 +11,6 @@ from tokenmill.pipeline.comparing import corpora
 from tokenmill.pipeline.comparing.comparison import load
 from tokenmill.pipeline.comparing.corpora import Corpus
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig
-from tokenmill.pipeline.counting.arithmetic import Term, merge
 from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.training.tokenizers import counting_tokenizer
 from tokenmill.tokenizer import BPETrainer, UnigramTrainer, WordPieceTrainer
@@ -112,21 +110,3 @@ def test_tokenizers_with_other_words_are_refused_by_name(tmp_path, counted):
         corpora.compare_counts(candidates, artifact)
     assert "bad.json: its normalizer is" in str(raised.value)
     assert "good.json" not in str(raised.value)
-
-
-def test_pruned_counts_compare_the_words_that_are_left(tmp_path, counted):
-    artifact, candidates = counted("wordpiece", min_count=2), saved(tmp_path, "wordpiece")
-    report = corpora.compare_counts(candidates, artifact)
-    words = {row["word"].decode(): row["count"] for row in artifact.load().to_pylist()}
-    assert report["on"]["bytes_of"] == "words"
-    assert not report["on"]["is_whole"]
-    assert report["all"]["bytes"] == sum(len(word.encode()) * n for word, n in words.items())
-
-
-def test_weighted_counts_weigh(tmp_path, counted):
-    artifact, candidates = counted("byte_level"), saved(tmp_path, "byte_level")
-    weights = {("a.jsonl",): Fraction(3), ("b.jsonl",): Fraction(0)}
-    merged = merge([Term(artifact)], str(tmp_path / "merged"), weights)
-    report, before = (corpora.compare_counts(candidates, each) for each in (merged, artifact))
-    tokens = next(row for row in before["source"] if row["name"] == "a.jsonl")["by"]["260.json"]["tokens"]
-    assert report["all"]["by"]["260.json"]["tokens"] == 3 * tokens

@@ -13,12 +13,10 @@ from tokenmill.pipeline.books import manifest
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.job import Config, json_schema
 from tokenmill.pipeline.config.sections import ConfigError
-from tokenmill.pipeline.counting.counts import open_counts
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.pipeline.statistics.tally import Statistics
-from tokenmill.pipeline.statistics.texts import summary
 from tokenmill.pipeline.transforms import jobs
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.text import PRESETS, STEPS, SpanRule, StepReport, TextTokenizer
@@ -126,17 +124,6 @@ def stats_without(make) -> dict:
     return stats(config)
 
 
-def test_training_counts_what_lies_between_spans_and_knows_their_tokens(make) -> None:
-    config = make(train=True)
-    execute("run", config)
-    words = {word.decode() for word in open_counts(config.output.path).load()["word"].to_pylist()}
-    assert {"resume", "mill", "&", "un"} <= words
-    assert not words & {"http", "12", "1", "000", "amp", "[", "❤"}
-    tokenizer = Tokenizer.from_file(Path(config.output.path) / "vocab")
-    assert [tokenizer.token_to_id(span["token"]) for span in SPANS] == [5, 6, 7]
-    assert [ids.count(6) for ids in rows(config)] == [1, 0, 0, 1, 0]
-
-
 def test_a_document_on_which_an_expression_takes_too_long_is_in_the_rejects(make, corpus: Path) -> None:
     (corpus / "c.jsonl").write_text(json.dumps({"text": "x" * 60}) + "\n" + json.dumps({"text": "mill"}) + "\n")
     slow = {"regex": {"pattern": "(?:(?:x|xx)+)+[yz]", "seconds": 0.05}}
@@ -194,22 +181,6 @@ def counted(step: StepReport, spans: dict[str, int] | None = None) -> Statistics
     statistics = Statistics(5, None)
     statistics.add_text([step], spans or {})
     return statistics
-
-
-def test_steps_and_spans_add_up_and_come_back_from_a_file() -> None:
-    def one() -> Statistics:
-        return counted(StepReport("nfc", 3, 1, 0, 10, 9, 2), {"[A]": 2})
-
-    assert one().merge(Statistics(5, None)).to_bytes() == Statistics(5, None).merge(one()).to_bytes()
-    twice = one().merge(one())
-    (step,) = twice.labels("step:").values()
-    assert (step["n_chars"], twice.groups["spans"]) == (20, {"[A]": 4})
-    both = counted(StepReport("nfc", by_language={"de": (9, 8), "en": (1, 2)}))
-    both.merge(counted(StepReport("nfc", by_language={"en": (5, 5), "zh": (0, 1)})))
-    resized = summary(both.labels("step:"), {})["steps"][0]["resized"]
-    assert [(each["language"], each["share"]) for each in resized] == [
-        ("de", -1 / 9), ("en", 1 / 6), ("zh", None),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -154,25 +154,6 @@ def test_numbers_beyond_63_bits_are_refused(tmp_path):
         add([b, b, b], tmp_path / "nor this")
 
 
-def test_counts_of_other_words_are_refused(tmp_path):
-    a = write(tmp_path / "a", A)
-    cased = describe_words(Tokenizer.untrained_bert(lowercase=False).to_str())
-    other = write(tmp_path / "b", B, words=cased)
-    with pytest.raises(ValueError, match=r"count different words: normalizer .*\"lowercase\": false.* and .*true"):
-        add([a, other], tmp_path / "no")
-    assert not (tmp_path / "no").exists()
-
-
-def test_labels_must_be_of_one_kind(tmp_path):
-    a = write(tmp_path / "a", A)
-    labelled = write(tmp_path / "b", {("x",): B}, labels=("source",))
-    with pytest.raises(ValueError, match=r"name those that have none, as in en="):
-        add([labelled, a], tmp_path / "no")
-    with pytest.raises(ValueError, match="has labels of its own \\(source\\); give it without a name"):
-        add([Term(labelled.artifact, "y")], tmp_path / "no")
-    assert loaded(add([labelled, Term(a.artifact, "x")], tmp_path / "yes")) == dict(Counter(A) + Counter(B))
-
-
 @pytest.mark.parametrize(
     ("given", "temperature", "message"),
     [
@@ -200,12 +181,3 @@ def test_nothing_becomes_negative(tmp_path):
     pruned = write(tmp_path / "d", A, bound=1)
     with pytest.raises(ValueError, match="counts that were pruned cannot be subtracted"):
         subtract(a, pruned, str(tmp_path / "nor that"))
-
-
-def test_a_sum_says_how_much_may_be_missing(tmp_path):
-    a = Term(write(tmp_path / "a", A, bound=3).artifact, "a")
-    b = Term(write(tmp_path / "b", B, bound=2).artifact, "b")
-    merged = add([a, b], tmp_path / "sum", given={"a": Fraction(3, 2)})
-    assert loaded(merged) == {"the": 8, "grinds": 4}
-    # Of the one 1 * 3 and 1 * 1, weighted, of the other 1 * 2.
-    assert merged.report["pruned"] == {"bound": 5 + 2, "n_words": 2 + 1, "n_occurrences": 6 + 2}

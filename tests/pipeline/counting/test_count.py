@@ -35,13 +35,10 @@ from tokenmill.pipeline.counting.finishing import (
 )
 from tokenmill.pipeline.counting.partitions import (
     N_PARTITIONS,
-    n_partitions_of,
     partition_of,
     partitions_of,
-    word_keys,
 )
 from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.output.spill import shard_range
 from tokenmill.pipeline.output.staging import Staging
 from tokenmill.tokenizer import Tokenizer, add_word_counts
 
@@ -122,17 +119,6 @@ def test_counts_every_word_once_and_balances(tmp_path):
     written = [n["n_words"] for entry in partitions for n in counts.groups_of(entry.counts).values()]
     assert sum(written) == sum(expected.values())
     assert not (tmp_path / "out/_tmp").exists() or not any((tmp_path / "out/_tmp").iterdir())
-
-
-def test_artifact_is_text_that_any_reader_understands(tmp_path):
-    config, expected = write_corpus(tmp_path / "in")
-    count_all(config, str(tmp_path / "out"))
-    rows = {}
-    for path in sorted((tmp_path / "out/counts").glob("counts-*.parquet")):
-        table = pq.read_table(path)
-        assert table.schema.remove_metadata().equals(counts.artifact_schema(()))
-        rows |= dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
-    assert rows == {word.decode(): n for word, n in expected.items()}
 
 
 def test_a_committed_split_is_not_read_again(tmp_path, monkeypatch):
@@ -282,33 +268,6 @@ def test_key_follows_what_decides_a_count():
     assert key(by=["source"], sources=sources) != key(by=["source"], sources=turned)
 
 
-def test_partitions_follow_the_size_of_the_plan():
-    assert [n_partitions_of(int(size)) for size in (0, 1e9, 4e12, 1e13, 1e14)] == [16, 16, 16, 64, 512]
-
-
-def slow_partition(word: bytes, n_partitions: int) -> int:
-    mask = (1 << 64) - 1
-    state = len(word)
-    prefix = word[:32].ljust(32, b"\0")
-    for i in range(0, 32, 8):
-        state = (state ^ int.from_bytes(prefix[i : i + 8], "little")) * 0xFF51AFD7ED558CCD & mask
-        state ^= state >> 33
-        state = state * 0xC4CEB9FE1A85EC53 & mask
-        state ^= state >> 29
-    return state % n_partitions
-
-
-@given(st.lists(st.binary(max_size=40)), st.integers(1, 50), st.integers(0, 5))
-def test_partition_is_a_function_of_the_bytes(words, n_partitions, skip):
-    array = pa.array([b"skipped"] * skip + words, pa.large_binary()).slice(skip)
-    assert partition_of(array, n_partitions).tolist() == [slow_partition(word, n_partitions) for word in words]
-    for n in (2, 16, 1024):
-        keys = word_keys(array, n).tolist()
-        assert [slow_partition(word, n) for word in words] == [key * n >> 64 for key in keys]
-        ranges = (shard_range(slow_partition(word, n), n) for word in words)
-        assert all(low <= key < high for key, (low, high) in zip(keys, ranges, strict=True))
-
-
 def test_partitions_stay_as_they_are_across_versions():
     words = pa.array([b"", b"a", b"the", "字".encode(), b"x" * 31, b"x" * 32, b"x" * 33], pa.large_binary())
     assert partition_of(words, 16).tolist() == [0, 6, 12, 8, 11, 0, 15]
@@ -348,31 +307,6 @@ def groups_of(output) -> dict[tuple[str, ...], dict[str, int]]:
     return {
         group: {word.decode(): n for word, n in as_dict(artifact_.load([group])).items()} for group in artifact_.groups
     }
-
-
-def test_counts_by_source(tmp_path, monkeypatch):
-    config, expected = write_sources(tmp_path / "in")
-    count_all(config, str(tmp_path / "files"), by=["source"])
-    assert groups_of(tmp_path / "files") == {(name,): dict(counts_) for name, counts_ in expected.items()}
-    sources = {"english": "en/*", "other": "*"}
-    count_all(config, str(tmp_path / "labels"), by=["source"], sources=sources)
-    english = expected["en/a.txt"] + expected["en/b.txt"]
-    assert groups_of(tmp_path / "labels") == {("english",): dict(english), ("other",): dict(expected["zh/c.txt"])}
-    report = json.loads((tmp_path / "labels/counts/counts.json").read_text())
-    totals = {tuple(group.pop("labels")): group for group in report["groups"]}
-    assert totals["english",] == {
-        "n_documents": 3, "n_text_bytes": 30, "n_chars": 30, "n_words": 7, "n_distinct_words": 4
-    }  # fmt: skip
-    assert totals["other",] == {"n_documents": 1, "n_text_bytes": 11, "n_chars": 7, "n_words": 3, "n_distinct_words": 2}
-    # All groups together are what is counted without them.
-    count_all(config, str(tmp_path / "whole"))
-    whole = open_counts(str(tmp_path / "whole"))
-    assert open_counts(str(tmp_path / "labels")).load().equals(whole.load())
-    assert np.array_equal(open_counts(str(tmp_path / "labels")).alphabet(), whole.alphabet())
-    # Neither emptied counters nor other splits change a byte.
-    monkeypatch.setattr(count, "MAX_COUNTER_BYTES", 0)
-    count_all(config.model_copy(update={"split_bytes": 5}), str(tmp_path / "again"), by=["source"], sources=sources)
-    assert artifact(tmp_path / "again") == artifact(tmp_path / "labels")
 
 
 def test_every_file_needs_a_source(tmp_path):
@@ -422,17 +356,6 @@ def test_bound_is_the_smallest_that_keeps_no_more_words(counts_, max_words, min_
     bound = find_bound(histograms, CountsConfig(max_words=max_words, min_count=min_count))
     fitting = [b for b in range(min_count - 1, 8) if sum(c > b for c in counts_) <= max_words]
     assert bound == fitting[0]
-
-
-def test_characters_are_counted_exactly(tmp_path):
-    config, expected = write_corpus(tmp_path / "in")
-    count_all(config, str(tmp_path / "out"))
-    characters: Counter[str] = Counter()
-    for word, n in expected.items():
-        for character in word.decode():
-            characters[character] += n
-    rows = pq.read_table(tmp_path / "out/counts/alphabet.parquet").to_pylist()
-    assert rows == [{"character": c, "code_point": ord(c), "count": characters[c]} for c in sorted(characters)]
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.data())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forecasts: exact where all of the input was read, and within their bounds where it was not."""
 
-import copy
 import dataclasses
 import gzip
 import json
@@ -92,52 +91,6 @@ def small_sample(monkeypatch):
     monkeypatch.setattr(forecast, "SAMPLE_SECONDS", 1e9)
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "txt", "parquet"])
-@pytest.mark.parametrize(
-    "sections",
-    [
-        {},
-        {"output": {"format": ["parquet", "megatron", "mds"]}},
-        {"output": {"format": "tfrecord", "compression": "gzip"}, "tokenizer": {"truncation": {"max_length": 9}}},
-        {"output": {"packing": {"length": 32, "strategy": "best_fit", "separator": "[SEP]"}}},
-        {"tokenizer": {"truncation": {"max_length": 12, "overflow": "rows", "stride": 3}, "add_special_tokens": True}},
-        {"tokenizer": {"padding": {"length": 64}, "truncation": {"max_length": 64}}, "output": {"append": "[SEP]"}},
-        {"output": {"shuffle": {"shards": 3}}, "input": {"sample": 0.5}},
-        {"normalize": ["nfkc"], "spans": [{"token": "[URL]", "find": "url"}]},
-    ],
-    ids=["plain", "formats", "cut", "packed", "windows", "padded", "shuffled", "text"],
-)
-def test_a_forecast_of_all_of_the_input_is_what_the_job_does(tmp_path, tiny_vocab, kind, sections):
-    folder = tmp_path / "vocabulary"  # where no pattern of the input finds it
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join([*tiny_vocab, "[URL]"]), encoding="utf-8")
-    write(tmp_path, kind)
-    planned = plan(tmp_path, folder / "vocab.txt", kind, **copy.deepcopy(sections))
-    found = forecast.forecast(planned)
-    assert found.is_whole
-    assert report.outcome(planned) is None
-    run(planned)
-    actual = report.outcome(planned)
-    told = {**found.totals, **{f"bytes.{name}": each for name, each in found.shard_bytes.items()}}
-    assert {name: each.value for name, each in told.items()} == {name: actual[name] for name in told}
-    assert all(each.is_exact for each in told.values())
-    assert found.totals["n_tokens"].value > 1000
-    if kind != "txt":
-        assert found.totals["rejected"].value > 10
-    assert found.n_shards == (len(planned.shards()) or len(planned.splits))
-
-
-def test_planning_writes_nothing_but_temporary_files(tmp_path, tiny_vocab_file, monkeypatch):
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    write(tmp_path, "jsonl")
-    planned = plan(tmp_path, tiny_vocab_file, "jsonl")
-    before = sorted(tmp_path.rglob("*"))
-    forecast.forecast(planned)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
 @pytest.mark.parametrize("sections", [{}, {"output": {"shuffle": {}}}], ids=["plain", "shuffled"])
 def test_what_a_job_does_is_within_the_bounds_of_a_sample(tmp_path, tiny_vocab_file, small_sample, kind, sections):
@@ -199,28 +152,6 @@ def test_files_that_are_known_when_they_were_opened_are_counted_not_estimated(
     assert found.totals["n_bytes"].value == pytest.approx(n_bytes, rel=0.02)
 
 
-def test_records_of_a_count_are_estimated_as_documents_are(tmp_path, small_sample):
-    write(tmp_path, "jsonl", n=3000)
-    lines = [line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()]
-    found = [json.loads(line).get("text") for line in lines if line.endswith(b"}")]
-    actual = {
-        "n_records": len(lines),
-        "n_documents": sum(isinstance(text, str) for text in found),
-        "n_chars": sum(len(text) for text in found if isinstance(text, str)),
-        "rejected.not_string": found.count(1),
-    }
-    config = {
-        "input": {"paths": [str(tmp_path / "*.jsonl")], "split_bytes": 1 << 18, "on_damage": "warn"},
-        "tokenizer": {"train": {"vocab_size": 100}},
-        "output": {"path": str(tmp_path / "out")},
-    }
-    told = forecast.forecast(planning.plan_job("count", Config.model_validate(config)))
-    assert not told.is_whole
-    for name, n in actual.items():
-        assert told.totals[name].value == pytest.approx(n, rel=0.15), name
-        assert told.totals[name].low <= n <= told.totals[name].high, name
-
-
 def test_passes_of_a_shuffle_are_told_and_counted(tmp_path, tiny_vocab_file, monkeypatch):
     write(tmp_path, "jsonl")
     planned = plan(tmp_path, tiny_vocab_file, "jsonl", output={"shuffle": {"shards": 3}})
@@ -279,13 +210,6 @@ def test_a_vocabulary_that_is_not_trained_yet_is_a_guess_unless_all_is_read(tmp_
     assert counted.totals["n_documents"].value == pytest.approx(found.totals["n_documents"].value, rel=0.05)
     assert "n_tokens" not in counted.totals
     assert counted.shard_bytes == {}
-
-
-def test_no_input_is_no_forecast_but_no_error(tmp_path, tiny_vocab_file):
-    (tmp_path / "0.jsonl").write_bytes(b"")
-    found = forecast.forecast(plan(tmp_path, tiny_vocab_file, "jsonl"))
-    assert found.totals["n_tokens"].value == 0
-    assert report.to_record(report.Told(found, {1: 1.0}, [], None))["shards"] == 1
 
 
 def test_advice_names_the_setting_and_the_number(tmp_path, tiny_vocab_file):

@@ -3,8 +3,6 @@
 
 import gzip
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tokenmill.pipeline.config.input import InputConfig
@@ -96,16 +94,6 @@ def test_of_a_large_file_that_is_read_from_its_beginning_the_beginning_is_taken(
     assert 3 << 19 <= n_bytes < 3 << 20
     whole = len("".join(f"{text}\n" for text in texts))
     assert excerpt.n_planned(n_bytes, n_records) / splits.n_bytes == pytest.approx(n_bytes / whole, rel=0.1)
-
-
-def test_of_a_run_of_row_groups_the_beginning_is_taken_and_its_rows_are_counted(tmp_path):
-    table = pa.table({"text": lines("a", 100_000, 400)})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=25_000)
-    config = InputConfig(paths=[str(tmp_path / "*.parquet")])
-    splits = plan_splits(config, "salt")
-    (excerpt,) = sample.choose(splits, config, 1 << 20)
-    assert excerpt.limit == 1 << 20
-    assert excerpt.n_planned(1, 25_000) == pytest.approx(splits.n_bytes / 4)
 
 
 def test_damage_ends_what_is_looked_at(tmp_path):

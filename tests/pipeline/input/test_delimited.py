@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """CSV and TSV: rows as the standard library reads them, their places, and what is rejected and why."""
 
-import bz2
 import contextlib
 import csv
 import gzip
 import io
-import lzma
 import math
 import tempfile
 import time
@@ -16,7 +14,6 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,8 +21,6 @@ from tests.read_files import read
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import cutting, delimited, streams
 from tokenmill.pipeline.input.splitting import plan_splits
-
-ROWS = 'id,text,n\r\n1,"a ""b""\nc",2\n\n2,"x,y",\r3,é,4\n'
 
 
 def write(path, text, encoding="utf-8"):
@@ -60,17 +55,6 @@ def reference(text, width, limit=1 << 30):
         found += [row] if row else []
         at += rows.line_num
     return found
-
-
-@pytest.mark.parametrize("suffix", ["csv.gz", "csv.bz2", "csv.xz", "csv.zst"])
-def test_compressed_files_and_other_encodings_give_the_same(tmp_path, suffix):
-    expected = read(write(tmp_path / "plain.csv", ROWS), id_field=None)
-    compress = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
-    for data, encoding in ((ROWS.encode(), "utf-8"), (ROWS.encode("utf-16"), "auto")):
-        (tmp_path / f"a.{suffix}").write_bytes(compress[suffix[4:]](data))
-        found = read(tmp_path / f"a.{suffix}", id_field=None, encoding=encoding)
-        assert found.texts == expected.texts
-        assert [row["n_bytes"] for row in found.documents] == [row["n_bytes"] for row in expected.documents]
 
 
 def test_rows_that_cannot_be_read_are_rejected_one_by_one(tmp_path):
@@ -122,18 +106,6 @@ def test_fields_are_kept_in_their_types(tmp_path):
         read(path, keep_fields={"n": ["int64"]})
 
 
-def test_several_columns_are_one_text(tmp_path):
-    path = write(tmp_path / "a.csv", "title,body,id\nA,b,\nC,,i\n")
-    found = read(path, text_fields=["title", "body"], join="|")
-    assert [(row["doc_id"], row["text"]) for row in found.documents] == [("a.csv:14", "A|b"), ("i", "C|")]
-    found = read(path, text_fields=["subtitle", "body", "title"], join="|")  # a file of a folder may lack some
-    assert [row["text"] for row in found.documents] == ["b|A", "|C"]
-    with pytest.raises(
-        ValueError, match=r"has no column 'x' or 'y' for input\.text_fields; it has 'title', 'body', 'id'"
-    ):
-        read(path, text_fields=["x", "y"])
-
-
 CELLS = st.sampled_from(["a", '"', '""', ",", "\n", "\r", "\r\n", "é", "\ufeff", " ", "x" * 9, '"a"', ",b\n", "\1"])
 
 
@@ -180,19 +152,6 @@ def test_byte_order_marks_in_front_of_rows_are_no_part_of_them(tmp_path):
     found = read(path)
     assert [(row["doc_id"], row["text"]) for row in found.documents] == [("1", "a"), ("2", "b"), ("3", "\ufeffc")]
     assert found.rejects == []
-
-
-@given(
-    st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.text("ab,\n")), max_size=8),
-    # Python 3.11 does not quote the line ends that it does not write.
-    st.sampled_from([("\n", csv.QUOTE_ALL), ("\r", csv.QUOTE_ALL), ("\r\n", csv.QUOTE_MINIMAL)]),
-)
-def test_what_the_standard_library_writes_is_read_back(rows, style):
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator=style[0], quoting=style[1]).writerows([("text", "n"), *rows])
-    with tempfile.TemporaryDirectory() as folder:
-        found = read(write(Path(folder, "a.csv"), out.getvalue()), batch_bytes=7)
-    assert (found.texts, found.rejects) == ([text for text, _ in rows], [])
 
 
 def test_a_quote_that_is_never_closed_takes_bounded_memory(tmp_path):

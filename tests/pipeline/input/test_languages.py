@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -13,13 +12,9 @@ from rich.console import Console
 from tests.ledger_entries import changed
 from tokenmill.pipeline.books import job_books, ledger
 from tokenmill.pipeline.books.job_books import PlannedSplits, identities
-from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.config.job import Config
-from tokenmill.pipeline.counting.count import count_split
-from tokenmill.pipeline.counting.finishing import totals_of
 from tokenmill.pipeline.jobs import finish
 from tokenmill.pipeline.jobs.planning import plan_job, prepare
-from tokenmill.pipeline.proving.replay import replay
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.reporting.summary import summarize
 from tokenmill.pipeline.tokenizing import tokenize
@@ -108,43 +103,6 @@ def test_documents_that_are_left_out_are_in_the_books(
     identities(totals)
 
 
-def test_each_language_goes_through_its_own_steps(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    rules = {"de": ["lowercase"], "default": [{"regex": {"pattern": "human", "replace": ""}}]}
-    run(config_of(corpus, tiny_vocab_file, output, {"rules": rules}, normalize=["casefold"]))
-    steps = {step["step"]: step for step in json.loads((output / "stats.json").read_text())["text"]["steps"]}
-    assert steps["de.casefold"]["documents"] == steps["de.lowercase"]["documents"] == 1
-    assert steps["default.regex"]["documents_changed"] == 2
-    assert [*steps] == ["default.casefold", "default.regex", "de.casefold", "de.lowercase"]
-    n_en, n_ru = len(DOCUMENTS["en"]), len(DOCUMENTS["mixed"])
-    assert steps["default.regex"]["resized"] == [
-        {"language": "en", "characters": n_en, "characters_after": n_en - 5, "share": -5 / n_en},
-        {"language": "ru", "characters": n_ru, "characters_after": n_ru - 5, "share": -5 / n_ru},
-    ]
-    assert steps["de.lowercase"]["resized"] == []
-
-
-def test_identification_leaves_ids_as_they_are_and_only_adds_columns(
-    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    named = {"de": ["lowercase"]}
-    for name, languages in {"off": None, "on": {}, "builtin": {"rules": "builtin"}, "named": {"rules": named}}.items():
-        run(config_of(corpus, tiny_vocab_file, tmp_path / name, languages))  # type: ignore[arg-type]
-
-    def table(name: str) -> pa.Table:
-        return pq.ParquetFile(next((tmp_path / name).glob("tokens-*.parquet"))).read()
-
-    def text_stats(name: str) -> Any:
-        return json.loads((tmp_path / name / "stats.json").read_text()).get("text")
-
-    assert table("on").drop_columns(["lang", "lang_confidence", "lang_mixed"]) == table("off")
-    assert text_stats("on") is None
-    grown = {step["step"]: step["resized"] for step in text_stats("builtin")["steps"] if step["resized"]}
-    assert [*grown] == ["th.segment", "zh.segment"]
-    assert grown["zh.segment"][0]["characters"] == len(DOCUMENTS["zh"])
-    assert {step["step"]: step["documents"] for step in text_stats("named")["steps"]} == {"de.lowercase": 1}
-
-
 def test_the_summary_names_what_steps_add_and_remove(
     corpus: Path, tiny_vocab_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,32 +118,6 @@ def test_the_summary_names_what_steps_add_and_remove(
             assert f"characters: {n_all} became {n_all - 10}, {-10 / n_all:.1%}" in out
         else:
             assert f"characters of en: {n_en} became {n_en - 5}, {-5 / n_en:.1%}" in out
-
-
-def test_words_are_counted_of_the_same_documents_and_texts(corpus: Path, tiny_vocab_file: Path, tmp_path: Path) -> None:
-    config = config_of(corpus, tiny_vocab_file, tmp_path / "out", {"keep": ["zh"], "drop_mixed": True})
-    plan = plan_job("count", config)
-    prepare(plan, "new")
-    counting = plan.counting()
-    assert counting is not None
-    totals = totals_of(count_split(plan.splits[0], counting, Tokenizer.from_str(counting.tokenizer)).counts)
-    assert totals["n_documents"] == 1
-    assert totals["filtered"] == {"language": 5}
-    assert totals["n_words"] == len(DOCUMENTS["zh"])
-
-
-def test_rejected_records_are_filtered_by_language_when_they_are_replayed(
-    corpus: Path, tiny_vocab_file: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "out"
-    config = config_of(corpus, tiny_vocab_file, output, {"keep": ["en"]})
-    small = {"paths": [str(corpus)], "max_document_bytes": 80}
-    run(config.model_copy(update={"input": InputConfig(**small, on_damage="warn")}))
-    totals = replay(config)["totals"]
-    assert totals["n_documents"] == 1
-    assert totals["filtered"] == {"language": 4}
-    assert totals["rejected"] == {"not_json": 1}
-    assert verify(str(output / "replay")).problems == []
 
 
 def test_ledger_entries_that_forget_a_filtered_document_do_not_balance(

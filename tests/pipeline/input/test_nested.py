@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tokenmill
 from tests.strategies import FEWER
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.nested import values_at
@@ -110,23 +109,6 @@ def test_values_are_those_that_a_search_of_the_whole_record_finds(record):
         found = [value for at, value in leaves(record, ()) if at == ("a", "b")]
         # An object there is a value, too, if not one that was looked for; here only those that hold something differ.
         assert [each for each in values_at(record, "a.b") if not (isinstance(each, dict) and each)] == found
-
-
-def test_a_job_takes_nested_texts_and_tells_them_apart(tmp_path, tiny_vocab):
-    pq.write_table(
-        pa.table({"id": ["p"], "content": [[{"text": "a mill"}, {"text": "the text"}]]}), tmp_path / "b.parquet"
-    )
-    (tmp_path / "a.jsonl").write_text('{"id": "j", "content": {"text": "a mill"}}\n{"id": "k", "content": 5}\n')
-    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tiny_vocab))
-    config = {
-        "input": {"paths": [str(tmp_path / "[ab].*")], "text_field": "content.text", "on_damage": "warn"},
-        "tokenizer": {"file": str(tmp_path / "vocab.txt")},
-        "output": {"path": str(tmp_path / "out")},
-    }
-    assert tokenmill.run(config).totals["reject_rows"] == 1
-    assert tokenmill.verify(config, deep=True, share=1).is_proven
-    (shard,) = (tmp_path / "out").glob("tokens-*.parquet")
-    assert sorted(pq.ParquetFile(shard).read().column("doc_id").to_pylist()) == ["j", "p"]
 
 
 IDS = [{"id": "a"}, {"id": 7}, {"id": -0.0}, {"id": None}, {}, None, [{"id": "x"}], "a", {"id": "é"}]

@@ -84,14 +84,6 @@ def read(path, **options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_members_are_read(kind):
-    parts = [make_text(5000), b"", make_text(3), make_text(9000, seed=1)]
-    members = [compress(kind, part) for part in parts]
-    assert expand(kind, b"".join(members)) == (b"".join(parts), None)
-    assert expand(kind, b"") == (b"", None)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_output_that_a_decoder_holds_back_is_fetched(kind, monkeypatch):
     monkeypatch.setattr(decompressing, "STEP_BYTES", 1000)
     data = compress(kind, bytes(100_000))
@@ -201,17 +193,6 @@ def test_the_partial_last_record_is_one_reject(tmp_path, kind, document):
     n_decoded = len(text) + N_DECODED[kind]
     assert (reject["reason"], reject["offset"], reject["n_bytes"]) == ("truncated_stream", start, n_decoded - start)
     assert reject["sample"] == text[start : start + 1024]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_between_records_is_a_reject_of_no_bytes(tmp_path, kind):
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(compress(kind, b'{"text":"a"}\n') + b"garbage in place of a member")
-    texts, rejects = read(path)
-    assert texts == ["a"]
-    assert [(row["reason"], row["offset"], row["n_bytes"], row["sample"]) for row in rejects] == [
-        ("corrupt_stream", 13, 0, b"")
-    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)

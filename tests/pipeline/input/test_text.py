@@ -50,21 +50,6 @@ def write(directory, data):
     return path
 
 
-def test_a_document_per_file(tmp_path):
-    for name, data in {
-        "a.txt": b"one\n\ntwo\r\n",
-        "b.txt": b"",
-        "c.txt": BOM,
-        "d.txt": BOM + b"\n",
-        "e.txt": b"\xff",
-    }.items():
-        (tmp_path / name).write_bytes(data)
-    documents, rejects, n_skipped = read(tmp_path / "*.txt", document="file")
-    assert documents == [("one\n\ntwo\r\n", 0, 10), ("", 0, 0), ("", 3, 0), ("\n", 3, 1)]
-    assert rejects == [(0, 1, "invalid_utf8", "byte 0xff at byte 0 of the record", b"\xff")]
-    assert n_skipped == 6
-
-
 def test_invalid_utf8_rejects_only_its_record(tmp_path):
     lines = [b"good", b"bad \xff", b"\xc3", b"\xa9", "é".encode(), b"", b"\xed\xa0\x80", b"good"]
     documents, rejects, _ = read(write(tmp_path, b"\n".join(lines)))
@@ -219,16 +204,6 @@ def test_small_files_share_batches_and_keep_their_names(tmp_path):
     (batch,) = read_split(split, config)
     assert batch.documents.column("doc_id").to_pylist()[:3] == ["00.txt:0", "00.txt:8", "01.txt:0"]
     assert batch.documents.column("piece").to_pylist() == [i // 2 for i in range(40)]
-
-
-@pytest.mark.parametrize("batch_bytes", [1, 500, 5000])
-def test_batches_are_no_larger_than_asked_unless_of_one_document(tmp_path, batch_bytes):
-    path = write(tmp_path, b"\n".join(b"x" * (i % 700) for i in range(1000)))
-    config = InputConfig(paths=[str(path)])
-    (split,) = plan_splits(config, "")
-    for batch in read_split(split, config, batch_bytes):
-        text_bytes = sum(len(text) for text in batch.documents.column("text").to_pylist())
-        assert text_bytes <= batch_bytes or batch.n_records == 1
 
 
 def test_batches_of_nothing_but_rejects_are_bounded(tmp_path):

@@ -183,16 +183,6 @@ def test_memory_is_bounded_and_a_file_is_read_in_chunks(tmp_path, monkeypatch):
         assert len(read(tmp_path / "f.txt", encoding="auto", document=document)[0]) == n
 
 
-def test_a_split_id_depends_on_the_encoding_but_not_for_utf_8(tmp_path):
-    (tmp_path / "f.txt").write_bytes(b"text\n")
-    ids = {
-        encoding: plan_splits(InputConfig(paths=[str(tmp_path / "f.txt")], encoding=encoding), "salt")[0].id
-        for encoding in ("utf-8", "auto", "utf-8-sig", "cp1252", "latin-1")
-    }
-    assert ids["utf-8"] == ids["auto"] == ids["utf-8-sig"]
-    assert len({*ids.values()}) == 3
-
-
 def test_bytes_like_a_mark_before_text_in_utf_8_are_none(tmp_path):
     (tmp_path / "f.txt").write_bytes(b"\xff\xfe broken\nthe mill\n")
     texts, rejects = read(tmp_path / "f.txt")

@@ -47,25 +47,6 @@ def test_records_have_their_headers_and_places(tmp_path):
     assert [row["text"] for row in read(path, keep_fields=["WARC-Target-URI"]).documents] == texts
 
 
-def test_records_that_are_no_text_are_rejected_one_by_one(tmp_path):
-    path = tmp_path / "a.wet"
-    pages = [
-        record("a"),
-        record("{}", "metadata"),
-        record(b"b\xff"),
-        record("x" * 500),
-        record("c"),
-        record("{}", "request"),
-    ]
-    path.write_bytes(b"".join(pages))
-    found = read(path, max_document_bytes=400)
-    assert found.texts == ["a", "c"]
-    assert found.reasons == ["not_extracted", "invalid_utf8", "too_large", "not_extracted"]
-    assert "'metadata'" in found.rejects[0]["detail"]
-    with mock.patch.object(streams, "CHUNK_BYTES", 64):  # a record that is too long is not kept
-        assert read(path, max_document_bytes=400).rejects[2]["n_bytes"] == len(pages[3])
-
-
 @pytest.mark.parametrize(
     ("tail", "fault"),
     [

@@ -13,7 +13,6 @@ from tokenmill.pipeline.config.output import OutputConfig
 from tokenmill.pipeline.config.tokenizer import TokenizerConfig, TrainConfig
 from tokenmill.pipeline.filenames import PLAN
 from tokenmill.pipeline.jobs.planning import plan_job, prepare, read_plan
-from tokenmill.pipeline.running.progress import Stage
 
 
 @pytest.fixture
@@ -23,37 +22,6 @@ def config(tiny_corpus, tiny_vocab_file, tmp_path):
         tokenizer=TokenizerConfig(file=str(tiny_vocab_file)),
         output=OutputConfig(path=str(tmp_path / "out")),
     )
-
-
-def with_training(config):
-    return config.model_copy(update={"tokenizer": TokenizerConfig(train=TrainConfig(vocab_size=50))})
-
-
-@pytest.mark.parametrize(
-    ("name", "trains", "planned", "stages"),
-    [
-        ("run", False, "tokenize", ["tokenizing"]),
-        ("run", True, "run", ["counting", "tokenizing"]),
-        ("tokenize", False, "tokenize", ["tokenizing"]),
-        ("train", True, "train", ["counting"]),
-        ("count", True, "count", ["counting"]),
-        ("count", False, "count", ["counting"]),
-    ],
-)
-def test_what_each_job_does(config, tiny_corpus, name, trains, planned, stages):
-    plan = plan_job(name, with_training(config) if trains else config)
-    assert plan.name == planned
-    assert [stage.name for stage in plan.stages()] == stages
-    assert (plan.tokenizer is not None) == (planned == "tokenize")
-    assert (plan.counting_json is not None) == ("counting" in stages)
-    assert all(isinstance(stage, Stage) and stage.n_bytes == plan.n_bytes for stage in plan.stages())
-    assert plan.n_bytes == sum(path.stat().st_size for path in tiny_corpus.iterdir())
-
-
-def test_planning_writes_nothing(config, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    plan_job("run", config)
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_everything_that_is_missing_is_named_at_once(config, tmp_path):

@@ -97,13 +97,6 @@ def test_padding_is_one_entry_on_its_side(tokenizer):
     assert lines(Row(0, "d", [], 0, 0), tokenizer)[1] == ""
 
 
-def test_long_rows_are_cut_and_say_so(tokenizer):
-    row = Row(0, "d", [5] * 300, 300, 0)
-    assert lines(row, tokenizer)[1] == "┊ ".join(["the"] * 200) + " … 100 more"
-    assert lines(row, tokenizer, max_tokens=2)[1] == "the┊ the … 298 more"
-    assert lines(row, tokenizer, max_tokens=None)[1] == "┊ ".join(["the"] * 300)
-
-
 def test_what_a_terminal_would_obey_is_escaped():
     tokenizer = Tokenizer.for_bert(["[UNK]", "a\x1b[31m", "\n", "\u202e"])
     head, body = lines(Row(0, "x\ny\x07", [1, 2, 3, 77], 4, 0), tokenizer)

@@ -53,18 +53,6 @@ def test_verify_finds_a_document_that_does_not_end_so(make):
     assert any("of document 0 must be 1, is 0" in problem for problem in verify(str(job.output)).problems)
 
 
-@pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])
-def test_packed_documents_end_with_it_and_a_separator_may_follow(make, strategy):
-    packing = {"length": 16, "strategy": strategy, "separator": "[SEP]"}
-    job = make(output={"format": ["parquet", "megatron"], "append": "[MASK]", "packing": packing}).run()
-    mask, sep = job.tokenizer.token_to_id("[MASK]"), job.tokenizer.token_to_id("[SEP]")
-    ids = [i for row in job.rows() for i in row["input_ids"][: row["n_tokens"]]]
-    assert ids.count(mask) == ids.count(sep) == 20
-    if strategy == "concatenate":
-        assert [ids[i - 1] for i, token in enumerate(ids) if token == sep] == [mask] * 20
-    assert problems(job) == []
-
-
 def test_a_mark_that_is_the_unknown_token_is_not_counted_as_unknown_text(make):
     job = make(output={"append": "[UNK]", "format": ["parquet", "memmap"]}).run()
     assert {row["n_oov"] for row in job.rows()} == {0}

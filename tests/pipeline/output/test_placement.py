@@ -107,24 +107,6 @@ def test_strategies_that_keep_the_order_do_not_depend_on_the_window(lengths, win
     assert pack(rows, length=8, strategy=strategy, window=window) == pack(rows, length=8, strategy=strategy)
 
 
-@given(lengths_of_documents, st.integers(1, 12))
-def test_concatenated_sequences_are_the_stream_cut_at_multiples(lengths, size):
-    rows = documents(lengths)
-    stream = [token for row in rows for token in [*row, SEPARATOR]]
-    found, counts = pack(rows, length=size)
-    assert [token for row in found for token in row["input_ids"][: row["n_tokens"]]] == stream
-    assert all(row["n_tokens"] == size for row in found[:-1])
-    assert counts["n_padding"] < size
-
-
-@given(lengths_of_documents, st.integers(1, 12), st.sampled_from(["best_fit", "no_split"]))
-def test_a_document_that_fits_is_not_split(lengths, size, strategy):
-    found, _ = pack(documents(lengths), length=size, strategy=strategy)
-    pieces = [number for row in found for number in row["documents"]]
-    for number, length in enumerate(lengths):
-        assert pieces.count(number) == -(-(length + 1) // size)
-
-
 def reference_rows(form, totals):
     if form.strategy == "windows":
         return reference.windows(totals, form.length, form.stride)
@@ -233,25 +215,6 @@ def test_best_fit_agrees_with_the_reference_implementation(case):
     n = placement_kernels.fit_best(np.array(pieces, np.int64), size, bins, head, following, tree)
     assert bins.tolist() == reference.fit_best(pieces, size)
     assert n == len(set(bins.tolist()))
-
-
-def test_best_fit_wastes_less_than_keeping_the_order():
-    rng = np.random.default_rng(3)
-    rows = documents(rng.integers(0, 60, 400).tolist())
-    waste = {name: pack(rows, length=64, strategy=name, window=10**6)[1]["n_padding"] for name in STRATEGIES}
-    assert waste["concatenate"] < 64
-    assert waste["best_fit"] < waste["no_split"] / 5
-
-
-def test_incomplete_sequences_may_stay_short():
-    found, counts = pack(documents([3, 4]), length=5, strategy="no_split", pad=None)
-    assert [len(row["input_ids"]) for row in found] == [4, 5]
-    assert counts["n_padding"] == 0
-
-
-def test_documents_beyond_one_window_are_packed():
-    found, _ = pack(documents([50, 1, 0, 7]), length=4, window=4)
-    assert sum(row["n_tokens"] for row in found) == 58 + 4
 
 
 @pytest.mark.parametrize("strategy", ["concatenate", "best_fit"])

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,32 +78,6 @@ def test_windows_are_those_of_hf_in_every_format(make, special, max_length, stri
     unknown = job.tokenizer.unk_token_id
     assert [row["n_oov"] for row in job.rows()] == [ids.count(unknown) for _, _, ids in expected]
     assert problems(job) == []
-
-
-def test_the_books_know_what_was_repeated(make):
-    job = make(tokenizer={"truncation": truncation(8, 3), "add_special_tokens": True}).run()
-    lengths = [len(job.tokenizer.encode_bare([text])[0]) for text in TEXTS]
-    rows = job.rows()
-    totals, stats = job.json("manifest.json")["totals"], job.json("stats.json")
-    assert totals["windows"] == {
-        "n_documents": 20,
-        "n_windows": len(rows),
-        "n_split_documents": sum(n > 6 for n in lengths),
-        "n_tokens": sum(lengths),
-        "n_repeated": 3 * (len(rows) - 20),
-        "n_special": 2 * len(rows),
-    }
-    assert totals["n_tokens"] == totals["n_text_tokens"] == sum(lengths)
-    assert totals["n_cut_tokens"] == totals["n_special_tokens"] == 0
-    assert totals["shard_tokens"] == sum(row["n_tokens"] for row in rows)
-    # The vocabulary's statistics are of documents: a token in two windows counts once.
-    counts = pq.read_table(job.output / "vocab/token_counts.parquet")["count"].to_numpy()
-    assert counts.sum() == sum(lengths)
-    assert stats["lengths"]["max"] == max(lengths)
-    assert stats["windows"]["windows"] == len(rows)
-    table = pa.concat_tables([pq.read_table(path) for path in sorted((job.output / "documents").iterdir())])
-    assert table["n_tokens"].to_pylist() == lengths
-    assert sum(map(len, table["rows"].to_pylist())) == len(rows)
 
 
 def test_windows_keep_the_sources_of_the_spans_in_them_and_languages(make):

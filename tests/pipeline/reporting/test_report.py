@@ -180,18 +180,6 @@ CLOCK = {
 }  # fmt: skip
 
 
-def test_the_picture_has_all_text_and_all_tokens(job):
-    found = page.gather(str(job.output))
-    picture = page._picture(found)
-    *_, last = picture["bands"]
-    assert last["to"][0] + picture["lost"] == pytest.approx(100)
-    assert last["to"][1] == pytest.approx(100)
-    in_bytes = found["flow"][0]["parts"]
-    gone = in_bytes["rejected bytes"] + in_bytes["filtered bytes"]
-    assert picture["lost"] == pytest.approx(100 * gone / (gone + in_bytes["bytes of documents"]))
-    assert sum(band["text_tokens"] for band in picture["bands"]) == found["stats"]["tokens_made"]["text"]
-
-
 def test_what_another_folder_has_is_not_lost(job):
     found = page.gather(str(job.output))
     found["headline"] |= {"records": found["headline"]["records"] + 1000, "filtered": 1000}

@@ -41,10 +41,6 @@ def any_way(data, fn, inputs):
     return last, compacted
 
 
-def equal(one, other):
-    return one[0] == other[0] and np.array_equal(one[1], other[1]) if isinstance(one, tuple) else one.equals(other)
-
-
 IDS = st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 7, 100, 5000]), max_size=9), max_size=6)
 
 
@@ -152,16 +148,3 @@ def test_counts_are_added_up_before_the_shuffle(mode, tiny_vocab, monkeypatch):
 
 def _check(told):
     assert [(each["documents"], each["tokens"], each["used"]) for each in told] == [(20, 40, 2)]
-
-
-def test_statistics_of_nothing(tiny_vocab):
-    with open_runner(choose_runner((), mode="inline")) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        nothing = pipeline | beam.Create([]).with_output_types(pa.RecordBatch)
-        statistics = nothing | VocabularyStatistics(Tokenizer.for_bert(tiny_vocab))
-        assert_that(statistics, _nothing)
-        pipeline.run()
-
-
-def _nothing(told):
-    assert [(each["documents"], each["tokens"]) for each in told] == [(0, 0)]

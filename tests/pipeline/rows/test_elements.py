@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.dataframe.convert import to_dataframe, to_pcollection
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 
@@ -44,15 +43,6 @@ def test_batches_stay_batches(inline, tokenizer):
     assert_that(batches | Tokenize(tokenizer), check)
 
 
-def test_timestamps_and_windows_are_kept(inline, tokenizer):
-    rows = [TimestampedValue(as_row(i, "a mill"), 10 * i) for i in range(7)]
-    tokens = inline | beam.Create(rows) | beam.WindowInto(FixedWindows(30)) | Tokenize(tokenizer)
-    placed = tokens | beam.Map(
-        lambda row, t=beam.DoFn.TimestampParam, w=beam.DoFn.WindowParam: (row.id, int(t), int(w.start))
-    )
-    assert_that(placed, equal_to([(i, 10 * i, 10 * i // 30 * 30) for i in range(7)]))
-
-
 @pytest.mark.parametrize("check", ["--runtime_type_check", "--performance_runtime_type_check"])
 def test_types_are_what_they_say(check, tokenizer):
     """Beam checks every element against the type that the step before has told."""
@@ -80,21 +70,6 @@ def test_a_misspelt_field_is_an_error(tokenizer, tmp_path):
         run_inline(build([pa.RecordBatch.from_pylist([row])], pa.RecordBatch))
     with pytest.raises(ValueError, match="the rows have no field 'idd', only id, input_ids; did you mean 'id'"):
         run_inline(build([beam.Row(**row)], RowTypeConstraint.from_fields([("id", str), ("input_ids", list)])))
-
-
-def test_a_type_may_be_declared_for_a_step(tokenizer, tmp_path):
-    def build(pipeline):
-        batches = pipeline | beam.Create([3]) | beam.Map(lambda n: pa.record_batch({"text": ["a mill"] * n}))
-        tokens = batches | Tokenize(tokenizer).with_input_types(pa.RecordBatch)
-        assert tokens.element_type is pa.RecordBatch
-        ids = tokens | beam.FlatMap(lambda batch: batch.column("input_ids").to_pylist())
-        assert_that(ids, equal_to([[6, 7]] * 3))
-        counts = batches | CountWords(tokenizer).with_input_types(pa.RecordBatch)
-        assert_that(counts | "N" >> beam.Map(lambda batch: batch.num_rows), equal_to([1, 1]), label="Words")
-
-    run_inline(build)
-    with pytest.raises(Exception, match=r"(?i)type hint violation"):
-        beam.Pipeline() | beam.Create(["a"]) | Tokenize(tokenizer).with_input_types(Doc)
 
 
 class Tokens(typing.NamedTuple):

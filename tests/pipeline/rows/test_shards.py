@@ -6,7 +6,6 @@ import typing
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -65,42 +64,6 @@ def test_what_shards_cannot_hold_is_refused(inline, tokenizer, tmp_path):
     with pytest.raises(Exception, match="a row has 3 ids and 1 tokens: it is padded; say padding_side"):
         run_inline(padded)
     assert list((tmp_path / "padded").iterdir()) == []
-
-
-class Shard(typing.NamedTuple):
-    id: typing.Any
-    input_ids: list[int]
-    n_tokens: int
-
-
-@pytest.mark.parametrize("kind", ["NamedTuple", "dict"])
-@pytest.mark.parametrize("wrong", [None, b"k1", 1.5, True])
-def test_ids_of_documents_are_strings_or_integers(kind, wrong, tokenizer, tmp_path):
-    element = Shard(wrong, [1], 1)
-    element = element._asdict() if kind == "dict" else element
-
-    def build(pipeline):
-        step = WriteShards(str(tmp_path), tokenizer, id_column="id")
-        return pipeline | beam.Create([element]).with_output_types(typing.Any) | step
-
-    with pytest.raises(Exception, match=f"the field 'id' must be a string or an integer, got {wrong!r}"):
-        run_inline(build)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_counts_are_made_where_rows_have_none(inline, tokenizer, tmp_path):
-    """Whatever rows they are in a bundle with: some have counts, some do not."""
-    rows = [
-        {"id": np.int64(1), "input_ids": [6, 1], "n_tokens": 2, "n_oov": 0},
-        {"id": "2", "input_ids": [6, 1], "n_tokens": None},
-        pa.record_batch({"id": [3], "input_ids": pa.array([[1]], pa.list_view(pa.int64())), "n_oov": pa.nulls(1)}),
-    ]
-    step = WriteShards(str(tmp_path), tokenizer, id_column="id")
-    _ = inline | beam.Create(rows).with_output_types(typing.Any) | step
-    inline.run()
-    (table,) = (pq.ParquetFile(path).read() for path in tmp_path.glob("tokens-*"))
-    found = sorted((row["doc_id"], row["input_ids"], row["n_tokens"], row["n_oov"]) for row in table.to_pylist())
-    assert found == [("1", [6, 1], 2, 0), ("2", [6, 1], 2, 1), ("3", [1], 1, 1)]
 
 
 def test_the_field_doc_id_is_the_id_if_no_other_is_named(tokenizer, tmp_path):

@@ -22,7 +22,6 @@ from tokenmill import (
     IdentifyLanguage,
     Normalize,
     ReadCorpus,
-    RenderChat,
     Tokenize,
     TrainVocabulary,
     VocabularyStatistics,
@@ -31,16 +30,6 @@ from tokenmill import (
 from tokenmill.pipeline.rows import batching
 from tokenmill.pipeline.running.runners import choose_runner, open_runner
 from tokenmill.tokenizer import Tokenizer
-
-
-def test_rows_are_cut_framed_and_padded_as_encode_does(inline, tokenizer):
-    tokenizer.enable_truncation(5)
-    tokenizer.enable_padding(length=6)
-    expected = {i: tokenizer.encode(text).ids for i, text in enumerate(TEXTS)}
-    tokenizer.no_truncation()
-    rows = inline | beam.Create([as_row(i, text) for i, text in enumerate(TEXTS)])
-    step = Tokenize(tokenizer, add_special_tokens=True, max_length=5, pad_to=6)
-    assert_that(rows | step, ids_are(expected))
 
 
 def test_long_texts_become_several_rows(inline, tokenizer):
@@ -215,61 +204,3 @@ def test_numpy_ids_are_written_with_a_schema(inline, tokenizer, tmp_path):
     inline.run()
     (path,) = tmp_path.glob("out*")
     assert pq.read_table(path).to_pylist() == [{"text": "a mill", "input_ids": [6, 7]}]
-
-
-def test_rows_longer_than_pad_to_are_not_let_through(tokenizer):
-    texts = [beam.Row(text="日 " * 18), beam.Row(text="日")]
-
-    def build(pipeline):
-        return pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4)
-
-    with pytest.raises(Exception, match="a row has 18 tokens, more than pad_to 4; raise it, or give max_length"):
-        run_inline(build)
-
-    def build_with_outputs(pipeline):
-        good, bad = pipeline | beam.Create(texts) | Tokenize(tokenizer, pad_to=4).with_exception_handling()
-        assert_that(good | "Lengths" >> beam.Map(lambda row: len(row.input_ids)), equal_to([4]), label="Good")
-        assert_that(bad | "Texts" >> beam.Map(lambda row: row.element.text), equal_to(["日 " * 18]), label="Bad")
-
-    run_inline(build_with_outputs)
-
-
-def test_a_text_for_a_path_and_a_path_for_a_text_are_named_in_a_line(tokenizer, tmp_path):
-    """The text of a tokenizer was repeated in a message of 104,030 characters; a path was only `not JSON`."""
-    for text in (tokenizer.to_str(), "[PAD]\n" * 9000, "x" * 50_000):
-        for make in (Tokenizer.from_file, Tokenize, Detokenize, CountWords):
-            with pytest.raises(
-                OSError, match=r"characters and is no path; the text of a tokenizer\.json is for"
-            ) as told:
-                make(text)
-            assert len(str(told.value)) < 400
-    with pytest.raises(ValueError, match="is too long for a path") as told:
-        RenderChat("x" * 50_000)
-    assert len(str(told.value)) < 400
-    path = "a/vocab.json"
-    for text, shown in ((path, repr(path)), ('{"model": 5}', "'{\"model\": 5}'")):
-        with pytest.raises(Exception, match=f"must hold a tokenizer.json as text, not its path, but holds {shown}: "):
-            run_inline(lambda p, given=text: p | beam.Create(["a"]) | Tokenize(p | "Path" >> beam.Create([given])))
-    for elements, shown in (([], "nothing"), ([7], "7")):
-        with pytest.raises(Exception, match=f"holds no tokenizer.json as text, but {shown}; it needs one in each"):
-            run_inline(lambda p, given=elements: p | beam.Create(["a"]) | Tokenize(p | "Nothing" >> beam.Create(given)))
-    with pytest.raises(TypeError, match=r"AsSingleton, got AsList$"):
-        Tokenize(beam.pvalue.AsList(beam.Pipeline() | beam.Create(["a"])))
-
-
-def test_arguments_that_fit_no_text_are_told_before_anything_runs(tokenizer):
-    for options, message in (
-        ({"max_length": 1}, "max_length 1 leaves no room for the 2 special tokens"),
-        ({"pad_to": 1}, "a row has 2 tokens, more than pad_to 1"),
-        (
-            {"max_length": 4, "overflow": "rows", "stride": 2},
-            "max_length 4 leaves a window 2 tokens beside the 2",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Tokenize(tokenizer, add_special_tokens=True, **options)
-        assert Tokenize(tokenizer, **options)
-    assert Tokenize(tokenizer, add_special_tokens=True, max_length=2, pad_to=2)
-    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    with pytest.raises(ValueError, match="the last turn ends without a special token"):
-        Tokenize(tokenizer, messages="messages", chat={"template": template})

@@ -19,7 +19,6 @@ from apache_beam.utils.windowed_value import PANE_INFO_UNKNOWN, PaneInfo, PaneIn
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tokenmill
 from tests.strategies import FEWER
 from tokenmill import CountWords, Detokenize, Normalize, Tokenize, TrainVocabulary, VocabularyStatistics, WriteShards
 from tokenmill.pipeline.counting import count
@@ -139,28 +138,6 @@ def test_any_mixture_in_any_batches_gives_what_a_loop_gives(data):
     assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
 
 
-def _ids_of_element(element):
-    if isinstance(element, pa.RecordBatch):
-        return element.column("input_ids").to_pylist()
-    return [list(element["input_ids"] if isinstance(element, dict) else element.input_ids)]
-
-
-@pytest.mark.parametrize("mode", ["inline", "threads"])
-def test_elements_of_several_types_in_one_pipeline(mode, tokenizer):
-    with open_runner(choose_runner((), mode=mode, workers=1 if mode == "inline" else 2)) as (runner, options):
-        pipeline = beam.Pipeline(runner=runner, options=options)
-        strings = pipeline | "Strings" >> beam.Create(["a text"])
-        rows = pipeline | "Rows" >> beam.Create([beam.Row(id=1, text="a text")])
-        dicts = pipeline | "Dicts" >> beam.Create([{"id": 2, "text": "a text"}])
-        batches = pipeline | "Batches" >> beam.Create([pa.record_batch({"text": ["a text"] * 2})])
-        every = (strings, rows, dicts, batches) | beam.Flatten()
-        ids = every | Tokenize(tokenizer) | beam.FlatMap(_ids_of_element)
-        assert_that(ids, equal_to([ids_of(tokenizer, "a text")] * 5))
-        words = every | CountWords(tokenizer) | beam.Map(lambda row: (row.word, row.count))
-        assert_that(words, equal_to([(b"a", 5), (b"text", 5)]), label="Words")
-        pipeline.run()
-
-
 def test_a_late_pane_stays_late(tokenizer):
     stream = streams.TestStream(coder=beam.coders.registry.get_coder(str)).advance_watermark_to(0)
     stream = stream.add_elements([TimestampedValue("a mill", 1)]).advance_watermark_to(20)
@@ -189,23 +166,6 @@ def test_a_late_pane_stays_late(tokenizer):
         )
         assert_that(timings, equal_to([("a mill", "ON_TIME"), ("text", "LATE")]))
         pipeline.run().wait_until_finish()
-
-
-@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-def test_nothing_is_no_text_wherever_it_stands(order, tokenizer):
-    elements = [["a text", None][i] for i in order]
-
-    def build(pipeline):
-        result = (
-            pipeline
-            | beam.Create(elements).with_output_types(typehints.Any)
-            | Tokenize(tokenizer).with_exception_handling("fine", "wrong")
-        )
-        assert isinstance(result, beam.pvalue.DoOutputsTuple)
-        assert_that(result.fine | beam.Map(lambda row: row.text), equal_to(["a text"]), label="Good")
-        assert_that(result["wrong"] | "Which" >> beam.Map(lambda row: row.element), equal_to([None]), label="Bad")
-
-    run_inline(build)
 
 
 class Doc(typing.NamedTuple):
@@ -409,22 +369,6 @@ def test_rows_that_fail_while_they_are_computed_are_found_by_looking(what, token
     assert calls[2:] == [300, 200]
 
 
-def test_what_needs_no_side_input_is_prepared_once_for_all_threads(tokenizer, monkeypatch):
-    calls = []
-    step = Tokenize(tokenizer)
-    prepare = type(step._columns).prepare
-    monkeypatch.setattr(type(step._columns), "prepare", lambda self, given: calls.append(given) or prepare(self, given))
-    fn = batching._GatherFn(step._columns, "text", type(step), None)
-    copies = [pickle.loads(pickle.dumps(fn)) for _ in range(3)]
-    for each in copies:
-        each.setup()
-    assert calls == [None]
-    assert copies[0]._prepare(None) is copies[1]._prepare(None)
-    for each in copies:
-        each.teardown()
-    assert not copies[0]._functions
-
-
 def test_windows_with_tokenizers_of_their_own_are_gathered_each(tiny_vocab, monkeypatch):
     """Elements of sliding windows go from one side input to the next; each of these still gets whole batches."""
     sizes = []
@@ -492,14 +436,6 @@ def test_a_threshold_a_handler_and_a_callback(tokenizer, tmp_path):
         Tokenize(tokenizer).with_exception_handling(timeout=3)
     with pytest.raises(ValueError, match=r"threshold must be in 0\.\.1, got 2"):
         Tokenize(tokenizer).with_exception_handling(threshold=2)
-
-
-@pytest.mark.parametrize("step", ["CountWords", "VocabularyStatistics", "WriteShards"])
-def test_steps_that_count_show_the_element_that_they_cannot_use(step, tokenizer, tmp_path):
-    made = WriteShards(str(tmp_path), tokenizer) if step == "WriteShards" else getattr(tokenmill, step)(tokenizer)
-    for wrong in (None, {"text": 5, "input_ids": [5.5], "id": 1}):
-        with pytest.raises(Exception, match=rf"{step}: .*; the element is {'None' if wrong is None else '.*5.5'}"):
-            run_inline(lambda p, e=wrong: p | beam.Create([e]).with_output_types(typehints.Any) | made)
 
 
 def test_counters_of_many_windows_are_bounded_together(tokenizer, monkeypatch):

@@ -11,12 +11,8 @@ import pytest
 from tokenmill.pipeline.running import display
 from tokenmill.pipeline.running.display import (
     Rates,
-    clock,
     describe,
     describe_end,
-    duration,
-    megabytes,
-    short_number,
     show,
 )
 from tokenmill.pipeline.running.progress import Progress, Snapshot, Stage
@@ -58,20 +54,6 @@ def test_lines_read_well():
     with waiting.wait():
         assert describe(merging, rates, 75) == "training, 1,234 of 8,000 merges, waiting for kernels, 1:15 so far"
         assert describe(now, Rates()) == "tokenizing 25% of 200.0 MB, 3 rejected, waiting for kernels"
-
-
-def test_numbers_read_well():
-    assert [megabytes(n) for n in (0, 999, 1_500, 1_234_567, 5e9, 2e12)] == [
-        "0 B",
-        "999 B",
-        "1.5 kB",
-        "1.2 MB",
-        "5.0 GB",
-        "2.0 TB",
-    ]
-    assert [short_number(n) for n in (0, 999, 1_000, 12_345_678, 3e9)] == ["0", "999", "1.0k", "12.3M", "3.0G"]
-    assert [clock(s) for s in (0, 59.6, 3725)] == ["0:00", "1:00", "1:02:05"]
-    assert [duration(s) for s in (0, 3.21, 75)] == ["0.0 s", "3.2 s", "1:15"]
 
 
 class Terminal(io.StringIO):

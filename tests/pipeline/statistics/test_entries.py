@@ -2,8 +2,6 @@
 """What entries are, against the same found one by one, and against what is known of real vocabularies."""
 
 import json
-import re
-import shutil
 
 import numpy as np
 import pytest
@@ -81,40 +79,3 @@ def test_what_is_not_decoded_is_not_called_unreachable(tmp_path):
     raw = Tokenizer.from_str(json.dumps(parts))
     assert not of_kind("unreachable", raw)
     assert not of_kind("piece", raw)
-
-
-def test_gpt2_has_pieces_and_nothing_unreachable(shared_data, tmp_path):
-    for name in ("vocab.json", "merges.txt"):
-        shutil.copy(shared_data / "vocab" / f"gpt2-{name}", tmp_path / name)
-    tokenizer = Tokenizer.from_file(str(tmp_path))
-    assert not of_kind("unreachable", tokenizer)
-    spelled = {token: i for i, token in enumerate(byte_characters())}
-    broken = [
-        i
-        for token, i in tokenizer.get_vocab(with_added_tokens=False).items()
-        if token != "<|endoftext|>" and not is_utf8(bytes(spelled[c] for c in token))
-    ]
-    assert of_kind("piece", tokenizer) == sorted(broken)
-
-
-def test_bert_cannot_continue_a_word_with_a_chinese_character(shared_data):
-    tokenizer = Tokenizer.from_file(str(shared_data / "vocab" / "bert-base-chinese.txt"))
-    unreachable = set(of_kind("unreachable", tokenizer))
-    of_chinese = [i for token, i in tokenizer.get_vocab().items() if re.fullmatch("##[\u4e00-\u9fff]", token)]
-    assert len(of_chinese) > 5000
-    assert unreachable.issuperset(of_chinese)
-    assert unreachable.isdisjoint(tokenizer.token_to_id(token) for token in ("的", "##ing", "the"))
-
-
-def byte_characters():
-    """Returns the character that GPT-2 writes for each byte."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return [chr(byte if byte in shown else 256 + hidden.index(byte)) for byte in range(256)]
-
-
-def is_utf8(data):
-    try:
-        return bool(data.decode()) or True
-    except UnicodeDecodeError:
-        return False

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from tests.chats import NAMED, TEMPLATES, make_conversation, make_tokenizer
-from tokenmill import JobError, read_report, run, verify
+from tokenmill import JobError, run, verify
 from tokenmill.pipeline.config import chat
 from tokenmill.pipeline.config.file import load_config
 from tokenmill.pipeline.config.sections import ConfigError
@@ -24,8 +23,6 @@ from tokenmill.pipeline.jobs.planning import plan_job
 from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving import shards
 from tokenmill.pipeline.proving.trace import trace
-from tokenmill.pipeline.reporting import page
-from tokenmill.pipeline.reporting.summary import summarize
 from tokenmill.tokenizer.chat import conversations, renderer
 from tokenmill.tokenizer.chat.conversations import REASONS as OF_CONVERSATIONS
 
@@ -239,18 +236,6 @@ def test_a_template_of_which_the_wrong_text_would_be_trained_is_refused_before_t
         run(config_of(folder, chat={"tool_template": listed + TEMPLATES["bare"]}))
 
 
-def test_rows_of_parquet_that_are_no_text_are_rejected(folder: Path) -> None:
-    def turns(answer: bytes) -> list[dict[str, bytes]]:
-        return [{"role": b"user", "content": b"why?"}, {"role": b"assistant", "content": answer}]
-
-    records = [{"messages": turns(b"yes")}, {"messages": turns(b"\xff")}, {"messages": turns("é".encode())}]
-    pq.write_table(pa.Table.from_pylist(records), folder / "chat.parquet")
-    run(config_of(folder, data="chat.parquet", input={"on_damage": "warn"}))
-    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
-    assert totals["rejected"] == {"invalid_utf8": 1}
-    assert [trained_text(row) for row in rows_of(folder)] == ["yes<|im_end|>", "é<|im_end|>"]
-
-
 def test_every_shape_gives_the_same_rows_from_every_format(folder: Path) -> None:
     ask, answer = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
     records: list[dict[str, Any]] = [
@@ -273,44 +258,6 @@ def test_every_shape_gives_the_same_rows_from_every_format(folder: Path) -> None
         found[name] = [(row["input_ids"], row["loss_mask"]) for row in rows_of(folder, name + ".out")]
     assert found["a.jsonl"] == found["a.json"] == found["a.parquet"] == found["a.arrow"]
     assert len(found["a.jsonl"]) == len(records)
-
-
-def packed_parts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[int, bool]]]:
-    """Returns the ids, and whether they are trained, of each document, which must be in one sequence."""
-    parts: dict[int, list[tuple[int, bool]]] = {}
-    for row in rows:
-        assert not any(row["loss_mask"][row["n_tokens"] :])
-        starts = row["cu_seqlens"]
-        for number, start, stop in zip(row["documents"], starts[:-1], starts[1:], strict=True):
-            assert number not in parts, "a conversation is split"
-            parts[number] = list(zip(row["input_ids"][start:stop], row["loss_mask"][start:stop], strict=True))
-            assert not parts[number][0][1], "it would be predicted from another conversation"
-    return parts
-
-
-@pytest.mark.parametrize("separator", [None, "</s>"])
-@pytest.mark.parametrize("strategy", [None, "best_fit", "no_split"])
-@pytest.mark.parametrize("shuffle", [None, {"seed": 1, "shards": 1}])
-def test_packing_splits_no_conversation(
-    folder: Path, strategy: str | None, separator: str | None, shuffle: dict[str, int] | None
-) -> None:
-    packing = {"length": 64, "pad_token": "</s>", "separator": separator}
-    packing |= {} if strategy is None else {"strategy": strategy}
-    output = {"packing": packing, "path": str(folder / "packed"), "report": False, "shuffle": shuffle}
-    room = 64 - (separator is not None)
-    run(config_of(folder, "plain", tokenizer={"truncation": {"max_length": room, "warn_above": 1.0}}))
-    run(config_of(folder, "packed", output=output))
-    assert verify(str(folder / "packed"), deep=True).problems == []
-    rows = rows_of(folder, "packed")
-    assert len({row["n_tokens"] for row in rows}) > 1
-    end = [] if separator is None else [(make_tokenizer().token_to_id(separator), False)]
-    expected = [[*zip(row["input_ids"], row["loss_mask"], strict=True), *end] for row in rows_of(folder, "plain")]
-    assert sorted(packed_parts(rows).values()) == sorted(expected)
-    stats, plain = (json.loads((folder / name / "stats.json").read_text()) for name in ("packed", "plain"))
-    assert stats["chat"] == plain["chat"]
-    assert stats["chat"]["cut_tokens"] > 0
-    assert stats["packing"]["split_documents"] == 0
-    assert stats["tokens_made"]["documents_cut"] == plain["tokens_made"]["documents_cut"] > 0
 
 
 def test_packed_and_unpacked_rows_have_the_same_loss(folder: Path) -> None:
@@ -359,90 +306,6 @@ def test_a_trained_token_leads_to_its_message(folder: Path, packing: Any, trunca
             assert any(document["text"][start:stop].strip() in text for text in shown)
         seen.add((at["role"], at["trained"]))
     assert seen >= {("user", False), ("assistant", True)}
-
-
-def test_nulls_that_an_author_wrote_stay_and_those_of_arrow_go(folder: Path) -> None:
-    """In Parquet the arguments of all calls have one type: a null for each field that only another call has."""
-
-    def turns(name: str, arguments: Any) -> list[dict[str, Any]]:
-        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        return [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so", "tool_calls": [call]}]
-
-    given: list[dict[str, Any]] = [{"unit": None, "at": [None, 1]}, {"city": "Rome"}]
-    tools = [[{"name": "look", "parameters": {"unit": {"default": None}}}], [{"name": "look", "strict": True}]]
-    records = [{"messages": turns("look", each), "tools": its} for each, its in zip(given, tools, strict=True)]
-    (folder / "calls.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    pq.write_table(pa.Table.from_pylist(records), folder / "calls.parquet")
-    template = "{% if tools %}{{ tools | tojson }}{% endif %}" + TEMPLATES["thinking"]
-    expected = {
-        "calls.jsonl": [('{"unit": null, "at": [null, 1]}', '{"unit": {"default": null}}'), ('{"city": "Rome"}', "")],
-        "calls.parquet": [('{"at": [null, 1]}', '"parameters": {"unit": {}}'), ('{"city": "Rome"}', "")],
-    }
-    for data, pieces in expected.items():
-        run(config_of(folder, data + ".out", data=data, chat={"template": template}))
-        for row, (arguments, schema) in zip(rows_of(folder, data + ".out"), pieces, strict=True):
-            text = make_tokenizer().decode(row["input_ids"], skip_special_tokens=False)
-            assert f'"arguments": {arguments}}}' in text
-            assert schema in text
-            assert ("strict" in text) == (schema == "")
-
-
-@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
-def test_marks_of_data_count_and_fields_that_are_lost_are_counted(folder: Path, format_: str) -> None:
-    ask, answer = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so", "note": "x"}
-    tools = [{"name": "look", "parameters": {"unit": {"default": None}}}]
-    records = [
-        {"id": "a", "kept": "k", "source": "web", "messages": [ask, {**answer, "reasoning": "hm"}], "tools": tools},
-        {"id": "b", "kept": "k", "source": "web", "messages": [ask, answer, ask, answer], "loss_mask": [0, 0, 0, 1]},
-        {"id": "c", "kept": "k", "source": "web", "messages": [{**ask, "name": "Ann"}, {**answer, "trainable": False}]},
-        {"id": "d", "kept": "k", "source": "web", "messages": [ask, answer], "weight": 0},
-    ]
-    if format_ == "parquet":
-        pq.write_table(pa.Table.from_pylist([{"tools": None, "loss_mask": None, "weight": None, **r} for r in records]),
-                       folder / "marks.parquet")  # fmt: skip
-    else:
-        (folder / "marks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    config = config_of(folder, data=f"marks.{format_}", input={"keep_fields": ["kept"], "on_damage": "warn"})
-    run({**config, "output": {"path": str(folder / "out")}})
-    assert [trained_text(row) for row in rows_of(folder)] == ["so<|im_end|>"] * 2
-    totals = json.loads((folder / "out" / "manifest.json").read_text())["totals"]
-    assert totals["rejected"] == {"marked_untrained": 2}
-    lost = {"note": 3, "source": 2, "reasoning": 1, "tools": 1}
-    assert check_counts(folder, "out")["fields_not_shown"] == lost
-    assert verify(str(folder / "out"), deep=True).problems == []
-    report = read_report(str(folder / "out"))
-    assert report["chat"]["fields_not_shown"] == lost
-    assert "reasoning" in page.render(report)
-    console = Console(width=200)
-    with console.capture() as shown:
-        console.print(summarize(str(folder / "out"), 1.0))
-    assert "note 3, source 2, reasoning 1, tools 1" in shown.get()
-    chat = {"must_show": ["tools", "reasoning_content"]}
-    run(config_of(folder, "some", data=f"marks.{format_}", chat=chat, input={"on_damage": "warn"}))
-    (rejects,) = (folder / "some" / "rejected").glob("*.parquet")
-    details = pq.read_table(rejects)["detail"].to_pylist()
-    assert "the template shows nothing of tools of the record" in details
-
-
-def test_records_with_tools_take_the_template_for_tools_as_in_transformers(folder: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    templates = {"default": TEMPLATES["chatml"], "tool_use": "{{ tools | tojson }}" + TEMPLATES["chatml"]}
-    named = [{"name": name, "template": source} for name, source in templates.items()]
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps({"chat_template": named, **NAMED}))
-    turns = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}]
-    records: list[dict[str, Any]] = [{"messages": turns}, {"messages": turns, "tools": [{"name": "look", "x": None}]}]
-    (folder / "tools.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    run(config_of(folder, data="tools.jsonl"))
-    theirs = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer" / "tokenizer.json"), chat_template=templates
-    )
-    for row, record in zip(rows_of(folder), records, strict=True):
-        expected = theirs.apply_chat_template(record["messages"], tools=record.get("tools"), return_dict=True)
-        assert row["input_ids"] == expected["input_ids"]
-    config = json.loads((folder / "out" / "manifest.json").read_text())["config"]
-    assert config["chat"]["tool_template"] == templates["tool_use"]
-    run(config_of(folder, "named", data="tools.jsonl", chat={"template_name": "default"}))
-    assert [row["input_ids"] for row in rows_of(folder, "named")] == [rows_of(folder)[0]["input_ids"]] * 2
 
 
 def test_weights_of_messages_are_a_column(folder: Path) -> None:

@@ -131,15 +131,6 @@ def test_a_document_that_would_be_cut_stays_as_it_is(tmp_path: Path, level: str,
     assert n_long > 0
 
 
-def test_documents_do_not_depend_on_splits_and_do_on_the_seed(tmp_path: Path) -> None:
-    tokenizer_of(tmp_path)
-    for name, seed, split_bytes in (("a", 0, 1 << 20), ("b", 0, 300), ("c", 1, 1 << 20)):
-        made = config_of(tmp_path, name, seed=seed)
-        made["input"]["split_bytes"] = split_bytes
-        run(made)
-    assert rows_of(tmp_path, "a") == rows_of(tmp_path, "b") != rows_of(tmp_path, "c")
-
-
 @given(st.lists(st.text(max_size=9), min_size=1, max_size=5), st.integers(0, 1 << 63))
 def test_cuts_are_between_characters(texts: list[str], key: int) -> None:
     texts = [text.encode("utf-8", "ignore").decode() for text in texts]

@@ -97,25 +97,6 @@ def test_every_key_changes_what_is_trained(changes, expected):
     assert whole == expected
 
 
-def test_words_to_count(tiny_vocab_file):
-    def words(config):
-        counter = counting_tokenizer(config).new_word_counter()
-        counter.update(pa.array(["Größe A"]))
-        return [word.decode() for word in counter.to_table()["word"].to_pylist()]
-
-    assert words(TokenizerConfig()) == ["a", "große"]
-    assert words(TokenizerConfig(lowercase=False)) == ["A", "Größe"]
-    assert words(TokenizerConfig(strip_accents=False)) == ["a", "größe"]
-    assert words(TokenizerConfig(file=str(tiny_vocab_file), lowercase=False)) == ["A", "Größe"]
-
-
-def test_sections_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"tokenizer\.file must be given"):
-        load_tokenizer(TokenizerConfig())
-    with pytest.raises(ValueError, match=r"tokenizer\.train must be given"):
-        train_tokenizer(COUNTS, TokenizerConfig())
-
-
 @pytest.mark.parametrize(
     ("train", "span_tokens", "problem"),
     [

@@ -120,20 +120,6 @@ DEFAULT_ENDS = """{{ '<|system|>Be good.<|end|><|user_start|>' }}
 {{- m.content + ('<|assistant_end|>' if m.role == 'assistant' and not loop.last else '') -}}
 {%- if m.role == 'user' -%}<｜Assistant｜>{%- endif -%}
 {%- endfor -%}"""
-NAMED_ANSWERS = """
-{%- for m in messages -%}
-{{- '<|start|>' + ('tool' if m.role == 'tool' else m.role) + '<|message|>' -}}
-{%- if m.role == 'tool' -%}
-  {%- for other in messages -%}{%- for call in other.tool_calls or [] if call.id == m.tool_call_id -%}
-  {{- '<' + call.function.name + '>' -}}
-  {%- endfor -%}{%- endfor -%}
-  {{- m.content + '<|end|>' -}}
-{%- elif m.tool_calls -%}
-  {%- set call = m.tool_calls[0].function -%}
-  {{- '<call>' + call.name + ' ' + (call.arguments | tojson if call.arguments else '') + '</call><|call|>' -}}
-{%- else -%}{{- m.content + '<|end|>' -}}{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}<|start|>assistant<|message|>{%- endif -%}"""
 PARTS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% for p in m.content %}{{ p.text }}{% endfor %}"
     "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
@@ -192,18 +178,6 @@ def test_a_call_is_trained_from_where_its_markup_begins(source: str, expected: s
     assert "seen" not in "".join(said)
 
 
-@pytest.mark.parametrize(("arguments", "shown"), [({"at": "x"}, '{"at": "x"}'), ({}, "")])
-def test_the_name_of_a_call_that_an_earlier_answer_shows_is_not_trained_there(
-    arguments: dict[str, str], shown: str
-) -> None:
-    calls = [{"type": "function", "id": "abcdefghi", "function": {"name": "look", "arguments": arguments}}]
-    call, result = {**CALL, "tool_calls": calls}, {**RESULT, "tool_call_id": "abcdefghi"}
-    said = trained(NAMED_ANSWERS, ASK, call, result, ANSWER, AGAIN, call, result, LAST)
-    called = f"<call>look {shown}</call><|call|>"
-    assert said == [called, "so<|end|>", called, "thus<|end|>"]
-    assert bad(NAMED_ANSWERS) == {}
-
-
 @pytest.mark.parametrize(
     "content",
     ["<think>hm</think>\n\nso", "\n\n <think>\nhm</think>so", "so <think>hm</think>", "hm</think>so", "<think>hm"],
@@ -220,21 +194,6 @@ def test_reasoning_inside_a_content_is_left_out_wherever_it_stands(content: str)
         said = trained(source, ASK, answer, thinking=False)
         assert "".join(said).strip() == ("" if content.startswith("so") and source == PROMPTED else kept) + "<|im_end|>"
     assert bad(PROMPTED, thinking=False) == {}
-
-
-def test_a_template_that_marks_turns_marks_all_that_is_trained() -> None:
-    source = (
-        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.tool_calls %}{% generation %}"
-        "{{ m.tool_calls[0].function.name + '<|im_end|>' }}{% endgeneration %}{% else %}{{ m.content + '<|im_end|>' }}"
-        "{% endif %}{{ '\\n' }}{% endfor %}"
-    )
-    assert trained(source, ASK, CALL, RESULT, LAST) == ["look<|im_end|>"]
-    with pytest.raises(ConversationError, match="no text of the 2 messages") as error:
-        trained(source, ASK, ANSWER)
-    assert error.value.reason == "nothing_trained"
-    assert "one turn: nothing_trained" in bad(source)["turns"]
-    commented = "{# with {% generation %} #}" + TEMPLATES["chatml"]
-    assert trained(commented, ASK, ANSWER) == ["so<|im_end|>"]
 
 
 def test_a_template_that_takes_no_plain_messages_is_bad() -> None:

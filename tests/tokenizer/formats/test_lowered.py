@@ -114,17 +114,6 @@ def test_pickles_and_texts_are_mapped_too(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(lowered_files()) == 1
 
 
-def test_messages_name_the_file_that_is_read(tmp_path: Path) -> None:
-    fields = json.loads(trained("wordpiece").to_str())
-    fields["model"]["nobody knows this"] = 1
-    (tmp_path / "a.json").write_text(json.dumps(fields))
-    (tmp_path / "b.json").write_text(json.dumps(fields))
-    a, b = (loading.load(tmp_path / f"{name}.json") for name in "ab")
-    assert len(lowered_files()) == 1
-    assert a.ignored_fields == (f"{tmp_path / 'a.json'}.model.nobody knows this",)
-    assert b.ignored_fields == (f"{tmp_path / 'b.json'}.model.nobody knows this",)
-
-
 def test_other_options_and_other_files_are_made_anew(tmp_path: Path) -> None:
     ranks = tmp_path / "r.tiktoken"
     trained("byte-level").save(ranks)
@@ -192,13 +181,6 @@ def test_a_file_that_a_crash_has_left_counts_as_none(tmp_path: Path, content: by
     file.write_bytes(content)
     assert loading.load(tmp_path / "t.json").model.vocab == first.model.vocab
     assert file.stat().st_size > 1000
-
-
-def test_small_files_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowered, "LEAST", 1 << 17)
-    trained("wordlevel").save(tmp_path / "t.json")
-    loading.load(tmp_path / "t.json")
-    assert lowered_files() == []
 
 
 def test_the_cache_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

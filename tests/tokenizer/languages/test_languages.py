@@ -156,19 +156,6 @@ def test_one_pass_over_a_mixed_column_gives_what_each_language_gives_alone(colum
     assert together == [routed.encode(text, add_special_tokens=False).ids for text in column]
 
 
-def test_every_language_may_have_its_own_tokenizer() -> None:
-    def tokenizer(*words: str) -> Tokenizer:
-        return Tokenizer.for_bert({w: i for i, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])})
-
-    routed = LanguageTokenizers({"default": tokenizer("all", "human"), "ru": tokenizer("x", "y", "z", "все")})
-    column = pa.array([SENTENCES["ru"], SENTENCES["en"], None])
-    found = routed.encode_arrow(column)
-    assert found.rules.to_pylist() == ["ru", "default", "default"]
-    assert found.ids[0].as_py()[0] == 7
-    assert found.ids[1].as_py()[:2] == [4, 5]
-    assert found.ids[2].as_py() is None
-
-
 def test_a_rule_for_a_language_that_is_not_known_is_refused(tiny_vocab_file: object) -> None:
     with pytest.raises(ValueError, match="'xx' is no language"):
         LanguageTextTokenizer(Tokenizer.from_file(str(tiny_vocab_file)), rules={"xx": []})

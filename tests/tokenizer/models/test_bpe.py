@@ -4,7 +4,7 @@ refuses."""
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -177,35 +177,6 @@ def test_dropout_follows_its_probability() -> None:
     assert in_kernel(ladder(0.1), column[:5], seed=7)[0] == some[:5]
 
 
-def many_merges(chooser: random.Random, order: str) -> BPE:
-    """Merges that make long tokens, parts before what they make, or in any order, or with some equally good."""
-    merges, tokens = [], [*"abcd"]
-    while len(merges) < 150:
-        # What begins with c or d never follows b: there, words can be cut.
-        left, right = chooser.choice(tokens[-20:] + tokens[:3]), chooser.choice(tokens[-5:] + tokens)
-        if left + right not in tokens and not (left.endswith("b") and right[0] in "cd"):
-            merges.append((left, right))
-            tokens.append(left + right)
-    if order == "any":
-        chooser.shuffle(merges)
-    ranks = [k // 7 for k in range(len(merges))] if order == "tied" else None
-    return BPE({t: i for i, t in enumerate(tokens)}, merges, fuse_unk=True, merge_ranks=ranks)
-
-
-@pytest.mark.parametrize("order", ["parts first", "any", "tied"])
-@pytest.mark.parametrize("letters", ["a", "ab", "aaab", "abc", "abcd"])
-def test_words_of_any_length_take_the_same_merges(letters: str, order: str) -> None:
-    for seed in range(8):
-        chooser = random.Random(f"{letters} {order} {seed}")
-        model = many_merges(chooser, order)
-        column = [
-            text.encode()
-            for n in (*range(1, 20), 64, 65, 66, 255, 256, 257, 258, 600)
-            for text in ((letters * n)[:n], "".join(chooser.choice(letters) for _ in range(n)))
-        ]
-        assert in_kernel(model, column)[0] == [model.tokenize_bytes(word) for word in column]
-
-
 @pytest.mark.parametrize("letters", ["abcd", "aé玫𝖟"])
 @pytest.mark.parametrize("byte_level", [True, False])
 def test_words_around_each_bound_take_the_same_merges(letters: str, byte_level: bool) -> None:
@@ -233,40 +204,6 @@ def pairs_that_are_new(chooser: random.Random, letters: list[str], tokens: list[
             tokens.append(left + right)
             parts.append(left + right)
             yield left, right
-
-
-def naive_tiktoken(ranks: Mapping[bytes, int], word: bytes) -> list[int]:
-    if word in ranks:
-        return [ranks[word]]
-    parts = [word[i : i + 1] for i in range(len(word))]
-    while True:
-        chances = [(ranks[a + b], i) for i, (a, b) in enumerate(itertools.pairwise(parts)) if a + b in ranks]
-        if not chances:
-            return [ranks[part] for part in parts]
-        i = min(chances)[1]
-        parts[i : i + 2] = [parts[i] + parts[i + 1]]
-
-
-ranked_tokens = st.sets(st.text(st.sampled_from("abc"), min_size=2, max_size=6).map(str.encode), max_size=40)
-
-
-ranked_words = st.lists(st.text(st.sampled_from("abcd"), min_size=1), min_size=1)
-
-
-@given(ranked_tokens, st.randoms(use_true_random=False), ranked_words)
-def test_ranks_mean_what_they_mean_to_tiktoken(tokens: set[bytes], chooser: random.Random, column: list[str]) -> None:
-    # Ranks in any order, with holes: tokens that are never made, made of later ones, or only as whole words.
-    ids = chooser.sample(range(2000), 256 + len(tokens))
-    ranks = dict(zip([*(bytes([b]) for b in range(256)), *sorted(tokens)], ids, strict=True))
-    model = BPE.from_ranks(ranks)
-    encoded = [word.encode() for word in column] + sorted(tokens)
-    found, _ = in_kernel(model, encoded)
-    for word, got in zip(encoded, found, strict=True):
-        assert [token for token, _ in got] == naive_tiktoken(ranks, word), word
-    # The merges are spelled out as any others.
-    spelled = BPE(model.vocab, list(model.merges), ignore_merges=True, byte_level=True)
-    assert in_kernel(spelled, encoded)[0] == found
-    assert [model.merges[i] for i in range(len(model.merges))] == list(model.merges) == model.merges[:]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tokenmill.tokenizer import Tokenizer, WordLevel
+from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.models.vocabulary import (
     Tokens,
     Vocabulary,
@@ -125,17 +125,6 @@ def test_regular_tokens_that_collide_are_found_all_the_same() -> None:
         _ = vocab.table
     assert vocab.find(["token7", "token", "token19999"]).tolist() == [7, -1, 19999]
     assert pickle.loads(pickle.dumps(vocab)).find_one("token8") == 8
-
-
-@given(st.lists(st.text("ab▁é花😀", max_size=4), unique=True, max_size=30), st.text("ab▁é花😀", max_size=3))
-def test_tokens_with_a_prefix(tokens: list[str], prefix: str) -> None:
-    tokens = ["<unk>", *(token for token in tokens if token)]
-    tokenizer = Tokenizer(model=WordLevel({token: i for i, token in enumerate(tokens)}))
-    tokenizer.add_tokens(["ab<x>", "<y>"])
-    vocab = tokenizer.get_vocab()
-    found = tokenizer.tokens_with_prefix(prefix)
-    assert found == {token: i for token, i in vocab.items() if token.startswith(prefix)}
-    assert list(found) == sorted(found, key=str.encode)
 
 
 def test_what_is_added_is_found_by_its_prefix() -> None:

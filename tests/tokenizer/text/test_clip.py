@@ -3,11 +3,8 @@
 
 import gzip
 import html
-import itertools
 import re
 import unicodedata
-from collections import Counter
-from pathlib import Path
 
 import ftfy
 import pyarrow as pa
@@ -108,51 +105,3 @@ def test_ids_are_those_of_openai_with_its_clean_up(text: str, small: Tokenizer) 
     expected = SimpleTokenizer(small).encode(text)
     assert ours.encode_arrow(pa.array([text])).ids[0].as_py() == expected
     assert ours.encode(text, add_special_tokens=False).ids == expected
-
-
-_OF_LITERALS = st.lists(
-    st.sampled_from(
-        ["<|endoftext|>", "<|startoftext|>", "<|", "|>", "oftext|>", "endoftext", "#", "the", "'s", "7", " "]
-    ),
-    max_size=9,
-).map("".join)
-
-
-@given(column=st.lists(_OF_LITERALS, max_size=4))
-def test_its_own_tokens_are_words_of_their_own_as_text(column: list[str], small: Tokenizer) -> None:
-    """As text they are cut again, as by transformers 5, but nothing else stands in one word with them."""
-    words = [[re.sub(r"^<\|(\w+)\|>$", r"<| \1 |>", word) for word in PATTERN.findall(text)] for text in column]
-    expected = [SimpleTokenizer(small).encode(" ".join(row)) for row in words]
-    for tokenizer in (small, small.replace(normalizer=None)):
-        assert tokenizer.encode_arrow(pa.array(column, pa.string()), False).to_pylist() == expected
-        assert [each.ids for each in tokenizer.encode_batch(column, add_special_tokens=False)] == expected
-        assert [tokenizer.encode(text, add_special_tokens=False).ids for text in column] == expected
-        counter = tokenizer.new_word_counter()
-        counter.update(pa.array(column, pa.string()))
-        counts = {row["word"].decode(): row["count"] for row in counter.to_table().to_pylist()}
-        assert counts == Counter(" ".join(itertools.chain.from_iterable(words)).split())
-
-
-def test_without_it_the_tokenizer_stays_what_hf_makes_of_it(small: Tokenizer) -> None:
-    assert small.encode("&amp;", add_special_tokens=False).tokens == ["&</w>", *"am", "p</w>", ";</w>"]
-    assert TextTokenizer.for_clip(small).encode("&amp;", add_special_tokens=False).tokens == ["&</w>"]
-    assert TextTokenizer.for_clip(small).encode("the cat").tokens == [
-        "<|startoftext|>",
-        "the</w>",
-        "cat</w>",
-        "<|endoftext|>",
-    ]
-
-
-@pytest.mark.parity
-def test_ids_are_those_of_openai_on_real_text(shared_data: Path) -> None:
-    import json
-
-    tokenizer = Tokenizer.from_file(shared_data / "vocab" / "clip_bpe_simple_vocab_16e6.txt.gz")
-    ours, theirs = TextTokenizer.for_clip(tokenizer), SimpleTokenizer(tokenizer)
-    for name in ("en", "multi", "code"):
-        with gzip.open(shared_data / "corpus" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-            sample = [json.loads(line)["text"][:1500] for line, _ in zip(lines, range(60), strict=False)]
-        sample = [text for text in sample if not differs(text)]
-        assert len(sample) > 10
-        assert ours.encode_arrow(sample).ids.to_pylist() == [theirs.encode(text) for text in sample]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -198,31 +197,6 @@ def test_an_id_beyond_the_vocabulary_is_refused() -> None:
         train(HUGS, pad_id=5000, vocab_size=4000)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "holds no words"),
-        ([("a", 0), ("", 9)], "holds no words"),
-        ([("<s>", 3)], "holds no words"),
-        ([("▅", 3), ("<s>", 1)], "holds no character that may be part of a piece"),
-        ([("a", 1), ("b", -3)], "counts must not be negative, got -3"),
-        ([("a", 1), (b"caf\xe9", 1)], r"words must be UTF-8, got b'caf\\xe9'"),
-        ([("▁a", 1), ("b c", 1)], "words of a Unigram model have no spaces, got 'b c'; pre-tokenize with Metaspace"),
-        ([("a", 2**63 - 1), ("b", 2**63 - 1)], "add up to 18446744073709551614 characters"),
-    ],
-)
-def test_bad_word_counts_are_refused(rows: list[tuple[str | bytes, int]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        UnigramTrainer().train(table(rows))
-
-
 def test_no_size_is_refused() -> None:
     with pytest.raises(ValueError, match="sizes must name at least one"):
         UnigramTrainer().train_sizes(table([("a", 1)]), [])
-
-
-def test_other_columns_are_refused() -> None:
-    good = table([("a", 1)])
-    for bad in (good.drop_columns("word"), good.cast(pa.schema([("word", pa.binary()), ("count", pa.int64())]))):
-        with pytest.raises(TypeError, match="must have columns word: large_binary and count: int64, but"):
-            UnigramTrainer().train(bad)

@@ -176,24 +176,6 @@ def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_both_reme
     assert len(train(HUGS, vocab_size=12, limit_alphabet=6, special_tokens=["[UNK]", "[PAD]"])) <= 12
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "holds no words"),
-        ([("a", 0), ("", 9)], "holds no words"),
-        ([("a", 1), ("b", -3)], "counts must not be negative, got -3"),
-        ([("a", 1), (b"caf\xe9", 1)], r"words must be UTF-8, got b'caf\\xe9'"),
-        ([("a", 1), (b"\xed\xa0\x80", 1)], r"words must be UTF-8, got b'\\xed\\xa0\\x80'"),
-        ([("a", 1), (b"x\xc3", 1), (b"\xa9y", 1)], r"words must be UTF-8, got b'\\xa9y'"),  # together they are valid
-        ([("ab", 2**62), ("c", 1)], r"add up to 9223372036854775809 characters, more than 2\*\*63 - 1"),
-        ([("a", 2**63 - 1), ("b", 2**63 - 1)], "add up to 18446744073709551614 characters"),
-    ],
-)
-def test_bad_word_counts_are_refused(rows: list[tuple[str | bytes, int]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        WordPieceTrainer().train(table(rows))
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_several_sizes_from_one_training_are_those_of_trainings_of_their_own(rule: str) -> None:
     trainer = WordPieceTrainer(**fields_for(rule=rule))

@@ -17,9 +17,7 @@ from tests import strategies
 from tests.reference import bert as reference
 from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
 from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.pre_tokenizers import Split, tables
-from tokenmill.tokenizer.pre_tokenizers.code_point_sets import CodePoints
-from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Characters, parse
+from tokenmill.tokenizer.pre_tokenizers import Split
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -116,8 +114,6 @@ def test_other_versions_and_other_tokenizers_are_refused(tmp_path: Path) -> None
 
 
 NAMED = "gpt2", "cl100k_base", "o200k_base", "qwen", "llama3", "tekken"
-CATEGORIES = {"\u1acf": "Mn", "\u088f": "Lo", "\ua7ce": "Lu", "\U00011de0": "Nd", "\U0001f6d8": "So"}
-"""New in Unicode 17, to the patterns of HF tokenizers 1.0 alone."""
 
 
 def words(pre_tokenizer: Any, text: str) -> list[str]:
@@ -135,22 +131,3 @@ def test_patterns_have_the_categories_of_either(tmp_path: Path, name: str) -> No
     assert words(newer.pre_tokenizer, "b\u088f !\u088f")[0] == "b\u088f"
     assert words(older.pre_tokenizer, "b\u088f !\u088f")[0] == "b"
     assert words(newer.pre_tokenizer, "a\U00011de0") == ["a", "\U00011de0"]
-
-
-def test_automata_have_the_categories_of_their_version() -> None:
-    names = data.names("patterns/category_names")
-    for character, category in CATEGORIES.items():
-        runs = {name: tables.category_runs(name, "17") for name in names}
-        has = {name for name, found in runs.items() if any(a <= ord(character) <= b for a, b in found)}
-        assert has == {category}
-        assert not any(a <= ord(character) <= b for name in names for a, b in tables.category_runs(name))
-    for kinds in ("Lu Ll Lt Lm Lo", "Nd Nl No", "Mn Mc Me"):
-        runs = {
-            version: CodePoints.of(r for k in kinds.split() for r in tables.category_runs(k, version))
-            for version in ("8", "17")
-        }
-        for version, members in runs.items():
-            node = parse(rf"\p{{{kinds[0]}}}", version)
-            assert isinstance(node, Characters)
-            assert node.members == members
-        assert runs["8"] != runs["17"]

@@ -5,7 +5,6 @@ import io
 import itertools
 import json
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,16 +84,6 @@ def test_bytes_do_not_depend_on_batches(lengths, cuts, row_group_tokens):
     assert group_rows(whole) == groups
 
 
-def test_rows_without_tokens_are_bounded_too(monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_ROWS", 3)
-    assert group_rows(shard([token_rows([[]] * 7)])) == [3, 3, 1]
-
-
-def test_long_document_ids_are_bounded_too(monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_DOC_ID_BYTES", 10)
-    assert group_rows(shard([token_rows([[1]] * 4, doc_ids=["éé", "abcdef", "g", "h" * 99])])) == [2, 1, 1]
-
-
 def test_metadata_names_tokenizer_and_features():
     metadata = pq.read_schema(io.BytesIO(shard([token_rows(ROWS)]))).metadata
     assert json.loads(metadata[b"tokenmill"]) == {
@@ -141,15 +130,6 @@ def test_datasets_reads_it_with_exact_types(tmp_path, monkeypatch):
     assert loaded.to_list() == token_rows(ROWS).to_pylist()
 
 
-def test_compression_is_zstd_unless_told_otherwise():
-    def codec(data):
-        return pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(1).compression
-
-    assert codec(shard([token_rows(ROWS)])) == "ZSTD"
-    assert codec(shard([token_rows(ROWS)], compression="zstd")) == "ZSTD"
-    assert codec(shard([token_rows(ROWS)], compression="none")) == "UNCOMPRESSED"
-
-
 def test_other_schemas_are_refused():
     batch = token_rows(ROWS)
     narrow = batch.set_column(1, "input_ids", batch.column(1).cast(parquet.stored_schema(schemas.TOKENS).types[1]))
@@ -186,9 +166,3 @@ def test_memory_does_not_grow_with_the_shard():
         peak = max(peak, pa.total_allocated_bytes() - before)
     writer.close()
     assert peak < 12 << 20  # 24 MB of ids went through
-
-
-def test_ids_of_a_slice_are_those_of_the_slice():
-    batch = token_rows(ROWS).slice(2, 2)
-    assert pq.read_table(io.BytesIO(shard([batch]))).column("input_ids").to_pylist() == ROWS[2:4]
-    assert np.array_equal(batch.column(1).offsets.to_numpy(), [3, 4, 44])

@@ -155,13 +155,6 @@ def test_ids_take_as_few_bytes_as_their_dictionary_allows(n_distinct, width):
     assert read(data).column(0).chunk(0).values.to_numpy().tobytes() == ids.tobytes()
 
 
-def test_the_footer_carries_metadata_and_writer():
-    metadata = pq.ParquetFile(io.BytesIO(write([]))).metadata
-    assert metadata.metadata == {b"who": "tests 🎉".encode()}
-    assert metadata.created_by == "tests version 1"
-    assert metadata.num_rows == 0
-
-
 def test_other_types_and_compressions_are_refused():
     with pytest.raises(TypeError, match="not null"):
         write([], pa.schema([pa.field("x", pa.int16(), nullable=False)]))

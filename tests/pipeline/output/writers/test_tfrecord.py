@@ -137,22 +137,6 @@ ids_lists = st.lists(
 documents = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), ids_lists), max_size=8)
 
 
-@pytest.mark.parametrize(
-    ("data", "crc"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        # RFC 3720, B.4
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_crc32c_of_published_vectors(data, crc):
-    assert kernels.crc32c(np.frombuffer(bytearray(data), np.uint8), 0, len(data)) == crc
-
-
 @given(st.binary(max_size=70), st.integers(0, 9), st.integers(0, 9))
 def test_crc32c_of_any_span(data, before, after):
     padded = np.frombuffer(bytearray(b"x" * before + data + b"y" * after), np.uint8)
