@@ -14,6 +14,15 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+def fingerprint(rows: Iterable[tuple[int, Sequence[int]]]) -> int:
+    """Returns the sum over rows, each a key and its values; see `kernels.add_values` and `kernels.fingerprint`."""
+    total = 0
+    for key, values in rows:
+        of_values = sum(mix((place << 32) + value) for place, value in enumerate(values)) & _MASK
+        total += mix(key ^ mix((of_values + len(values)) & _MASK))
+    return total & _MASK
+
+
 def hash_text(text: str) -> int:
     """Returns the hash of a text; see `books.sums.hash_texts`."""
     data = text.encode()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.reference import shuffling as reference
 from tokenmill.pipeline import schemas, storage
-from tokenmill.pipeline.books.sums import SplitRuns, sum_doc_ids, sum_values
+from tokenmill.pipeline.books.sums import SplitRuns, Sums, sum_doc_ids, sum_rows, sum_values
 from tokenmill.pipeline.hashing import mix
 from tokenmill.pipeline.output import spill
 from tokenmill.pipeline.output.spill import (
@@ -258,6 +258,18 @@ def test_a_merge_reads_every_piece_once_and_holds_little(tmp_path, monkeypatch):
     assert sum(batch.num_rows for _, batch in batches) == 4000
     assert n_pieces / 2 <= len(read) == len(set(read)) <= n_pieces
     assert max(batch.nbytes for _, batch in batches) < 100_000
+
+
+@given(ROWS)
+def test_sums_are_those_of_the_reference_implementation_in_any_order(rows):
+    batch, keys = make_batch(rows), keys_of(rows)
+    found = sum_rows(keys, batch, None)
+    assert found.tokens == reference.fingerprint((row[0], row[2]) for row in rows)
+    assert found.doc_ids == reference.fingerprint((row[0], row[1].encode()) for row in rows)
+    assert found.n_tokens == sum(len(row[2]) for row in rows)
+    assert found.n_oov_tokens == sum(row[2].count(7) for row in rows)
+    parts = [sum_rows(keys[i : i + 2], batch.slice(i, 2), None) for i in reversed(range(0, len(rows), 2))]
+    assert sum(parts, Sums()) == found
 
 
 def test_sums_tell_documents_that_have_changed_places():
