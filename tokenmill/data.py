@@ -7,6 +7,7 @@
 Imports NumPy and pyarrow only.
 """
 
+from tokenmill.pipeline.data.adapters import Steps, TorchLoader, to_hf, to_tf, to_torch
 from tokenmill.pipeline.data.dataset import Dataset, open_dataset
 from tokenmill.pipeline.data.order import Order
 from tokenmill.pipeline.data.rows import Rows, Selection
@@ -14,4 +15,17 @@ from tokenmill.pipeline.data.samples import Samples, to_numpy
 
 open = open_dataset
 
-__all__ = ["Dataset", "Order", "Rows", "Samples", "Selection", "open", "to_numpy"]
+__all__ = [
+    "Dataset",
+    "Order",
+    "Rows",
+    "Samples",
+    "Selection",
+    "Steps",
+    "TorchLoader",
+    "open",
+    "to_hf",
+    "to_numpy",
+    "to_tf",
+    "to_torch",
+]

@@ -4,7 +4,7 @@
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -141,6 +141,11 @@ class Dataset(Rows):
             while self._n_cached > self._cache_bytes and len(self._units) > 1:
                 self._n_cached -= self._units.popitem(last=False)[1][1]
         return batch
+
+    def units(self) -> Iterator[pa.RecordBatch]:
+        """Yields all units in order, one or more for each shard; each may have more columns than are read."""
+        for shard in range(len(self.files)):
+            yield from (self.unit(shard, number) for number in range(self._shard(shard).bounds.size - 1))
 
     def unit_of(self, row: int) -> tuple[pa.RecordBatch, int]:
         """Returns the unit of a row without what is not read, and the place of the row in it."""

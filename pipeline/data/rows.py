@@ -154,7 +154,7 @@ class Rows:
 
 
 def as_dict(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    """Returns a row: lists of numbers as arrays, ids as int32, other values as Python has them."""
+    """Returns a row: lists of numbers as arrays of its own, ids as int32, other values as Python has them."""
     found = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         scalar = column[row]
@@ -163,7 +163,7 @@ def as_dict(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
             found[name] = scalar.as_py()
         else:
             numbers = values.to_numpy(zero_copy_only=False)
-            found[name] = numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers
+            found[name] = numbers.astype(np.int32 if numbers.dtype == np.uint16 else numbers.dtype)
     return found
 
 

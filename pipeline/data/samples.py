@@ -6,10 +6,11 @@ rank 0 of 2       0   2   4   6   | 8   10    12    14    | ...      a rank read
 after one step    consumed = 8, on every rank: another world size or batch size goes on from there
 """
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,15 @@ _AHEAD = 8192
 """Places whose rows are computed at once: 30 ns each then, 1 us each for a batch of 64."""
 
 
+Batch = TypeVar("Batch")
+
+
 class Readable(Protocol):
     """What `Samples` needs of `rows.Rows`."""
 
     digest: str
     name: str
+    schema: pa.Schema
 
     def __len__(self) -> int: ...
     def take(self, rows: Int64s) -> pa.RecordBatch: ...  # noqa: D102
@@ -110,32 +115,34 @@ class Samples:
 
     def __iter__(self) -> Iterator[Any]:
         """Yields batches from the current position on; whoever stops early goes on there with the next `iter`."""
+        return self.counted(_ahead(self.steps(), lambda rows: self._form(self.rows.take(rows)), self._prefetch))
+
+    def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yields batches that something has made of `steps`, and counts each when it is handed out."""
         end = (self.epoch + 1) * len(self.rows)
-        for position, batch in _ahead(self.steps(), lambda rows: self._form(self.rows.take(rows)), self._prefetch):
+        for batch, position in zip(batches, self._ends(), strict=False):
             self._position = position
             yield batch
         self._position = end  # beyond what was dropped
 
-    def steps(self) -> Iterator[tuple[int, Int64s]]:
-        """Yields for each step the position behind it, and the rows that this rank reads; reads nothing itself."""
-        n, step, position = len(self.rows), self.batch_size * self.world_size, self._position
+    def _ends(self) -> Iterator[int]:
+        """Yields the position behind each step."""
+        position, step, n = self._position, self.batch_size * self.world_size, len(self.rows)
         end = (position // n + 1) * n
-        n_steps = 1
-        while self._endless or position < end:
-            # Several steps at once; the places of a rank are equally far apart, also from one step to the next.
-            n_steps = max(1, min(2 * n_steps, _AHEAD // self.batch_size, n // step))
-            stop = position + n_steps * step
-            rows = self._rows(
-                np.arange(position + self.rank, stop if self._endless else min(stop, end), self.world_size)
-            )
-            for i in range(n_steps):
-                behind = position + (i + 1) * step
-                if not self._endless and behind > end:
-                    if self._drop_last or behind - step >= end:
-                        return
-                    behind = end
-                yield behind, rows[i * self.batch_size : (i + 1) * self.batch_size]
-            position = stop
+        while self._endless or position + (step if self._drop_last else 1) <= end:
+            position = position + step if self._endless else min(position + step, end)
+            yield position
+
+    def steps(self) -> Iterator[Int64s]:
+        """Yields the rows of each step of this rank, int64, from the current position on; reads nothing itself."""
+        start, ends, n_steps = self._position, self._ends(), 1
+        most = max(1, min(_AHEAD // self.batch_size, len(self.rows) // (self.batch_size * self.world_size)))
+        while block := list(itertools.islice(ends, n_steps)):
+            # The places of a rank are equally far apart, also from one step to the next.
+            rows = self._rows(np.arange(start + self.rank, block[-1], self.world_size))
+            for i in range(len(block)):
+                yield rows[i * self.batch_size : (i + 1) * self.batch_size]
+            start, n_steps = block[-1], min(2 * n_steps, most)  # few at first: the first batch should come at once
 
     def _rows(self, places: Int64s) -> Int64s:
         """Returns the rows at places that are counted from the beginning of epoch 0."""
@@ -175,25 +182,22 @@ class Samples:
         self.seed, self._position = state["seed"], epoch * n + consumed
 
 
-def _ahead(
-    steps: Iterator[tuple[int, Int64s]], read: Callable[[Int64s], Any], n_ahead: int
-) -> Iterator[tuple[int, Any]]:
-    """Yields the position behind each step and what `read` makes of its rows, in order, some of them read early."""
+def _ahead(steps: Iterator[Int64s], read: Callable[[Int64s], Any], n_ahead: int) -> Iterator[Any]:
+    """Yields what `read` makes of the rows of each step, in order, `n_ahead` of them read early by as many threads."""
     if not n_ahead:
-        for position, rows in steps:
-            yield position, read(rows)
+        yield from map(read, steps)
         return
     with ThreadPoolExecutor(n_ahead) as pool:
-        waiting: deque[tuple[int, Future[Any]]] = deque()
+        waiting: deque[Future[Any]] = deque()
         try:
-            for position, rows in steps:
-                waiting.append((position, pool.submit(read, rows)))
+            for rows in steps:
+                waiting.append(pool.submit(read, rows))
                 if len(waiting) > n_ahead:
-                    yield waiting[0][0], waiting.popleft()[1].result()
+                    yield waiting.popleft().result()
             while waiting:
-                yield waiting[0][0], waiting.popleft()[1].result()
+                yield waiting.popleft().result()
         finally:  # also when nobody wants the rest
-            for _, future in waiting:
+            for future in waiting:
                 future.cancel()
 
 

@@ -22,26 +22,7 @@ from tokenmill.pipeline.output.writers import formats
 
 SUFFIXES = {"parquet": r"\.parquet", "arrow": r"\.arrow", "memmap": r"\.ids\.bin", "megatron": r"\.bin"}
 FORMATS = list(SUFFIXES)
-PACKING = {"length": 16, "separator": "[SEP]", "boundaries": ["cu_seqlens", "segment_ids"]}
 TEXTS = [" ".join("the mill grinds text a texts".split()[(i * 7 + j) % 6] for j in range(i % 23)) for i in range(97)]
-
-
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory, session_vocab) -> dict[str, PlainJob]:
-    folder = tmp_path_factory.mktemp("jobs")
-    return {
-        "documents": PlainJob(folder, TEXTS, session_vocab, "documents", output={"format": FORMATS}).run(),
-        "packed": PlainJob(
-            folder, TEXTS, session_vocab, "packed", output={"format": FORMATS[::-1], "packing": PACKING}
-        ).run(),
-    }
-
-
-@pytest.fixture(scope="module")
-def session_vocab(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
-    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the mill grinds text a ##s".split()]))
-    return path
 
 
 @pytest.mark.parametrize("format", FORMATS)
