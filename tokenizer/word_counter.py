@@ -2,7 +2,7 @@
 """`WordCounter`: counts the words of text columns at encoding speed, after any normalizer and pre-tokenizer."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +11,21 @@ import pyarrow as pa
 from tokenmill.tokenizer import kernel_memory
 from tokenmill.tokenizer.counting import export, word_count_table
 from tokenmill.tokenizer.engines.choice import fused_with_bert
-from tokenmill.tokenizer.engines.tables import new_table
-from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, scanning, word_counting, word_table
-from tokenmill.tokenizer.kernels.encode_loop import N_COLUMNS, NEEDED, ROOM, Work
+from tokenmill.tokenizer.engines.steps import BoundSteps, bind_spans, counting
+from tokenmill.tokenizer.engines.tables import call_loop, new_table
+from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, word_counting, word_table
+from tokenmill.tokenizer.kernels.encode_loop import APART, JOINED, N_COLUMNS, NEEDED, ROOM, Work
+from tokenmill.tokenizer.kernels.pattern_spans import pattern_spans
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS
+from tokenmill.tokenizer.kernels.spans import found_spans
 from tokenmill.tokenizer.kernels.word_table import COUNTER_POOL_USED, COUNTER_TOTAL, COUNTER_WORDS
+from tokenmill.tokenizer.models.bpe_tables import NO_CUTS
 from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer, Sequence
 from tokenmill.tokenizer.normalizing import NormalizingStage
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer, PreTokenizer, Split
 from tokenmill.tokenizer.pre_tokenizers.sequence import one_step, scanner_of
-from tokenmill.tokenizer.ragged import Errors, read_only, text_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, read_only, text_rows
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 from tokenmill.tokenizer.words import Words, whole_rows
 
@@ -30,17 +34,15 @@ _FIRST_TABLE_BYTES, _TABLE_BYTES = 1 << 20, 1 << 22
 _FIRST_SLOTS = 1 << 12
 _FIRST_POOL_BYTES = 1 << 16
 _BATCH_CHARACTERS = 4 << 20
+_NO_ADDED = np.empty(0, np.int32)
 
 
 class ScannedTexts(NamedTuple):
     """Texts whose words are ready to be counted; normalized already, unless the kernel does that."""
 
-    kernel: Callable[..., bool]
-    arguments: tuple[Any, ...]
-    """The kernel's arguments before the `encode_loop.Work`."""
-    first: int
-    """The first position of the first row, as `encode_loop.Work` needs it."""
-    n_rows: int
+    bound: BoundSteps
+    rows: Ragged
+    """Of bytes, or the words of each row, as the steps count them."""
 
 
 class WordCounter:
@@ -106,24 +108,25 @@ class WordCounter:
         """Does the part of `update` that may fail; pass the result to `add`, once."""
         rows = text_rows(texts, errors)
         if self._bert is not None:
-            return ScannedTexts(bert_wordpiece.count, (rows, self._bert), int(rows.offsets[0]), rows.n_rows)
+            return ScannedTexts(counting(APART, bind_spans(bert_wordpiece.spans, self._bert)), rows)
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
         scanner = None if self._pre_tokenizer is None else scanner_of(self._pre_tokenizer)
         if scanner is not None:
-            kernel = scanning.count_kernel(are_apart=scanner.are_apart)
-            return ScannedTexts(kernel, (rows, scanner.new_cuts()), int(rows.offsets[0]), rows.n_rows)
+            spans = bind_spans(pattern_spans, scanner.new_cuts(), NO_CUTS)
+            return ScannedTexts(counting(APART if scanner.are_apart else JOINED, spans), rows)
         words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
-        return ScannedTexts(word_counting.count_found, (Words(*map(read_only, words)),), 0, rows.n_rows)
+        spans = bind_spans(found_spans, Words(*map(read_only, words)), NO_CUTS)
+        return ScannedTexts(counting(APART, spans), Ragged(words.values, words.row_offsets))
 
     def add(self, scanned: ScannedTexts) -> None:
         """Counts the words of texts that `scan` has prepared."""
         work = Work(
             table=self._table, tally=self._counter, tallying=True, batch=np.empty(ROOM * N_COLUMNS, np.uint64),
             limit=encode_loop.BATCH, word=np.empty(0, np.uint8), ends=np.empty(0, np.int64), out=np.empty(0, np.int32),
-            out_offsets=np.empty(scanned.n_rows + 1, np.int64),
-            position=np.array([0, scanned.first, 0, 0, 0], np.int64),
+            out_offsets=np.empty(scanned.rows.n_rows + 1, np.int64),
+            position=np.array([0, scanned.rows.offsets[0], 0, 0, 0], np.int64),
         )  # fmt: skip
-        while not scanned.kernel(*scanned.arguments, work):
+        while not call_loop(scanned.bound, scanned.rows, _NO_ADDED, work):
             self._make_room(ROOM, int(work.position[NEEDED]))
             work = work._replace(tally=self._counter)
         slots = self._table.slots

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BertNormalizer, BertPreTokenizer and WordPiece in one kernel."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import model_runner
+from tokenmill.tokenizer.engines.steps import bind_miss, bind_spans, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.kernel_memory import new_scratch
 from tokenmill.tokenizer.kernels import bert_wordpiece
+from tokenmill.tokenizer.kernels.encode_loop import APART
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
 from tokenmill.tokenizer.pre_tokenizers import BertPreTokenizer
@@ -34,10 +37,12 @@ class BertEngine:
         self._runner = model_runner(model, reads_bytes=False)
         self.stages = pre_tokenizer, self._runner
         self._pool = pool
-        self._encode, self._locate = (
-            kernel.bound(self._tables, self._runner.tables) for kernel in (bert_wordpiece.encode, bert_wordpiece.locate)
-        )
-        self.few = FewTexts(self._encode, tuple, pool, self._tables.max_bytes_ratio)
+        self._locate = bert_wordpiece.locate.bound(self._tables, self._runner.tables)
+        tables, runner, spans = self._tables, self._runner, bind_spans(bert_wordpiece.spans, self._tables)
+        # Without references to the engine: there would be a cycle, and its tables would outlive it.
+        self._new_steps = functools.partial(steps_of, APART, spans)
+        self._new_miss = lambda n_bytes: bind_miss(bert_wordpiece.miss, tables, runner.new_model(n_bytes))
+        self.few = FewTexts(self._new_steps, self._new_miss, pool, self._tables.max_bytes_ratio)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally."""
@@ -49,8 +54,7 @@ class BertEngine:
         """Encodes rows; see `tables.Engine`."""
         ratio = self._tables.max_bytes_ratio
         return run_loop(
-            self._encode, (rows, added), self._pool, tally,
-            first=int(rows.offsets[0]), n_rows=rows.n_rows,
+            self._new_steps, self._new_miss, rows, added, self._pool, tally,
             # Every token takes at least one byte of a normalized word.
             n_ids=int(rows.n_values * ratio) + added.size, longest=int(rows.max_row * ratio) + 16,
         )  # fmt: skip

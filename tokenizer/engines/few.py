@@ -15,35 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import BoundKernel
-from tokenmill.tokenizer.engines.tables import Lent, NewScratch, TablePool
-from tokenmill.tokenizer.kernels.encode_loop import AT_ID, READS
+from tokenmill.tokenizer.engines.steps import BoundSteps
+from tokenmill.tokenizer.engines.tables import Lent, NewModel, TablePool
+from tokenmill.tokenizer.kernels.encode_loop import AT_ID, READS, run
 from tokenmill.tokenizer.ragged import Ragged, read_only
 
 MOST_TEXTS, MOST_BYTES = 128, 1 << 13
 """What counts as few: beyond these, what could be saved does not matter."""
 _NO_ADDED = read_only(np.empty(0, np.int32))
-"""Read-only, as `added` of columns is: for an array that may be written the largest kernel would be compiled again."""
 
 
 class FewTexts:
-    """Encodes a few texts with an engine's kernel."""
+    """Encodes a few texts with the steps of an engine."""
 
     def __init__(
-        self, kernel: BoundKernel, others: Callable[[], tuple[Any, ...]], pool: TablePool, ratio: float,
-        new_scratch: NewScratch | None = None, prefix: bytes = b"",
+        self, new_steps: Callable[[Any], BoundSteps], new_model: NewModel, pool: TablePool, ratio: float,
+        prefix: bytes = b"",
     ) -> None:  # fmt: skip
-        """Prepares for a kernel.
+        """Prepares for an engine.
 
         Args:
-          kernel: as for `tables.run_loop`; called with rows, an empty `added`, `others`, scratch and a `Work`.
-          others: makes further arguments, which only one call at a time may use; pool, new_scratch: as for
-            `tables.run_loop`.
+          new_steps, new_model, pool: as for `tables.run_loop`.
           ratio: the most ids, and bytes of a span, that a byte of text can become.
           prefix: what is put before texts that are not empty and do not begin with it.
         """
-        self._kernel, self._others, self._pool, self._prefix = kernel, others, pool, prefix
-        self._room = int(MOST_BYTES * ratio) + 16, math.ceil(ratio), new_scratch
+        self._new_steps, self._pool, self._prefix = new_steps, pool, prefix
+        self._room = int(MOST_BYTES * ratio) + 16, math.ceil(ratio), new_model
 
     def encode(self, texts: Sequence[bytes]) -> list[list[int]] | None:
         """Encodes up to MOST_TEXTS texts of valid UTF-8; None if these have more than MOST_BYTES."""
@@ -55,7 +52,7 @@ class FewTexts:
         lent = self._pool.take()
         if lent.few is None:
             lent.make_room(*self._room)
-            lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._kernel, self._others())
+            lent.few = _Prepared(lent, self._room[0] + MOST_TEXTS, self._new_steps(lent.model))
         ids: list[list[int]] = lent.few.run(data, texts)
         # As in `TablePool.borrow`, not reached after an exception.
         self._pool.give(lent)
@@ -65,8 +62,8 @@ class FewTexts:
 class _Prepared:
     """The arrays of a call, and calls for each number of texts."""
 
-    def __init__(self, lent: Lent, n_ids: int, kernel: BoundKernel, others: tuple[Any, ...]) -> None:
-        self._lent, self._kernel, self._others = lent, kernel, others
+    def __init__(self, lent: Lent, n_ids: int, bound: BoundSteps) -> None:
+        self._bound = bound
         text = np.zeros(MOST_BYTES + READS, np.uint8)
         self._offsets = np.zeros(MOST_TEXTS + 1, np.int64)
         self._work = lent.work(None, first=0, n_rows=MOST_TEXTS, n_ids=n_ids)
@@ -79,9 +76,9 @@ class _Prepared:
         self._calls: dict[int, Callable[[], Any]] = {}
 
     def _call(self, n: int) -> Callable[[], Any]:
-        rows, work = Ragged(self._values, self._offsets[: n + 1]), self._work
-        work = work._replace(out_offsets=work.out_offsets[: n + 1])
-        self._calls[n] = self._kernel.prepared(rows, _NO_ADDED, *self._others, *self._lent.model_scratch, work)
+        rows = Ragged(self._values, read_only(self._offsets[: n + 1]))
+        work = self._work._replace(out_offsets=self._work.out_offsets[: n + 1])
+        self._calls[n] = run.bound(self._bound.steps, rows, _NO_ADDED).prepared(work)
         return self._calls[n]
 
     def run(self, data: bytes, texts: Sequence[bytes]) -> list[list[int]]:

@@ -10,22 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.compiling.kernel import BoundKernel
 from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.steps import BoundSteps, bind_miss, bind_model, bind_spans, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
-from tokenmill.tokenizer.kernel_memory import new_scratch
-from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.kernels import word_models
+from tokenmill.tokenizer.kernels.bpe_crossings import WordCuts
+from tokenmill.tokenizer.kernels.by_address import Bound
+from tokenmill.tokenizer.kernels.encode_loop import APART, FLAGGED
+from tokenmill.tokenizer.kernels.spans import found_spans
 from tokenmill.tokenizer.kernels.spelled_bytes import Reading
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.bpe import new_bpe_scratch
-from tokenmill.tokenizer.models.bpe_tables import without_suffix
+from tokenmill.tokenizer.models.bpe_tables import NO_CUTS, cuts_of, parts_lack_suffix
 from tokenmill.tokenizer.models.byte_alphabet import LETTERS
 from tokenmill.tokenizer.models.unigram import new_unigram_scratch
 from tokenmill.tokenizer.ragged import Ragged, read_only
 from tokenmill.tokenizer.words import Words
 
 _NO_SCRATCH = np.int64(0)
+_PADDING = 32
+"""Bytes beyond a word that models may touch."""
 _NO_LETTERS = read_only(LETTERS[:0])
 
 
@@ -36,7 +41,7 @@ class ModelRunner:
     tables: Any
     unk_id: int
     model_name: str
-    """One of `scanning.MODELS`."""
+    """One of `word_models.MODELS`."""
     new_scratch: Callable[[int], Any]
     """Makes the model's scratch for words of up to the given number of bytes."""
     max_ids_per_byte: int = 1
@@ -45,26 +50,28 @@ class ModelRunner:
 
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: TablePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
-        n_rows, n_bytes = words.row_offsets.size - 1, int((words.stops - words.starts).sum())
+        spans = bind_spans(found_spans, Words(*map(read_only, words)), self.cuts)
+        kind = FLAGGED if self.flags_parts else APART
         return self.run(
-            self._encode_found, (words, added), pool, tally, first=0, n_rows=n_rows, n_bytes=n_bytes,
-            longest=words.max_word,
+            lambda miss: steps_of(kind, spans, miss), Ragged(words.values, words.row_offsets), added, pool, tally,
+            n_bytes=int((words.stops - words.starts).sum()), longest=words.max_word,
         )  # fmt: skip
 
     def run(
-        self, kernel: BoundKernel, arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
-        *, first: int, n_rows: int, n_bytes: int, longest: int,
+        self, new_steps: Callable[[Bound], BoundSteps], rows: Ragged, added: npt.NDArray[np.int32], pool: TablePool,
+        tally: Tally | None, *, n_bytes: int, longest: int,
     ) -> Ragged:  # fmt: skip
-        """Calls a kernel that is bound to `spans_model`; see `tables.run_loop`.
+        """Runs the encode loop with steps that are made from `new_miss`; see `tables.run_loop`.
 
         Raises:
           UnknownCharacterError: if a character is unknown and there is no unknown token; nothing is counted then.
         """
         counted = tally if self.knows_all or tally is None else self.new_tally()
         ids = run_loop(
-            kernel, arguments, pool, counted, new_scratch=self.new_scratch, first=first, n_rows=n_rows,
+            new_steps, self.new_miss, rows, added, pool, counted,
             # No byte becomes more than `max_ids_per_byte` ids, and every added token takes one row.
-            n_ids=n_bytes * self.max_ids_per_byte + n_rows, longest=longest, max_ids_per_byte=self.max_ids_per_byte,
+            n_ids=n_bytes * self.max_ids_per_byte + rows.n_rows, longest=longest,
+            max_ids_per_byte=self.max_ids_per_byte,
         )  # fmt: skip
         if not self.knows_all:
             if ids.values.min(initial=0) < 0:
@@ -73,25 +80,27 @@ class ModelRunner:
                 tally.add(counted)
         return ids
 
+    def new_model(self, n_bytes: int) -> Bound:
+        """Returns the model as a step, with scratch for words of up to `n_bytes` bytes."""
+        return bind_model(word_models.MODELS[self.model_name], self.tables, self.new_scratch(n_bytes))
+
+    def new_miss(self, n_bytes: int) -> Bound:
+        """Returns the step that encodes words of up to `n_bytes` bytes and puts them into the loop's table."""
+        return bind_miss(word_models.miss, self.new_model(n_bytes))
+
     @functools.cached_property
-    def _encode_found(self) -> BoundKernel:
-        bound: BoundKernel = self.found_kernel.bound(self.spans_model)
-        return bound
-
-    @property
-    def found_kernel(self) -> Any:
-        """The kernel that encodes words that have been found already."""
-        return scanning.encode_found_kernel(self.model_name, flagged=self.flags_parts)
-
-    @property
     def flags_parts(self) -> bool:
         """Whether a part of a word before its last has other ids than the same bytes as a word: it lacks the suffix."""
-        return self.model_name == "bpe" and self.spans_model[0] is not self.spans_model[1]
+        return self.model_name == "bpe" and parts_lack_suffix(self.tables)
+
+    def name_after(self, spans: str) -> str:
+        """Returns what the loop of this model is called, after that of its spans."""
+        return f"{spans}_{self.model_name}{'_flagged' * self.flags_parts}"
 
     @functools.cached_property
-    def spans_model(self) -> Any:
-        """The model as the encode loop takes it: BPE twice, first without its suffix for parts before a word's last."""
-        return (without_suffix(self.tables), self.tables) if self.model_name == "bpe" else self.tables
+    def cuts(self) -> WordCuts:
+        """Where words may be cut into parts."""
+        return cuts_of(self.tables) if self.model_name == "bpe" else NO_CUTS
 
     def align(self, words: Words) -> tuple[npt.NDArray[Any], ...]:
         """Returns for each token its id, int32[n]; its end in the bytes of its word, int64[n]; its word, int32[n].
@@ -101,14 +110,18 @@ class ModelRunner:
         """
         n = int((words.stops - words.starts).sum()) * self.max_ids_per_byte + 16
         out, ends, numbers = (recycled.empty(n, kind) for kind in (np.int32, np.int64, np.int32))
-        word_bytes = words.max_word + 16
-        k = scanning.align_kernel(self.model_name)(
-            words, self.spans_model, self.new_scratch(word_bytes), new_scratch(word_bytes, self.max_ids_per_byte),
-            out, ends, numbers,
-        )  # fmt: skip
+        word, token_ends, _ = self._buffers(words.max_word)
+        model = self.new_model(word.size)
+        k = word_models.align(words, model.step, word, token_ends, out, ends, numbers)
         if not self.knows_all and out[:k].min(initial=0) < 0:
             raise UnknownCharacterError
         return out[:k], ends[:k], numbers[:k]
+
+    def _buffers(self, n_bytes: int) -> tuple[npt.NDArray[Any], ...]:
+        """Returns room for a word of up to `n_bytes` bytes, uint8, and for its tokens' ends, int64, and ids, int32."""
+        n = n_bytes + _PADDING
+        n_tokens = n * self.max_ids_per_byte
+        return recycled.empty(n, np.uint8), recycled.empty(n_tokens, np.int64), recycled.empty(n_tokens, np.int32)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally that can tell what this model's unknown token swallows."""
@@ -116,11 +129,9 @@ class ModelRunner:
 
     def count_swallowed(self, words: Words, counts: npt.NDArray[np.int64], characters: npt.NDArray[np.int64]) -> None:
         """Adds the characters that the unknown token swallows in words that occurred `counts` times to `characters`."""
-        n = words.max_word * self.max_ids_per_byte + 16
-        scanning.swallowed_kernel(self.model_name)(
-            words, read_only(counts), self.spans_model, self.new_scratch(n), new_scratch(n), np.empty(n, np.int32),
-            self.unk_id, characters,
-        )  # fmt: skip
+        buffers = self._buffers(words.max_word)
+        model = self.new_model(buffers[0].size)
+        word_models.count_swallowed(words, read_only(counts), model.step, *buffers, self.unk_id, characters)
 
 
 def model_runner(model: Any, *, reads_bytes: bool) -> ModelRunner:

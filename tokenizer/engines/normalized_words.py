@@ -24,11 +24,13 @@ from tokenmill.tokenizer import normalizers, recycled
 from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.staged import StagedEngine, with_rows
+from tokenmill.tokenizer.engines.steps import bind_miss, bind_spans, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import normalized_words as kernels
 from tokenmill.tokenizer.kernels import sentencepiece_units
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
+from tokenmill.tokenizer.kernels.encode_loop import FLAGGED
 from tokenmill.tokenizer.kernels.normalized_words import (
     EVERY_SPACE,
     N_NOTED,
@@ -62,7 +64,6 @@ _OF_CHARACTERS = (normalizers.Lowercase, normalizers.Nmt, normalizers.StripAccen
 _SPACE_BYTES = len(SPACE.encode())
 _NO_ADDED = read_only(np.empty(0, np.int32))
 _ALL = ~np.uint64(0)
-_ENCODE = kernels.encode.bound()
 _CACHE_BYTES = 1 << 20
 """Size of the table of normalized words, most of which occur once."""
 _MOST_BYTES = 1 << 29
@@ -100,6 +101,7 @@ class NormalizedWordsEngine(StagedEngine):
         self._steps = steps
         self._is_new = True
         self._tables = tables
+        self._spans = bind_spans(kernels.spans, tables)
         self._cuts = cuts
         categories = graphemes() & precompiled.CATEGORY
         self._joins = (categories >= precompiled.EXTEND) & (categories <= precompiled.SPACING_MARK)
@@ -226,10 +228,10 @@ class NormalizedWordsEngine(StagedEngine):
                 self._count(rows, irregular, at[np.append(has_unknown, True)[number]], tally)
             return ids
 
+        bound = steps_of(FLAGGED, self._spans, bind_miss(kernels.miss, self._tables, pending))
         ids = run_loop(
-            _ENCODE, (rows, added, self._tables, pending), self._raw_pool, tally,
-            first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=2 * n, longest=0, finish=finish,
-        )  # fmt: skip
+            lambda _: bound, lambda _: None, rows, added, self._raw_pool, tally, n_ids=2 * n, longest=0, finish=finish
+        )
         return ids, irregular
 
     def _encode_spans(

@@ -13,8 +13,10 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import ModelRunner
+from tokenmill.tokenizer.engines.steps import bind_spans, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool
-from tokenmill.tokenizer.kernels import scanning
+from tokenmill.tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED
+from tokenmill.tokenizer.kernels.pattern_spans import pattern_spans
 from tokenmill.tokenizer.normalizers.edit_lists import prepend
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner
 from tokenmill.tokenizer.ragged import Ragged
@@ -55,7 +57,7 @@ class StagedEngine:
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
         name = type(self._pre_tokenizer).__name__ if self._pre_tokenizer is not None else None
-        return self._runner.found_kernel.__name__, [], [name] if name else []
+        return self._runner.name_after("encode_found"), [], [name] if name else []
 
 
 def with_rows(ids: Ragged, which: npt.NDArray[np.int64], more: Ragged) -> Ragged:
@@ -93,13 +95,12 @@ class ScannedEngine(StagedEngine):
         """
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space, self._scanner = prefix_space, scanner
-        self._kernel = scanning.encode_kernel(
-            runner.model_name, are_apart=scanner.are_apart, flagged=runner.flags_parts
-        )
-        self._encode = self._kernel.bound(runner.spans_model)
+        kind = FLAGGED if runner.flags_parts else APART if scanner.are_apart else JOINED
+        # Without a reference to the engine: there would be a cycle, and its tables would outlive it.
+        self._new_steps = lambda miss: steps_of(kind, bind_spans(pattern_spans, scanner.new_cuts(), runner.cuts), miss)
         if runner.knows_all:
-            room = runner.max_ids_per_byte, runner.new_scratch, b" " * prefix_space
-            self.few = FewTexts(self._encode, lambda: (scanner.new_cuts(),), pool, *room)
+            room = runner.max_ids_per_byte, b" " * prefix_space
+            self.few = FewTexts(self._new_steps, runner.new_miss, pool, *room)
 
     def encode(
         self, rows: Ragged, added: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_], tally: Tally | None
@@ -108,11 +109,11 @@ class ScannedEngine(StagedEngine):
         if self._prefix_space:
             rows = begin_with_space(rows, b" ")
         return self._runner.run(
-            self._encode, (rows, added, self._scanner.new_cuts()), self._pool, tally,
-            first=int(rows.offsets[0]), n_rows=rows.n_rows, n_bytes=rows.n_values, longest=rows.max_row,
-        )  # fmt: skip
+            self._new_steps, rows, added, self._pool, tally, n_bytes=rows.n_values, longest=rows.max_row
+        )
 
     def describe(self) -> tuple[str, list[str], list[str]]:
         """Returns the kernel, the components fused into it, and the stages before it."""
         fused = [type(self._pre_tokenizer).__name__, _NAMES[self._runner.model_name]]
-        return self._kernel.__name__, fused, []
+        found = "encode_apart" if self._scanner.are_apart else "encode_joined"
+        return self._runner.name_after(found), fused, []

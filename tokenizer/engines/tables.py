@@ -12,21 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.compiling.kernel import BoundKernel
 from tokenmill.tokenizer.counting import Tally
+from tokenmill.tokenizer.engines.steps import BoundSteps
 from tokenmill.tokenizer.kernel_memory import HUGE_PAGE_BYTES, CounterArrays, new_counter, power_of_two
 from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.kernels.encode_loop import AT_ID, N_COLUMNS, NEEDED, ROOM, Work
 from tokenmill.tokenizer.kernels.span_table import BYTES_USED, EVICTIONS, IDS_USED, MISSES, Table
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL
-from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.ragged import Ragged, read_only
 
 _LINE_BYTES = 64
 _PADDING = 32
 """Bytes beyond a word that models and copies may touch."""
 _LEAST_SCRATCH, _MOST_SCRATCH = 1 << 10, 1 << 18
 """Scratch is made for spans of at least the first number of bytes, and kept if it is for at most the second."""
-NewScratch = Callable[[int], Any]
+NewModel = Callable[[int], Any]
+"""Makes what an engine keeps with a table: a model with scratch for spans of up to the given number of bytes."""
 
 
 class Engine(Protocol):
@@ -93,17 +94,18 @@ class Lent:
     """The longest span, in bytes, that the scratch has room for."""
     word: Any = None
     ends: Any = None
-    model_scratch: Any = None
+    model: Any = None
+    """What the `NewModel` of the engine has made."""
     few: Any = None
     """What `few.FewTexts` has prepared with the scratch."""
 
-    def make_room(self, longest: int, max_ids_per_byte: int, new_scratch: NewScratch | None) -> None:
-        """Makes scratch for spans of up to `longest` bytes, unless there is enough."""
+    def make_room(self, longest: int, max_ids_per_byte: int, new_model: NewModel) -> None:
+        """Makes scratch for spans of up to `longest` bytes, and the model with it, unless there is enough."""
         if self.longest < longest:
             n = max(longest, _LEAST_SCRATCH) + _PADDING
             self.longest = n - _PADDING
             self.word, self.ends = recycled.empty(n, np.uint8), recycled.empty(n * max_ids_per_byte, np.int64)
-            self.model_scratch = (new_scratch(n),) if new_scratch is not None else ()
+            self.model = new_model(n)
             self.few = None
 
     def work(self, tally: Tally | None, *, first: int, n_rows: int, n_ids: int) -> Work:
@@ -118,7 +120,7 @@ class Lent:
     def give_up(self) -> None:
         """Forgets scratch that is too large to be kept."""
         if self.longest > _MOST_SCRATCH:
-            self.longest, self.word, self.ends, self.model_scratch, self.few = -1, *4 * (None,)
+            self.longest, self.word, self.ends, self.model, self.few = -1, *4 * (None,)
 
 
 class TablePool:
@@ -228,32 +230,38 @@ def empty(table: Table) -> None:
 
 
 def run_loop(
-    kernel: BoundKernel, arguments: tuple[Any, ...], pool: TablePool, tally: Tally | None,
-    *, first: int, n_rows: int, n_ids: int, longest: int, max_ids_per_byte: int = 1,
-    new_scratch: NewScratch | None = None,
+    new_steps: Callable[[Any], BoundSteps], new_model: NewModel, rows: Ragged, added: npt.NDArray[np.int32],
+    pool: TablePool, tally: Tally | None, *, n_ids: int, longest: int, max_ids_per_byte: int = 1,
     finish: Callable[[Table, Ragged], Ragged] | None = None,
 ) -> Ragged:  # fmt: skip
-    """Calls an encode loop until all rows are done, and makes room in the tally whenever the loop asks for it.
+    """Runs the encode loop until all rows are done, and makes room in the tally whenever the loop asks for it.
 
     Args:
-      kernel: the loop, called with `arguments`, the model's scratch if there is any, and an `encode_loop.Work`.
-      arguments: the kernel's own arguments.
-      pool: the pool to borrow a table from; always the same for a model, whose scratch is kept there.
+      new_steps: makes the steps of the loop, given the model that `new_model` has made.
+      new_model: see `NewModel`.
+      rows, added: see `kernels.encode_loop.run`.
+      pool: the pool to borrow a table from; always the same for a model, which is kept there.
       tally: counts words, and those with an unknown token; may be None.
-      first: where the first row begins in its values.
-      n_rows: the number of rows.
       n_ids: the most ids that can come out.
       longest: the most bytes of a span.
       max_ids_per_byte: the most ids that a byte of a span can become.
-      new_scratch: makes the model's scratch for spans of up to the given number of bytes.
       finish: called with the table, while it is still lent, and the ids; returns what `run_loop` returns.
     """
     with pool.borrow(tally) as lent:
-        lent.make_room(longest, max_ids_per_byte, new_scratch)
-        work = lent.work(tally, first=first, n_rows=n_rows, n_ids=n_ids)
-        while not kernel(*arguments, *lent.model_scratch, work):
+        lent.make_room(longest, max_ids_per_byte, new_model)
+        work = lent.work(tally, first=int(rows.offsets[0]), n_rows=rows.n_rows, n_ids=n_ids)
+        bound = new_steps(lent.model)
+        while not call_loop(bound, rows, added, work):
             assert tally is not None
             tally.make_room(int(work.position[NEEDED]))
             work = work._replace(tally=tally.counter)
         ids = Ragged(work.out[: work.position[AT_ID]], work.out_offsets)
         return ids if finish is None else finish(lent.table, ids)
+
+
+def call_loop(bound: BoundSteps, rows: Ragged, added: npt.NDArray[np.int32], work: Work) -> bool:
+    """Calls `kernels.encode_loop.run`, always with the same types, for which it is compiled once."""
+    done: bool = encode_loop.run(
+        bound.steps, Ragged(read_only(rows.values), read_only(rows.offsets)), read_only(added), work
+    )
+    return done

@@ -9,23 +9,18 @@ import functools
 import string
 
 import numpy as np
-from llvmlite import ir
 
 from tokenmill.tokenizer.compiling.kernel import intrinsic, kernel_part, types
+from tokenmill.tokenizer.compiling.vectors import I8, all_of, bits, load_bytes
 
 BLOCK_READS = 64
 _ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-(
-    LETTERS, UPPERS, DIGITS, SPACES, BLANKS, NEWLINES, APOSTROPHES, SLASHES, TABS, SIGNS, UNDERSCORES, HIGH,
-) = range(12)  # fmt: skip
+LETTERS, DIGITS, BLANKS, NEWLINES, TABS, SIGNS = range(6)
 BYTES = {
-    LETTERS: string.ascii_letters, UPPERS: string.ascii_uppercase, DIGITS: string.digits, SPACES: "\t\n\v\f\r ",
-    BLANKS: " ", NEWLINES: "\n\r", APOSTROPHES: "'", SLASHES: "/", TABS: "\t", SIGNS: string.punctuation,
-    UNDERSCORES: "_",
+    LETTERS: string.ascii_letters, DIGITS: string.digits, BLANKS: " ", NEWLINES: "\n\r", TABS: "\t",
+    SIGNS: string.punctuation,
 }  # fmt: skip
-"""The characters of each mask but HIGH, which has the bytes that are not ASCII."""
+"""The characters of each mask."""
 
 
 @intrinsic
@@ -33,45 +28,28 @@ def classify(typingctx, array, index):
     """Returns masks of the 64 bytes of a uint8 array at an index, by the names above: the letters, and so on."""
 
     def codegen(context, builder, signature, args):
-        byte, block = ir.IntType(8), ir.VectorType(ir.IntType(8), 64)
-
-        def every(value):
-            return ir.Constant(block, [value] * 64)
-
-        def among(vector, mask):
-            # A comparison for each run of characters.
-            points = {ord(c) for c in BYTES[mask]}
-            firsts = {c: next(n for n in range(1, 128) if c + n not in points) for c in points if c - 1 not in points}
-            runs = [builder.icmp_unsigned("<", builder.sub(vector, every(c)), every(n)) for c, n in firsts.items()]
-            return functools.reduce(builder.or_, runs)
-
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.gep(builder.bitcast(data, byte.as_pointer()), [args[1]])
-        text = builder.load(builder.bitcast(address, block.as_pointer()), align=1)
-        masks = [among(text, mask) for mask in range(HIGH)]
-        masks.append(builder.icmp_signed("<", text, every(0)))
-        bits = [builder.bitcast(mask, ir.IntType(64)) for mask in masks]
-        return context.make_tuple(builder, signature.return_type, bits)
+        text = load_bytes(builder, builder.gep(data, [args[1]]), BLOCK_READS)
 
-    return types.UniTuple(types.uint64, 12)(array, types.int64), codegen
+        def among(characters):
+            # A comparison for each run of characters.
+            points = {*characters.encode()}
+            firsts = {c: next(n for n in range(1, 128) if c + n not in points) for c in points if c - 1 not in points}
+            runs = [
+                builder.icmp_unsigned("<", builder.sub(text, all_of(I8, BLOCK_READS, c)), all_of(I8, BLOCK_READS, n))
+                for c, n in firsts.items()
+            ]
+            return bits(builder, functools.reduce(builder.or_, runs))
 
+        return context.make_tuple(builder, signature.return_type, [among(BYTES[mask]) for mask in range(len(BYTES))])
 
-@kernel_part
-def _lowest(mask):
-    """Returns the lowest set bit of a mask, uint64; 0 if none is set."""
-    return mask & (~mask + _ONE)
-
-
-@kernel_part
-def below(mask):
-    """Returns the bits below the lowest set bit of a mask, all bits if none is set."""
-    return _lowest(mask) - _ONE
+    return types.UniTuple(types.uint64, len(BYTES))(array, types.int64), codegen
 
 
 @kernel_part
-def known_bits(high):
+def _known_bits(unknown):
     """Returns the bits before the first set one, or the end of the block, less the last: its neighbour decides too."""
-    return below(high) >> _ONE
+    return ((unknown & (~unknown + _ONE)) - _ONE) >> _ONE
 
 
 @kernel_part
@@ -90,7 +68,7 @@ def bert_words(data, i, room, digits_apart):
     starts = words & ~(words << _ONE) | signs
     ends = words & ~(words >> _ONE) | signs
     if unknown != np.uint64(0) or room >= 64:
-        ends &= known_bits(unknown)
+        ends &= _known_bits(unknown)
     return starts, ends, spaces
 
 
@@ -103,5 +81,5 @@ def blank_words(data, i, separators):
     masks = classify(data, i)
     words = masks[LETTERS] | masks[DIGITS] | masks[SIGNS]
     between = masks[BLANKS] | (masks[TABS] & separators[0]) | (masks[NEWLINES] & separators[1])
-    known = known_bits(~(words | between))
+    known = _known_bits(~(words | between))
     return words & ~(words << _ONE) & known | _ONE, words << _ONE & ~words

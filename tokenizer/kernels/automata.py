@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, unlikely
-from tokenmill.tokenizer.compiling.references import values_of
 from tokenmill.tokenizer.kernels.blocks import SECOND, Rules
-from tokenmill.tokenizer.kernels.encode_loop import AT_PLACE, AT_ROW
+from tokenmill.tokenizer.kernels.by_address import fields_of
 from tokenmill.tokenizer.kernels.ideographs import ideographs_end, is_ideograph
 from tokenmill.tokenizer.kernels.scanners_parts import leading_letters, leading_lower
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8
@@ -209,9 +208,10 @@ def next_segment(data, begin, i, end, pattern, automata):
 
 
 @kernel
-def _start_row(reference, i, end):
+def _start_row(own, loop, i, end):
     """Prepares for the row that ends at `end`; i is in it, and not its beginning if the loop has gone back."""
-    _, cuts, offsets = values_of(reference)
+    cuts, _ = fields_of(own)
+    _, offsets, _, _ = fields_of(loop)
     begin = i
     if cuts.automata.ends.size > 2:
         begin = offsets[np.searchsorted(offsets, end) - 1]
@@ -220,18 +220,15 @@ def _start_row(reference, i, end):
 
 
 @kernel_part
-def start_row(reference, i, end):
-    """Does `_start_row` if this row is another than that before."""
-    _, cuts, _ = values_of(reference)
-    if cuts.automata.ends[0] != end:
-        _start_row(reference, i, end)
+def start_row(own, loop, i, end):
+    """Does `_start_row` if this row is another than that before; the first one may end where one of the last call did.
 
-
-@kernel_part
-def start_call(cuts, position, offsets):
-    """Prepares for rows that are not those of the call before, even where they end at the same places."""
-    if position[AT_ROW] == 0 and position[AT_PLACE] == offsets[0]:
-        cuts.automata.ends[0] = -1
+    own: a reference to Cuts and one more; loop: to an encode_loop.Loop.
+    """
+    cuts, _ = fields_of(own)
+    _, offsets, _, _ = fields_of(loop)
+    if cuts.automata.ends[0] != end or i == offsets[0]:
+        _start_row(own, loop, i, end)
 
 
 @kernel_part
@@ -277,15 +274,14 @@ def known_word(data, i, end, cuts):
 
 
 @kernel
-def next_word(reference, i, end):
-    """Finds the segment that begins at i, where one is known to begin; after `start_row`.
-
-    reference: to the data, Cuts and the offsets of rows.
+def next_word(own, loop, i, end):
+    """Finds the segment that begins at i, where one is known to begin; after `start_row`, with the same references.
 
     Returns:
       Where it ends, and whether it is kept.
     """
-    data, cuts, _ = values_of(reference)
+    cuts, _ = fields_of(own)
+    data, _, _, _ = fields_of(loop)
     automata = cuts.automata
     ends = automata.ends
     _catch_up(data, i, cuts)

@@ -11,27 +11,16 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import (
     kernel,
-    kernel_of_short_loops,
     kernel_part,
     leading_zeros,
     trailing_zeros,
 )
-from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.compiling.references import refer
 from tokenmill.tokenizer.kernels.ascii_blocks import bert_words
 from tokenmill.tokenizer.kernels.bert_scanner import any_word
+from tokenmill.tokenizer.kernels.by_address import call_model, fields_of
 from tokenmill.tokenizer.kernels.classes import DROPPED, ISOLATED, REORDERED, SPACE, WORD
-from tokenmill.tokenizer.kernels.encode_loop import (
-    APART,
-    AT,
-    KEY_0,
-    KEY_1,
-    SLOT,
-    STOP,
-    emit_all,
-    encode_rows,
-    nothing_at_end,
-    tally_has_room,
-)
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, READS, SLOT, STOP
 from tokenmill.tokenizer.kernels.scanners_parts import character
 from tokenmill.tokenizer.kernels.span_table import (
     MISSES,
@@ -43,7 +32,6 @@ from tokenmill.tokenizer.kernels.span_table import (
 )
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character
-from tokenmill.tokenizer.kernels.word_counting import NO_ADDED, NO_MODEL, count_all, miss_count
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, SHORT_WORD_BYTES, add_count, long_key
 from tokenmill.tokenizer.kernels.wordpiece import wordpiece
 
@@ -51,9 +39,11 @@ _ONE = np.uint64(1)
 
 
 @kernel_part
-def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
-    """See `encode_loop.encode_rows`."""
-    batch, classes, direct = work.batch, tables.classes, work.table.direct
+def spans(own, loop, i, inner, end, n, o):
+    """Finds the raw words of a row; see `encode_loop.Steps`. own: a reference to unicode_tables.BertTables."""
+    (tables,) = fields_of(own)
+    data, _, _, work = fields_of(loop)
+    batch, classes, direct, n_readable = work.batch, tables.classes, work.table.direct, data.size - READS
     before = n
     n_emitted = np.int64(0)
     while i < end and n < work.limit:
@@ -72,7 +62,9 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
             i, o = emit_direct(work, data, i, min(end, n_readable), o)
             n_emitted += (i - first) // 3
             if i > first:
-                break  # a batch begins behind what has been counted: it may have to be found again
+                if work.tallying:
+                    break  # a batch begins behind what has been counted: it may have to be found again
+                continue
         elif i < n_readable and begins_run(direct, data, i):
             break
         kind, after = character(data, i, classes)
@@ -86,7 +78,7 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
                 if kind in (SPACE, ISOLATED):
                     break
                 i = after
-        add_span(APART, batch, n, first, i, np.uint64(0))
+        add_span(batch, n, first, i, np.uint64(0))
         n += 1
     return i, inner, n, n - before + n_emitted, o
 
@@ -104,13 +96,14 @@ def _character_alone(data, at, w, tables):
     return np.int64(0)
 
 
-@kernel
-def miss(arguments, k, o):
-    """Like `word_models.miss_by`; words that normalization leaves empty are not put into the table.
+@kernel_part
+def miss(own, loop, k, o):
+    """Like `word_models.miss`; words that normalization leaves empty are not put into the table.
 
-    arguments: a reference to the text, `unicode_tables.BertTables`, the model and the Work.
+    own: a reference to unicode_tables.BertTables and to the model, a Step.
     """
-    data, tables, model, work = values_of(arguments)
+    tables, model = fields_of(own)
+    data, _, _, work = fields_of(loop)
     table, batch, out, word = work.table, work.batch, work.out, work.word
     at = np.int64(batch[AT + k])
     w = np.int64(batch[STOP + k]) - at
@@ -126,7 +119,7 @@ def miss(arguments, k, o):
         work.tally.state[COUNTER_TOTAL] -= 1
         return before
     if not found:
-        o, has_unknown = wordpiece(word, n, model, out, before, work.ends)
+        o, has_unknown = call_model(model, (refer((word, out, work.ends)), n, False, before))
         table.state[MISSES] += 1
         remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown)
         if code_point > 0:
@@ -139,33 +132,6 @@ def miss(arguments, k, o):
         else:
             add_count(work.tally, word, 0, n, h0, h1, 1)
     return o
-
-
-@kernel_of_short_loops
-def encode(tables, model, rows, added, work):
-    """Encodes rows; see `encode_loop.encode_rows`.
-
-    Args:
-      tables: unicode_tables.BertTables; model: models.wordpiece.WordPieceTables.
-      rows: ragged.Ragged of valid UTF-8.
-      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      work: encode_loop.Work; `out` has room for `max_bytes_ratio` ids per byte of input, `word` for as many bytes.
-    """
-    data, offsets = rows
-    return encode_rows(
-        _next_spans, APART, tally_has_room, emit_all, miss, nothing_at_end, refer((data, tables, model, work)),
-        data, offsets, added, tables, model, work,
-    )  # fmt: skip
-
-
-@kernel_of_short_loops
-def count(rows, tables, work):
-    """Counts the raw words of rows, as they are in the text; see `encode` and `word_counting`."""
-    data, offsets = rows
-    return encode_rows(
-        _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data, offsets,
-        NO_ADDED, tables, NO_MODEL, work,
-    )  # fmt: skip
 
 
 @kernel

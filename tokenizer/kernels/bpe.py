@@ -29,10 +29,17 @@ def _emit(n, scratch, out, o, ends):
 
 @kernel_part
 def bpe_word(data, at, w, model, scratch, out, o, ends):
-    """Tokenizes the word `data[at:at + w]` into `out[o:]`.
+    """Tokenizes the word `data[at:at + w]` into `out[o:]`; see `bpe_part`."""
+    return bpe_part(data, at, w, model.suffix.size > 0, model, scratch, out, o, ends)
+
+
+@kernel_part
+def bpe_part(data, at, w, has_suffix, model, scratch, out, o, ends):
+    """Tokenizes the word `data[at:at + w]`, or a part of one, into `out[o:]`.
 
     Args:
       data: uint8, UTF-8 or for byte-level models any bytes, readable 16 bytes beyond `at`; w: at least 1.
+      has_suffix: whether the model has a suffix, and this is the last part of a word, which takes it.
       model: the vocabulary, see `models.bpe.BPETables`.
       scratch: for words of w bytes, see `models.bpe_tables.new_bpe_scratch`.
       out: int32 with room for `max_ids_per_byte` ids per byte; ends: int64 likewise, filled with where each token
@@ -48,7 +55,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
     unknown = False
     if model.plain_bytes and w <= MAX_UNCUT:
         # The usual case: every byte is a symbol, and the rank of two bytes takes one load.
-        plain_byte_symbols(data, at, w, model, scratch)
+        plain_byte_symbols(data, at, w, has_suffix, model, scratch)
         merge_scanning(0, w, model, scratch)
         return _emit(w, scratch, out, o, ends), False
     is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0 and model.orders.size == 0
@@ -57,7 +64,7 @@ def bpe_word(data, at, w, model, scratch, out, o, ends):
         if n > 0:
             merge_scanning(0, n, model, scratch)
             return _emit(n, scratch, out, o, ends), False
-    n, unknown = initial_symbols(data, at, w, model, scratch)
+    n, unknown = initial_symbols(data, at, w, has_suffix, model, scratch)
     if n == 0:
         return o, unknown
     merge(n, model, scratch)
@@ -70,7 +77,7 @@ def bpe_word_dropout(data, at, w, model, scratch, out, o, ends, key):
 
     As in HF, the whole word is then not looked up in the vocabulary.
     """
-    n, unknown = initial_symbols(data, at, w, model, scratch)
+    n, unknown = initial_symbols(data, at, w, model.suffix.size > 0, model, scratch)
     if n == 0:
         return o, unknown
     link(0, n, scratch)

@@ -54,7 +54,7 @@ def _byte_tokens(data, at, stop, row, model, scratch, n, end, w):
 
 
 @kernel_part
-def initial_symbols(data, at, w, model, scratch):
+def initial_symbols(data, at, w, has_suffix, model, scratch):
     """Fills `scratch.ids` and `scratch.stops`; returns `(number of symbols, whether a character was unknown)`.
 
     Unknown characters are treated exactly as in HF: an unknown token waits until a known character or the end of the
@@ -76,7 +76,7 @@ def initial_symbols(data, at, w, model, scratch):
         else:
             code_point = first
         row = CONTINUES if i > 0 and model.prefix.size > 0 else 0
-        if stop == w and model.suffix.size > 0:
+        if stop == w and has_suffix:
             row |= ENDS
         if model.byte_level:
             symbol = np.int64(model.byte_symbols[row, code_point])
@@ -150,7 +150,7 @@ def plain_symbols(data, at, w, model, scratch):
 
 
 @kernel_part
-def plain_byte_symbols(data, at, w, model, scratch):
+def plain_byte_symbols(data, at, w, has_suffix, model, scratch):
     """Does `plain_symbols` for a word whose bytes are all symbols: the rank of two bytes takes one load."""
     ids, keys = scratch.ids, scratch.keys
     last = w - 1
@@ -160,7 +160,7 @@ def plain_byte_symbols(data, at, w, model, scratch):
         ids[q] = model.byte_symbols[0, left]
         keys[q] = model.byte_pairs[left << 8 | right] | np.uint32(q)
         left = right
-    if model.suffix.size > 0:
+    if has_suffix:
         ids[last] = model.byte_symbols[ENDS, left]
         if last > 0:
             rank = pair_rank(model.pairs, model.pair_bits, ids[last - 1], ids[last])

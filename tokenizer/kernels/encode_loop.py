@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encode loop: rows of text in, ids out, whatever the tokenizer.
+"""The encode loop: rows of text in, ids or counts out, whatever the tokenizer.
 
-    rows -> spans of a batch -> keys of all, their lines asked for -> one look at each line -> ids stored
-                                                                             `-> miss: model, remember
+    rows -> spans of a batch -> keys of all, their lines asked for -> sink: one look at each line, ids stored
+                                                                       `-> miss: model, remember
 
-A span is a word, or a part of one whose ends no token reaches across. A scanner finds spans (`spans`), a model encodes
-those that are not in the table (`word_models`); both are passed by name and inlined. See docs/explanation/encoding.md.
+A span is a word, or a part of one whose ends no token reaches across. What finds spans, what takes them, what encodes
+those that are not in the table, are `Steps`, called by address: the loop is compiled once, for all tokenizers. See
+docs/explanation/encoding.md.
+
+Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/kernels/test_encode_loop.py` compares
+whole columns with texts by themselves, and `tests/tokenizer/test_encode.py` with the reference.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.compiling.kernel import kernel_part, leading_zeros, unlikely
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
+from tokenmill.tokenizer.compiling.references import refer
+from tokenmill.tokenizer.kernels.by_address import NO_STEP, Step, call_number, call_spans, fields_of
 from tokenmill.tokenizer.kernels.span_table import (
     FLAG,
     UNKNOWN,
@@ -42,7 +48,7 @@ _ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
 
 
 class Work(NamedTuple):
-    """The state of the loop, besides its input, its scanner and its model."""
+    """The state of the loop, besides its input and its steps."""
 
     table: Table
     tally: Any
@@ -63,64 +69,116 @@ class Work(NamedTuple):
     """int64[n_rows + 1]: the offsets of the rows of ids."""
     position: npt.NDArray[np.int64]
     """int64[5], zeros at first except the place: row, place in its text, place in the word there, ids written; and,
-    if the loop stops for lack of room, how much it needs, see `has_room`."""
+    if the loop stops for lack of room, how much it needs, see `Steps.has_room`."""
+
+
+class Steps(NamedTuple):
+    """What the loop does for a tokenizer. All steps get a reference to the Loop, after their own values."""
+
+    kind: int
+    """JOINED, APART or FLAGGED."""
+    spans: Step
+    """`spans(own, loop, i, inner, end, n, o) -> (i, inner, n, n_words, o)` adds spans from place i of a row on to a
+    batch that has n of them, up to the end of the row or until the batch is full. While the batch is empty, it may
+    append ids itself. `inner`, 0 at first, is what it needs to go on inside a word; `n_words` is how many words begin
+    in what it has passed."""
+    sink: Step
+    """`sink(own, loop, first, n, o) -> o` handles the spans first..n-1 of a batch, for example `emit_all`."""
+    miss: Step
+    """`miss(own, loop, k, o) -> o` appends the ids of span k of the batch."""
+    has_room: Step = NO_STEP
+    """`has_room(own, loop, n, o) -> 0 or 1`: whether there is room for the output of the n spans of a batch. Asked
+    before any of them is handled; without it, whether the tally has room."""
+    end_row: Step = NO_STEP
+    """`end_row(own, loop, row, o) -> o`, called after the ids of a row; may be missing."""
+
+
+class Loop(NamedTuple):
+    """What steps see of a loop."""
+
+    data: npt.NDArray[np.uint8]
+    """uint8[n_bytes], readable for READS bytes from all but the last places."""
+    offsets: npt.NDArray[np.int64]
+    """int64[n_rows + 1]: rows of places, in bytes or whatever `spans` counts."""
+    steps: Steps
+    work: Work
+
+
+@kernel_part
+def _ask_for(kind, data, batch, slots, k, shift):
+    """Finds the key and the line of span k of a batch, and prefetches the line."""
+    at = batch[AT + k]
+    if kind == JOINED:
+        batch[STOP + k] = batch[AT + _ONE + k]
+    if kind == FLAGGED:
+        at &= ~FLAG
+    k0, k1 = span_key(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
+    if kind == FLAGGED:
+        k1 ^= batch[AT + k] & FLAG
+    j = first_slot(k0, k1, shift)
+    batch[KEY_0 + k], batch[KEY_1 + k], batch[SLOT + k] = k0, k1, j
+    ask_for_line(slots, j)
 
 
 @kernel_part
 def _ask_for_all(kind, data, batch, slots, n, shift):
-    """Finds the keys and lines of the n spans of a batch, and prefetches the lines."""
-    for counter in range(n):
-        k = np.uint64(counter)
-        at = batch[AT + k]
-        if kind == JOINED:
-            batch[STOP + k] = batch[AT + _ONE + k]
-        if kind == FLAGGED:
-            at &= ~FLAG
-        k0, k1 = span_key(data, np.int64(at), np.int64(batch[STOP + k]) - np.int64(at))
-        if kind == FLAGGED:
-            k1 ^= batch[AT + k] & FLAG
-        j = first_slot(k0, k1, shift)
-        batch[KEY_0 + k], batch[KEY_1 + k], batch[SLOT + k] = k0, k1, j
-        ask_for_line(slots, j)
+    """Finds the keys and lines of the n spans of a batch.
+
+    A loop for each kind, because a test for each span takes a third of the time of a key. numba's `range` takes eight
+    instructions for each number; but with flags LLVM makes of `while` a loop that takes 1.4 times as long.
+    """
+    if kind == FLAGGED:
+        for counter in range(n):
+            _ask_for(kind, data, batch, slots, np.uint64(counter), shift)
+    else:
+        k = np.uint64(0)
+        while k < np.uint64(n):
+            _ask_for(kind, data, batch, slots, k, shift)
+            k += _ONE
+
+
+@kernel
+def call_miss(loop, k, o):
+    """Calls the loop's `miss`. Apart, so that a sink keeps nothing ready for it, and all it needs in registers."""
+    _, _, steps, _ = fields_of(loop)
+    return call_number(steps.miss, (loop, k, o))
 
 
 @kernel_part
-def emit_all(miss, arguments, data, work, first, n, o):
-    """Appends the ids of the spans first..n-1 of a batch; returns the new o."""
+def emit_all(own, loop, first, n, o):
+    """Appends the ids of the spans first..n-1 of a batch; returns the new o. A sink, without values of its own."""
+    data, _, _, work = fields_of(loop)
     table, batch, out = work.table, work.batch, work.out
     slots = table.slots
     # Unless they are counted, spans with an unknown token are like all others.
     mask = ~np.uint64(0) if work.tallying else ~np.uint64(UNKNOWN)
-    for counter in range(first, n):
-        k = np.uint64(counter)
+    k = np.uint64(first)
+    while k < np.uint64(n):
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
         # Selects the first slot of the line, or else the second, without a branch.
         j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
         m = (slots[j + _THREE] >> _32) & mask
         if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
-            o = miss(arguments, k, o)
+            o = call_miss(loop, k, o)
         elif unlikely(m > _THREE):
             is_done = False
             if m & np.uint64(UNKNOWN) == np.uint64(0):
                 at = batch[AT + k] & ~FLAG
                 o, is_done = emit_pooled(table, data, np.int64(at), np.int64(batch[STOP + k] - at), j, out, o)
             if not is_done:
-                o = miss(arguments, k, o)
+                o = call_miss(loop, k, o)
         else:
             copy_four(slots, j + _TWO, out, o)
             o += np.int64(m)
+        k += _ONE
     return o
 
 
 @kernel_part
-def nothing_at_end(arguments, row, o):
-    """Does nothing: `end_row` of most kernels."""
-    return o
-
-
-@kernel_part
-def tally_has_room(arguments, work, n, o):
-    """Whether the tally has room for all words of a batch; NEEDED gets how many bytes these have together."""
+def _has_room(loop, steps, work, n, o):
+    """Whether there is room for all words of a batch; NEEDED gets how many bytes these have together."""
+    if steps.has_room.code != 0:
+        return call_number(steps.has_room, (loop, n, o)) != 0
     if not work.tallying:
         return True
     batch, tally = work.batch, work.tally
@@ -131,33 +189,28 @@ def tally_has_room(arguments, work, n, o):
 
 
 @kernel_part
-def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data, offsets, added, classes, model, work):
-    """Runs the loop; the functions are parts, passed by name.
+def _end_row(loop, steps, row, o):
+    return call_number(steps.end_row, (loop, row, o)) if steps.end_row.code != 0 else o
+
+
+@kernel_of_short_loops
+def run(steps, rows, added, work):
+    """Runs the loop.
 
     Args:
-      next_spans: `next_spans(data, i, inner, end, classes, model, work, n, n_readable, o)
-        -> (i, inner, n, n_words, o)` adds spans from place i of a row on to a batch that has n of them, up to the end
-        of the row or until the batch is full. While the batch is empty, it may append ids itself. `inner`, 0 at first,
-        is what it needs to go on inside a word; `n_words` is how many words begin in what it has passed.
-      kind: JOINED, APART or FLAGGED.
-      has_room: `has_room(arguments, work, n, o)`: whether there is room for the output of the n spans of a batch, for
-        example `tally_has_room`. Called before any of them is handled.
-      sink: `sink(miss, arguments, data, work, first, n, o) -> o`: handles spans, for example `emit_all`.
-      miss: `miss(arguments, k, o) -> o`, a kernel that appends the ids of span k of the batch.
-      end_row: `end_row(arguments, row, o) -> o`, called after the ids of a row.
-      arguments: a reference to the arguments of these functions, see `references`.
-      data: uint8[n_bytes]; offsets: int64[n_rows + 1]: rows of places, in bytes or whatever `next_spans` counts.
+      steps: Steps.
+      rows: ragged.Ragged: bytes, and rows of places, see `Loop`.
       added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      classes, model: arguments of `next_spans`.
       work: Work.
 
     Returns:
       Whether all is done; if not, make more room, and call again: the loop goes on where it stopped.
     """
+    data, offsets = rows
     batch, out, out_offsets, position = work.batch, work.out, work.out_offsets, work.position
+    loop = refer(Loop(data, offsets, steps, work))
     slots = work.table.slots
     shift = np.uint64(leading_zeros(np.uint64(slots.size // 8 - 1)))
-    n_readable = data.size - READS
     n_rows = offsets.size - 1
     row, i, inner, o = position[AT_ROW], position[AT_PLACE], position[AT_INNER], position[AT_ID]
     n_all_words = np.int64(0)
@@ -174,7 +227,7 @@ def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data
                 o += 1
                 i = end
             if i < end:
-                i, inner, n, more, o = next_spans(data, i, inner, end, classes, model, work, n, n_readable, o)
+                i, inner, n, more, o = call_spans(steps.spans, (loop, i, inner, end, n, o))
                 n_words += more
                 if i < end:
                     break
@@ -183,15 +236,20 @@ def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data
                 batch[ROW + np.uint64(row - first_row)] = np.uint64(n)
                 row += 1
             else:
-                o = end_row(arguments, row, o)
+                o = _end_row(loop, steps, row, o)
                 row += 1
                 out_offsets[row] = o
                 first_row, first, first_inner, first_id = row, i, inner, o
                 n_all_words += n_words
                 n_words = np.int64(0)
         if n > 0:
-            _ask_for_all(kind, data, batch, slots, n, shift)
-            if not has_room(arguments, work, n, o):
+            if steps.kind == JOINED:
+                _ask_for_all(JOINED, data, batch, slots, n, shift)
+            elif steps.kind == APART:
+                _ask_for_all(APART, data, batch, slots, n, shift)
+            else:
+                _ask_for_all(FLAGGED, data, batch, slots, n, shift)
+            if not _has_room(loop, steps, work, n, o):
                 position[AT_ROW], position[AT_PLACE], position[AT_INNER] = first_row, first, first_inner
                 position[AT_ID] = first_id
                 work.tally.state[COUNTER_TOTAL] += n_all_words
@@ -199,9 +257,10 @@ def encode_rows(next_spans, kind, has_room, sink, miss, end_row, arguments, data
             k = np.int64(0)
             for r in range(first_row, row + 1):
                 stop = n if r == row else np.int64(batch[ROW + np.uint64(r - first_row)])
-                o = sink(miss, arguments, data, work, k, stop, o)
+                if k < stop:
+                    o = call_number(steps.sink, (loop, k, stop, o))
                 if r < row:
-                    o = end_row(arguments, r, o)
+                    o = _end_row(loop, steps, r, o)
                     out_offsets[r + 1] = o
                 k = stop
         n_all_words += n_words

@@ -17,24 +17,12 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import (
     kernel,
-    kernel_of_short_loops,
     kernel_part,
     leading_zeros,
 )
-from tokenmill.tokenizer.compiling.references import refer, values_of
 from tokenmill.tokenizer.kernels.ascii_blocks import blank_words
-from tokenmill.tokenizer.kernels.encode_loop import (
-    AT,
-    FLAGGED,
-    KEY_0,
-    KEY_1,
-    SLOT,
-    STOP,
-    emit_all,
-    encode_rows,
-    nothing_at_end,
-    tally_has_room,
-)
+from tokenmill.tokenizer.kernels.by_address import fields_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, READS, SLOT, STOP
 from tokenmill.tokenizer.kernels.scanners_parts import SPACE, character, run_until, skip_spaces
 from tokenmill.tokenizer.kernels.sentencepiece_units import character_hashes, joined
 from tokenmill.tokenizer.kernels.span_table import (
@@ -154,7 +142,7 @@ def _add_parts(data, i, inner, end, tables, batch, n, limit):
     lead, entry = data[i], tables.entries[code_point]
     while True:
         stop, lead, entry, q = _part_end(data, lead, entry, q, end, tables, _THREE_BYTES)
-        add_span(FLAGGED, batch, n, i, stop, FLAG if inner else np.uint64(0))
+        add_span(batch, n, i, stop, FLAG if inner else np.uint64(0))
         n += 1
         i, inner = stop, np.int64(1)
         if stop == end or entry & SEPARATES:
@@ -164,9 +152,11 @@ def _add_parts(data, i, inner, end, tables, batch, n, limit):
 
 
 @kernel_part
-def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
-    """See `encode_loop.encode_rows`; `inner` is 1 inside a word."""
-    batch, limit, classes = work.batch, work.limit, tables.classes
+def spans(own, loop, i, inner, end, n, o):
+    """Finds words, or parts of them; see `encode_loop.Steps`. own: a reference to WordTables; `inner`: 1 in a word."""
+    (tables,) = fields_of(own)
+    data, _, _, work = fields_of(loop)
+    batch, limit, classes, n_readable = work.batch, work.limit, tables.classes, data.size - READS
     n_words = np.int64(0)
     while n < limit:
         if inner == 0:
@@ -177,7 +167,7 @@ def _next_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
                 if tables.spaces == ONE_SPACE:
                     _, stop = next_character(data, begin)
                 if stop > begin:
-                    add_span(FLAGGED, batch, n, begin, stop, np.uint64(0))
+                    add_span(batch, n, begin, stop, np.uint64(0))
                     n += 1
                     n_words += _count_characters(data, begin, stop)
             if i >= end:
@@ -234,13 +224,14 @@ def _await(data, at, w, flag, k0, k1, j, pending, work, o):
     return o + 1
 
 
-@kernel
-def miss(arguments, k, o):
+@kernel_part
+def miss(own, loop, k, o):
     """Appends the ids of span k of a batch, or of its parts, if the table has them; what it lacks becomes pending.
 
-    arguments: a reference to the text, WordTables, Pending and the Work.
+    own: a reference to WordTables and Pending.
     """
-    data, tables, pending, work = values_of(arguments)
+    tables, pending = fields_of(own)
+    data, _, _, work = fields_of(loop)
     table, batch, out = work.table, work.batch, work.out
     flag = batch[AT + k] & FLAG
     at, stop = np.int64(batch[AT + k] ^ flag), np.int64(batch[STOP + k])
@@ -281,22 +272,6 @@ def miss(arguments, k, o):
     return o
 
 
-@kernel_of_short_loops
-def encode(rows, added, tables, pending, work):
-    """Encodes rows; see `encode_loop.encode_rows`.
-
-    Args:
-      rows: ragged.Ragged of valid UTF-8.
-      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      tables: WordTables; pending: Pending, with room for a span per byte.
-    """
-    data, offsets = rows
-    return encode_rows(
-        _next_spans, FLAGGED, tally_has_room, emit_all, miss, nothing_at_end, refer((data, tables, pending, work)),
-        data, offsets, added, tables, np.int64(0), work,
-    )  # fmt: skip
-
-
 @kernel
 def cut_rows(data, offsets, added, tables, size, out, owners):
     """Cuts rows into pieces of at least `size` bytes, at white space between characters that become one each.
@@ -304,7 +279,8 @@ def cut_rows(data, offsets, added, tables, size, out, owners):
     No step looks across such white space, and a piece that begins with it is encoded as it is inside the row.
 
     Args:
-      data, offsets: uint8[n_bytes] and int64[n_rows + 1], valid UTF-8; added: see `encode`; tables: WordTables.
+      data, offsets: uint8[n_bytes] and int64[n_rows + 1], valid UTF-8; tables: WordTables.
+      added: see `encode_loop.run`.
       size: the least size of a piece in bytes, except for the last one of a row.
       out, owners: int64[n_rows + n_bytes // size + 1], filled: the offsets of the pieces, and their rows.
 

@@ -5,8 +5,8 @@ A part has the FLAG if a "▁" precedes it that is not among its bytes. Text is 
 ends in a "▁" which may belong to the next unit, or that is very long, makes its row *irregular*: the row is left
 without ids, and the engine encodes it as a whole.
 
-The functions of both models are passed by name and inlined: `tokenize(word, n, model, scratch, out, o, ends) -> (o,
-limit)`, and with sums `from_sum(word, n, total, model, scratch, out, o) -> (o, total)`, see `sentencepiece_unigram`.
+Models are called by address, see `word_models`. One that sums scores also gives the sum from which on its ids may be
+others, and is then called by another step, see `sentencepiece_unigram`.
 
 Its reference implementation is
 `tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.compiling.kernel import count_ones, kernel, kernel_part, leading_zeros
-from tokenmill.tokenizer.compiling.references import values_of
-from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, NEEDED, SLOT, STOP
+from tokenmill.tokenizer.compiling.references import refer
+from tokenmill.tokenizer.kernels.by_address import Step, call_model, fields_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, NEEDED, READS, SLOT, STOP
 from tokenmill.tokenizer.kernels.sentencepiece_blocks import block_parts, code_point_at
 from tokenmill.tokenizer.kernels.sentencepiece_units import (
     ALONE,
@@ -37,22 +38,24 @@ from tokenmill.tokenizer.kernels.sentencepiece_units import (
     part_stop,
     past_graphic,
 )
-from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, find_span, limit_of, remember_limited
+from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, Entry, find_span, limit_of, remember_limited
 from tokenmill.tokenizer.kernels.spans import add_span, expand
-from tokenmill.tokenizer.kernels.unigram import width
+from tokenmill.tokenizer.kernels.unigram import REBASE_BELOW, width
 from tokenmill.tokenizer.kernels.utf8 import next_character
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, add_count, word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
 """A row with a longer part is encoded as a whole."""
 
-ROW_FIRST, IS_IRREGULAR, N_NOTED, ROW_NOTED, NOTED_END = range(5)
+ROW_FIRST, IS_IRREGULAR, N_NOTED, ROW_NOTED, NOTED_END, IS_NOTING, LIMIT = range(7)
 """Cells of `PartsState.cells`: where the ids of the row begin; whether it is irregular; how many words are noted, and
-were before this row; where the last noted word ends."""
+were before this row; where the last noted word ends; whether words with an unknown token are noted; the limit of the
+ids that the model found last, -1 if they are not exact, see `sentencepiece_unigram`."""
 
 # `inner` of the loop: whether the row has begun, and whether the last byte is in a word that has been counted.
 _HAS_BEGUN, _IN_WORD = 1, 2
 _ONE, _TWO, _63 = np.uint64(1), np.uint64(2), np.uint64(63)
+_REBASE_BELOW = np.float32(REBASE_BELOW)
 _SPARE_IDS = 16
 _CHARACTER_READS = 12
 """The bytes that are read from a character on to decode it and the next one."""
@@ -62,29 +65,26 @@ class PartsState(NamedTuple):
     """The state that is carried from one part of a row to the next, and what is collected over all rows."""
 
     cells: npt.NDArray[np.int64]
-    """int64[5], see `ROW_FIRST`."""
+    """int64[7], see `ROW_FIRST`."""
     sums: npt.NDArray[np.float32]
     """float32[1]: the sum of the scores of the row so far, rounded as in sentencepiece."""
     irregular: npt.NDArray[np.bool_]
-    """bool[n_rows], False at first: rows that are left without ids."""
-    noting: bool
-    """Whether words with an unknown token are noted."""
+    """bool[n_rows or more], False at first: rows that are left without ids."""
     noted: npt.NDArray[np.int64]
     """int64[3 * n], triples: where such a word begins, where it ends, and its `front`, see `sentencepiece_units`."""
 
 
-class PartsArguments(NamedTuple):
-    """The arguments of `miss` and the other functions of the loop, see `references`."""
+class PartsValues(NamedTuple):
+    """The values of the steps that look at more than spans."""
 
-    data: Any
-    offsets: Any
     tables: Any
     """engines.sentencepiece_tables.RawTables."""
-    model: Any
-    scratch: Any
+    scores: npt.NDArray[np.float32]
+    """float32[n]: the score of each token, if the model sums them; else of size 0."""
+    model: Step
+    from_sum: Step
+    """Does what `model` does, but from the sum so far, and adds to it."""
     state: PartsState
-    work: Any
-    """encode_loop.Work; `word` has room for a normalized part."""
 
 
 # Words: stretches without separators, and without control characters that are always alone.
@@ -132,9 +132,10 @@ def _word_around(data, at, stop, begin, end, row_front, tables):
 
 
 @kernel
-def _note_word(arguments, at, stop):
+def _note_word(own, loop, at, stop):
     """Notes the word of a part that becomes an unknown token, unless it is the last noted one."""
-    data, offsets, tables, _, _, state, _ = values_of(arguments)
+    tables, _, _, _, state = fields_of(own)
+    data, offsets, _, _ = fields_of(loop)
     cells, noted = state.cells, state.noted
     row, after = 0, offsets.size - 1
     while after - row > 1:
@@ -191,7 +192,7 @@ def _other_spans(data, i, end, known, batch, limit, n, n_readable):
     while n < limit:
         after = here + width(data[here])
         if after >= end:
-            add_span(FLAGGED, batch, n, i, end, np.uint64(0))
+            add_span(batch, n, i, end, np.uint64(0))
             return end, n + 1
         is_ascii = data[after] < 128
         following = characters[code_point_at(data, after)]
@@ -205,7 +206,7 @@ def _other_spans(data, i, end, known, batch, limit, n, n_readable):
             stop = after
         if stop == after or in_run:
             # Without the last unknown character if it may become something else together with the next one.
-            add_span(FLAGGED, batch, n, i, stop, np.uint64(0))
+            add_span(batch, n, i, stop, np.uint64(0))
             n += 1
             i = stop
         in_run = False
@@ -216,12 +217,14 @@ def _other_spans(data, i, end, known, batch, limit, n, n_readable):
 
 
 @kernel_part
-def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
-    """See `encode_loop.encode_rows`.
+def part_spans(own, loop, i, inner, end, n, o):
+    """Finds parts; see `encode_loop.Steps`. own: a reference to RawTables.
 
     Runs of characters that are always unknown are one span, see `_other_spans`.
     """
-    known, batch, limit = tables.known, work.batch, work.limit
+    (tables,) = fields_of(own)
+    data, _, _, work = fields_of(loop)
+    known, batch, limit, n_readable = tables.known, work.batch, work.limit, data.size - READS
     kinds, shrink = known.kinds, known.shrink
     has_begun, in_word = inner & _HAS_BEGUN, inner >> 1
     n_words = np.int64(0)
@@ -264,7 +267,7 @@ def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
         has_space = at > i if has_begun != 0 else tables.steps.prefix
         code_point, after = next_character(data, at)
         i = part_stop(data, after, end, code_point, tables)
-        add_span(FLAGGED, batch, n, at, i, FLAG if has_space else np.uint64(0))
+        add_span(batch, n, at, i, FLAG if has_space else np.uint64(0))
         n += 1
         has_begun = np.int64(1)
         n_more, in_word = _count_words(data, at, i, in_word, kinds)
@@ -273,9 +276,10 @@ def part_spans(data, i, inner, end, tables, model, work, n, n_readable, o):
 
 
 @kernel_part
-def has_room(arguments, work, n, o):
+def has_room(own, loop, n, o):
     """Whether there is room for the ids and noted words of a batch; if not, NEEDED is the room for ids, 0 for words."""
-    _, offsets, tables, _, _, state, _ = values_of(arguments)
+    tables, _, _, _, state = fields_of(own)
+    _, offsets, _, work = fields_of(loop)
     batch = work.batch
     # Each row may be an added token, which takes an id.
     most = work.out.size - o - n - offsets.size - _SPARE_IDS
@@ -288,15 +292,15 @@ def has_room(arguments, work, n, o):
         n_ids = np.int64(n_bytes * tables.ids_per_byte)
         if n_ids > most:
             work.position[NEEDED] = work.out.size + n_ids - most
-            return False
+            return np.int64(0)
     work.position[NEEDED] = 0
-    return not state.noting or 3 * (state.cells[N_NOTED] + n) <= state.noted.size
+    return np.int64(state.cells[IS_NOTING] == 0 or 3 * (state.cells[N_NOTED] + n) <= state.noted.size)
 
 
 @kernel_part
-def end_row(arguments, row, o):
+def end_row(own, loop, row, o):
     """Begins another row; drops the ids and the noted words of an irregular one."""
-    _, _, _, _, _, state, _ = values_of(arguments)
+    _, _, _, _, state = fields_of(own)
     cells = state.cells
     if cells[IS_IRREGULAR] != 0:
         state.irregular[row] = True
@@ -324,27 +328,35 @@ def _fuse_unknown(out, first, last, row_first, unk_id):
 
 
 @kernel_part
-def unknown_or_miss(add, miss, arguments, k, o):
-    """Appends one unknown token for a run of unknown characters, unless the last token is one; else calls `miss`.
+def begin_again(total):
+    """Returns the sum of a row from which sentencepiece goes on: 0 instead of a very low one."""
+    return total if total >= _REBASE_BELOW else np.float32(0.0)
 
-    Kept apart from `miss`, because in some texts such runs are frequent, and a call of `miss` takes long to start.
+
+@kernel_part
+def miss(own, loop, k, o):
+    """Appends one unknown token for a run of unknown characters, unless the last token is one; else calls `_miss_part`.
+
+    Kept apart from that, because in some texts such runs are frequent, and a call of it takes long to start. own: a
+    reference to PartsValues.
     """
-    data, _, tables, model, _, state, work = values_of(arguments)
+    tables, scores, _, _, state = fields_of(own)
+    data, _, _, work = fields_of(loop)
     at = np.int64(work.batch[AT + k])
     stop = np.int64(work.batch[STOP + k])
     characters = tables.known.characters
     if at < 0 or at + _CHARACTER_READS > data.size or not _is_unknown_at(data, at, characters):
-        return miss(arguments, k, o)
+        return _miss_part(own, loop, k, o)
     # After such a character, a part that is no run goes on with a character that depends on its neighbours.
     after = at + width(data[at])
     if after < stop and not _is_unknown_at(data, after, characters):
-        return miss(arguments, k, o)
+        return _miss_part(own, loop, k, o)
     cells, out = state.cells, work.out
-    if state.noting and at >= cells[NOTED_END]:
-        _note_word(arguments, at, stop)
+    if cells[IS_NOTING] != 0 and at >= cells[NOTED_END]:
+        _note_word(own, loop, at, stop)
     total = state.sums[0]
-    while at < stop:
-        total = add(total, tables.unk_id, model)
+    while scores.size > 0 and at < stop:
+        total = begin_again(np.float32(total + scores[tables.unk_id]))
         at += width(data[at])
     state.sums[0] = total
     if o > cells[ROW_FIRST] and out[o - 1] == tables.unk_id:
@@ -353,28 +365,21 @@ def unknown_or_miss(add, miss, arguments, k, o):
     return o + 1
 
 
-@kernel_part
-def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
-    """Appends the ids of part k of a batch and puts them in the table.
-
-    Args:
-      summed: whether the ids depend on the sum so far, a constant.
-      tokenize, from_sum: the model, see above; `add(total, token, model) -> total` adds a token's score to the sum.
-      arguments: a reference to PartsArguments.
-    """
-    data, _, tables, model, scratch, state, work = values_of(arguments)
-    table, batch, out, cells = work.table, work.batch, work.out, state.cells
-    unk_id, shrink = tables.unk_id, tables.steps.shrink
+@kernel
+def _miss_part(own, loop, k, o):
+    """Appends the ids of part k of a batch and puts them in the table."""
+    tables, scores, model, from_sum, state = fields_of(own)
+    data, _, _, work = fields_of(loop)
+    table, batch, out, cells, sums = work.table, work.batch, work.out, state.cells, state.sums
+    unk_id, shrink, summed = tables.unk_id, tables.steps.shrink, scores.size > 0
     flag = batch[AT + k] & FLAG
     at = np.int64(batch[AT + k] ^ flag)
     w = np.int64(batch[STOP + k]) - at
     k0, k1 = batch[KEY_0 + k], batch[KEY_1 + k]
-    total = state.sums[0]
     before = o
     o, found, unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
-    is_known = found and (not summed or np.int64(abs(total)) < limit_of(table.slots, j))
     is_added = False
-    if not is_known:
+    if not found or (summed and np.int64(abs(sums[0])) >= limit_of(table.slots, j)):
         if w > MOST_PART_BYTES:
             cells[IS_IRREGULAR] = 1
             return before
@@ -389,25 +394,25 @@ def miss_part(summed, tokenize, from_sum, add, arguments, k, o):
             cells[IS_IRREGULAR] = 1
         if not is_regular or n == 0:
             return before
-        limit = np.int64(0)
+        cells[LIMIT] = 0
         table.state[MISSES] += 1
+        buffers = refer((work.word, out, work.ends))
         if not found:
-            o, limit = tokenize(work.word, n, model, scratch, out, before, work.ends)
+            o, _ = call_model(model, (buffers, n, False, before))
             unknown = has_unknown(out, before, o, unk_id)
-            if limit >= 0:
-                absent = np.uint64(tables.absent_id)
-                remember_limited(table, data, at, w, k0, k1, j, out, before, o, unknown, limit, absent)
-        if summed and np.int64(abs(total)) >= limit:
-            o, total = from_sum(work.word, n, total, model, scratch, out, before)
+            if cells[LIMIT] >= 0:
+                entry = Entry(at, w, k0, k1, j, np.uint64(cells[LIMIT]), np.uint64(tables.absent_id))
+                remember_limited(table, data, entry, out, before, o, unknown)
+        if summed and np.int64(abs(sums[0])) >= cells[LIMIT]:
+            o, _ = call_model(from_sum, (buffers, n, False, before))
             unknown = has_unknown(out, before, o, unk_id)
             is_added = True
-    if summed:
-        if not is_added:
-            for q in range(before, o):
-                total = add(total, out[q], model)
-        state.sums[0] = total
+    if summed and not is_added:
+        # Of the byte tokens of a character only the first has a score.
+        for q in range(before, o):
+            sums[0] = begin_again(np.float32(sums[0] + scores[out[q]]))
     if unknown:
-        if state.noting and at >= cells[NOTED_END]:
-            _note_word(arguments, at, at + w)
+        if cells[IS_NOTING] != 0 and at >= cells[NOTED_END]:
+            _note_word(own, loop, at, at + w)
         o = _fuse_unknown(out, before, o, cells[ROW_FIRST], unk_id)
     return o

@@ -19,21 +19,13 @@ Its reference implementation is `tokenmill.tokenizer.models.unigram.Unigram.toke
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, unlikely
-from tokenmill.tokenizer.compiling.references import refer, values_of
-from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, KEY_0, KEY_1, SLOT, STOP, encode_rows
-from tokenmill.tokenizer.kernels.sentencepiece_spans import (
-    PartsArguments,
-    end_row,
-    has_room,
-    miss_part,
-    part_spans,
-    unknown_or_miss,
-)
+from tokenmill.tokenizer.compiling.kernel import kernel_part, unlikely
+from tokenmill.tokenizer.kernels.by_address import fields_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP, call_miss
+from tokenmill.tokenizer.kernels.sentencepiece_spans import LIMIT, begin_again
 from tokenmill.tokenizer.kernels.span_table import FLAG, LIMIT_SHIFT, MAX_LIMIT, POOLED, UNKNOWN, copy_four, emit_pooled
 from tokenmill.tokenizer.kernels.unigram import REBASE_BELOW, find_best_path, turn_path, weigh_paths
 
-_REBASE_BELOW = np.float32(REBASE_BELOW)
 LONGEST_EXACT = 192
 """The most bytes of normalized text for which a limit is computed."""
 _ONE, _TWO, _THREE, _32 = (np.uint64(c) for c in (1, 2, 3, 32))
@@ -59,46 +51,44 @@ def _emit_pieces(word, w, model, scratch, out, o):
 
 
 @kernel_part
-def _begin_again(total):
-    return total if total >= _REBASE_BELOW else np.float32(0.0)
+def tokenize(own, buffers, w, is_part, o):
+    """Appends the ids of the exact path and sets their LIMIT, see above; -1 and no ids if the text is too long.
 
-
-@kernel_part
-def _add(total, token, model):
-    """Adds the score of a token to the sum so far; of the byte tokens of a character only the first has a score."""
-    return _begin_again(np.float32(total + model.steps[token]))
-
-
-@kernel_part
-def _tokenize(word, n, model, scratch, out, o, ends):
-    """Appends the ids of the exact path; also returns their limit, see above, -1 and no ids if the text is too long."""
-    if n > LONGEST_EXACT:
-        return o, np.int64(-1)
-    gap, largest, n_chars = weigh_paths(word, np.int64(0), n, model, scratch)
+    own: a reference to UnigramTables, UnigramScratch and PartsState.
+    """
+    model, scratch, state = fields_of(own)
+    word, out, _ = fields_of(buffers)
+    state.cells[LIMIT] = -1
+    if w > LONGEST_EXACT:
+        return o, False
+    gap, largest, n_chars = weigh_paths(word, np.int64(0), w, model, scratch)
     # Half of what the proof above allows. A unit in the last place of x is at most |x| / 2^23.
-    limit = np.int64(max(min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0, 0.0))
-    turn_path(n, scratch)
-    return _emit_pieces(word, n, model, scratch, out, o), limit
+    limit = max(min(gap * 4194304.0 / n_chars, -REBASE_BELOW) - largest - 1.0, 0.0)
+    state.cells[LIMIT] = np.int64(limit)
+    turn_path(w, scratch)
+    return _emit_pieces(word, w, model, scratch, out, o), False
 
 
 @kernel_part
-def _from_sum(word, n, total, model, scratch, out, o):
-    """Appends the ids of the path that sentencepiece finds from the sum so far; also returns the sum after it."""
-    find_best_path(word, n, np.float64(total), model, scratch)
-    total = _begin_again(np.float32(scratch.scores[n]))
-    turn_path(n, scratch)
-    return _emit_pieces(word, n, model, scratch, out, o), total
+def from_sum(own, buffers, w, is_part, o):
+    """Appends the ids of the path that sentencepiece finds from the sum so far, and adds to that."""
+    model, scratch, state = fields_of(own)
+    word, out, _ = fields_of(buffers)
+    find_best_path(word, w, np.float64(state.sums[0]), model, scratch)
+    state.sums[0] = begin_again(np.float32(scratch.scores[w]))
+    turn_path(w, scratch)
+    return _emit_pieces(word, w, model, scratch, out, o), False
 
 
 @kernel_part
-def _emit_summed(miss, arguments, data, work, first, n, o):
+def emit_summed(own, loop, first, n, o):
     """Does what `encode_loop.emit_all` does, and sums the scores; absent ids score 0, so there is no branch."""
-    _, _, _, model, _, state, _ = values_of(arguments)
-    batch, out, slots = work.batch, work.out, work.table.slots
-    steps, sums = model.steps, state.sums
+    _, scores, _, _, state = fields_of(own)
+    data, _, _, work = fields_of(loop)
+    batch, out, slots, sums = work.batch, work.out, work.table.slots, state.sums
     total = sums[0]
-    for counter in range(first, n):
-        k = np.uint64(counter)
+    k = np.uint64(first)
+    while k < np.uint64(n):
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
         j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
         ids, more = slots[j + _TWO], slots[j + _THREE]
@@ -106,7 +96,7 @@ def _emit_summed(miss, arguments, data, work, first, n, o):
         limit = np.int64((more >> LIMIT_SHIFT) & np.uint64(MAX_LIMIT))
         if unlikely((others != np.uint64(0)) | (np.int64(abs(total)) >= limit)):
             sums[0] = total
-            o = miss(arguments, k, o)
+            o = call_miss(loop, k, o)
             total = sums[0]
         elif unlikely((more >> _32) & np.uint64(POOLED) != np.uint64(0)):
             at = batch[AT + k] & ~FLAG
@@ -114,45 +104,17 @@ def _emit_summed(miss, arguments, data, work, first, n, o):
             o, is_same = emit_pooled(work.table, data, np.int64(at), np.int64(batch[STOP + k] - at), j, out, o)
             if is_same:
                 for q in range(before, o):
-                    total = np.float32(total + steps[out[q]])
+                    total = np.float32(total + scores[out[q]])
             else:
                 sums[0] = total
-                o = miss(arguments, k, o)
+                o = call_miss(loop, k, o)
                 total = sums[0]
         else:
             copy_four(slots, j + _TWO, out, o)
-            total = np.float32(total + steps[ids & _LOW])
-            total = np.float32(total + steps[ids >> _32])
-            total = np.float32(total + steps[more & _LOW])
+            total = np.float32(total + scores[ids & _LOW])
+            total = np.float32(total + scores[ids >> _32])
+            total = np.float32(total + scores[more & _LOW])
             o += np.int64((more >> _32) & _THREE)
+        k += _ONE
     sums[0] = total
     return o
-
-
-@kernel
-def _miss_part(arguments, k, o):
-    return miss_part(True, _tokenize, _from_sum, _add, arguments, k, o)
-
-
-@kernel
-def _miss(arguments, k, o):
-    return unknown_or_miss(_add, _miss_part, arguments, k, o)
-
-
-@kernel_of_short_loops
-def encode(tables, model, rows, added, scratch, state, work):
-    """Encodes rows; see `encode_loop.encode_rows`.
-
-    Args:
-      rows: ragged.Ragged of valid UTF-8.
-      added: int32[n_rows], the id of rows that are an added token, -1 for text; or int32[0].
-      tables: engines.sentencepiece_tables.RawTables; model: UnigramTables; scratch: UnigramScratch.
-      state: sentencepiece_spans.PartsState.
-      work: encode_loop.Work.
-    """
-    data, offsets = rows
-    arguments = refer(PartsArguments(data, offsets, tables, model, scratch, state, work))
-    return encode_rows(
-        part_spans, FLAGGED, has_room, _emit_summed, _miss, end_row, arguments,
-        data, offsets, added, tables, model, work,
-    )  # fmt: skip

@@ -64,6 +64,21 @@ class Table(NamedTuple):
     """int64[4]: used of `ids`, used of `words`, misses, evictions."""
 
 
+class Entry(NamedTuple):
+    """A span, and what its slot holds besides ids."""
+
+    at: int
+    n_bytes: int
+    key_0: int
+    key_1: int
+    slot: int
+    """Where in `Table.slots` it is put."""
+    limit: int
+    """0..MAX_LIMIT."""
+    absent: int
+    """The id for unused places of the slot."""
+
+
 @intrinsic
 def _prefetch(typingctx, array, index):
     """Prefetches the line of `array[index]`, uint64."""
@@ -247,15 +262,16 @@ def limit_of(slots, j):
 @kernel_part
 def remember_span(table, data, at, w, k0, k1, j, out, before, o, has_unknown):
     """Puts the ids `out[before:o]` of a span into slot j, if the pools have room."""
-    remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, np.int64(0), np.uint64(0))
+    remember_limited(table, data, Entry(at, w, k0, k1, j, np.uint64(0), np.uint64(0)), out, before, o, has_unknown)
 
 
 @kernel_part
-def remember_limited(table, data, at, w, k0, k1, j, out, before, o, has_unknown, limit, absent):
-    """Does what `remember_span` does, with a limit, 0..MAX_LIMIT, and the id `absent` in unused places of the slot."""
+def remember_limited(table, data, entry, out, before, o, has_unknown):
+    """Does what `remember_span` does, with a limit and the id of absent ones; entry: Entry."""
+    at, w, k0, k1, j, limit, absent = entry
     slots, words, state = table.slots, table.words, table.state
     n = o - before
-    marks = np.uint64(UNKNOWN if has_unknown else 0) << _32 | np.uint64(limit) << LIMIT_SHIFT
+    marks = np.uint64(UNKNOWN if has_unknown else 0) << _32 | limit << LIMIT_SHIFT
     if n <= 3 and w <= LONGEST:
         a, b, c = absent, absent, absent
         if n > 0:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of the encode loop: written into a batch, or found before; see `pattern_spans` for those that patterns find.
 
-Each `..._spans`, with its first arguments bound, is a `next_spans` of `encode_loop.encode_rows`.
+Its reference implementation is in `tests/reference/counting.py`; `tests/tokenizer/test_counting.py` compares them.
 """
 
 import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import count_ones, kernel_part, trailing_zeros
-from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, JOINED, STOP
+from tokenmill.tokenizer.kernels.bpe_crossings import next_cut
+from tokenmill.tokenizer.kernels.by_address import fields_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, FLAGGED, STOP
 from tokenmill.tokenizer.kernels.span_table import FLAG
 
 _ONE = np.uint64(1)
@@ -32,37 +34,33 @@ def expand(mask, base, column, batch, n):
 
 
 @kernel_part
-def add_span(kind, batch, n, at, stop, flag):
+def add_span(batch, n, at, stop, flag):
     """Adds a span to a batch that has n spans; the caller adds one to n."""
     k = np.uint64(n)
     batch[AT + k] = np.uint64(at) | flag
-    if kind != JOINED:
-        batch[STOP + k] = np.uint64(stop)
+    batch[STOP + k] = np.uint64(stop)
 
 
 @kernel_part
-def never_cut(data, at, stop, model, tallying):
-    """Does not cut: a `cut` for models whose words are not cut."""
-    return stop
+def found_spans(own, loop, i, inner, end, n, o):
+    """Adds the spans of words that have been found already; i is the number of a word. See `encode_loop.Steps`.
 
-
-@kernel_part
-def found_spans(kind, cuts, cut, words, i, inner, end, model, work, n, o):
-    """Adds the spans of words that have been found already; i is the number of a word of `words` (words.Words).
-
-    kind: APART or FLAGGED; cuts: whether words are cut, by `cut` as in `pattern_spans`. `inner` is where the next part
-    of word i begins, 0 for its beginning.
+    own: a reference to words.Words and `bpe_crossings.WordCuts`. All parts of a word but the last have the FLAG, if
+    the loop is FLAGGED. `inner` is where the next part of word i begins, 0 for its beginning.
     """
+    words, cuts = fields_of(own)
+    _, _, steps, work = fields_of(loop)
     values, starts, stops, _ = words
     batch, limit = work.batch, work.limit
+    flag = FLAG * np.uint64(steps.kind == FLAGGED)
     n_words = np.int64(0)
     while i < end and n < limit:
         at, last = starts[i], stops[i]
         n_words += inner == 0
         if inner > 0:
             at = inner
-        stop = cut(values, at, last, model, work.tallying) if cuts else last
-        add_span(kind, batch, n, at, stop, FLAG if kind == FLAGGED and stop < last else np.uint64(0))
+        stop = next_cut(values, at, last, cuts, work.tallying)
+        add_span(batch, n, at, stop, flag if stop < last else np.uint64(0))
         n += 1
         inner = stop if stop < last else np.int64(0)
         i += stop == last

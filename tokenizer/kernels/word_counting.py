@@ -11,27 +11,14 @@ Its reference implementations are `tests.reference.bert.count_words` and
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_of_short_loops, kernel_part, leading_zeros, unlikely
-from tokenmill.tokenizer.compiling.references import refer, values_of
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, leading_zeros, unlikely
 from tokenmill.tokenizer.kernels import word_table
-from tokenmill.tokenizer.kernels.encode_loop import (
-    APART,
-    AT,
-    KEY_0,
-    KEY_1,
-    SLOT,
-    STOP,
-    encode_rows,
-    nothing_at_end,
-    tally_has_room,
-)
+from tokenmill.tokenizer.kernels.by_address import fields_of
+from tokenmill.tokenizer.kernels.encode_loop import AT, KEY_0, KEY_1, SLOT, STOP, call_miss
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS, FLAG, LONGEST, ask_for_line, hash_key, span_key
-from tokenmill.tokenizer.kernels.spans import found_spans, never_cut
 from tokenmill.tokenizer.kernels.utf8 import add_characters
 from tokenmill.tokenizer.kernels.word_table import SHORT_WORD_BYTES, add_count, same_bytes, word_key_anywhere
 
-NO_ADDED, NO_MODEL = np.empty(0, np.int32), np.int64(0)
-"""Arguments of the loop when no row is an added token, and no span is encoded."""
 _ONE, _TWO, _FOUR, _32 = (np.uint64(c) for c in (1, 2, 4, 32))
 _LOW = np.uint64(0xFFFFFFFF)
 _BYTES = np.uint64((1 << 56) - 1)
@@ -39,8 +26,9 @@ _LONG = np.uint64(0xFF << 56)
 
 
 @kernel_part
-def count_all(miss, arguments, data, work, first, n, o):
-    """Counts the spans first..n-1 of a batch: a sink of the encode loop."""
+def count_all(own, loop, first, n, o):
+    """Counts the spans first..n-1 of a batch: a sink of the encode loop, without values of its own."""
+    _, _, _, work = fields_of(loop)
     batch, slots = work.batch, work.table.slots
     long_words = work.tally.slots
     mask = np.uint64(long_words.shape[0] - 1)
@@ -49,15 +37,16 @@ def count_all(miss, arguments, data, work, first, n, o):
         if unlikely(batch[KEY_1 + k] >= _LONG):
             w = np.int64(batch[KEY_1 + k] & _BYTES)
             ask_for_line(long_words, word_table.first_slot(w, batch[KEY_0 + k], np.uint64(0), mask) << _TWO)
-    for counter in range(first, n):
-        k = np.uint64(counter)
+    k = np.uint64(first)
+    while k < np.uint64(n):
         j, k0, k1 = batch[SLOT + k], batch[KEY_0 + k], batch[KEY_1 + k]
         # Selects the first slot of the line, or else the second, without a branch.
         j += np.uint64((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)) << _TWO
         if unlikely((slots[j] ^ k0) | (slots[j + _ONE] ^ k1) != np.uint64(0)):
-            o = miss(arguments, k, o)
+            o = call_miss(loop, k, o)
         else:
             slots[j + _TWO] += _ONE
+        k += _ONE
     return o
 
 
@@ -70,13 +59,10 @@ def _move_count(slots, j, counter):
     slots[j], slots[j + _ONE], slots[j + _TWO] = np.uint64(0), np.uint64(0), np.uint64(0)
 
 
-@kernel
-def miss_count(arguments, k, o):
-    """Counts span k of a batch, which the table does not have: there, in place of a rarer one; if long, in the counter.
-
-    arguments: a reference to the text and the Work.
-    """
-    data, work = values_of(arguments)
+@kernel_part
+def miss_count(own, loop, k, o):
+    """Counts span k of a batch, which is not in the table: there, instead of a rarer one; in the counter if long."""
+    data, _, _, work = fields_of(loop)
     batch, slots = work.batch, work.table.slots
     at = np.int64(batch[AT + k] & ~FLAG)
     w = np.int64(batch[STOP + k]) - at
@@ -104,21 +90,6 @@ def move_counts(slots, counter):
     """
     for j in range(0, slots.size, 4):
         _move_count(slots, np.uint64(j), counter)
-
-
-@kernel_part
-def _next_spans(data, i, inner, end, words, model, work, n, n_readable, o):
-    return found_spans(APART, False, never_cut, words, i, inner, end, model, work, n, o)
-
-
-@kernel_of_short_loops
-def count_found(words, work):
-    """Counts words that have been found already; see `encode_loop.encode_rows`. words: words.Words."""
-    data, _, _, row_offsets = words
-    return encode_rows(
-        _next_spans, APART, tally_has_room, count_all, miss_count, nothing_at_end, refer((data, work)), data,
-        row_offsets, NO_ADDED, words, NO_MODEL, work,
-    )  # fmt: skip
 
 
 @kernel

@@ -9,8 +9,10 @@ import numpy.typing as npt
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.kernels import bpe_crossings
 from tokenmill.tokenizer.kernels import bpe_pairs as pairs
+from tokenmill.tokenizer.kernels.bpe_crossings import BY_BYTES, BY_CHARACTERS, NEVER, WordCuts
 from tokenmill.tokenizer.kernels.bpe_merging import MAX_SCANNED
 from tokenmill.tokenizer.models.kernels import bpe_merges
+from tokenmill.tokenizer.ragged import read_only
 
 
 class BPETables(NamedTuple):
@@ -67,16 +69,34 @@ class BPETables(NamedTuple):
     """The number of bytes of the longest of these, 0 if there is none."""
 
 
-def without_suffix(tables: BPETables) -> BPETables:
-    """Returns the tables for all parts of a word but the last, which takes the suffix.
+def parts_lack_suffix(tables: BPETables) -> bool:
+    """Whether words that take a suffix are cut into parts, of which all but the last lack it.
 
-    Returns the same tables if there is no suffix, or if words are not cut into parts: because some are looked up as a
-    whole, bytes are not plain, or the suffix is not printable ASCII.
+    They are not if some are looked up as a whole, bytes are not plain, or the suffix is not printable ASCII.
     """
     suffix = tables.suffix
-    if not (tables.plain_bytes and suffix.size) or tables.longest_whole or suffix.min() <= 0x20 or suffix.max() >= 0x7F:
-        return tables
-    return tables._replace(suffix=suffix[:0])
+    if not (tables.plain_bytes and suffix.size) or tables.longest_whole:
+        return False
+    return bool(suffix.min() > 0x20 and suffix.max() < 0x7F)
+
+
+NO_CUTS = WordCuts(
+    by=NEVER, crossings=read_only(np.empty(0, np.uint64)), partial=read_only(np.empty(0, np.uint64)),
+    apart=read_only(np.empty(0, np.uint64)), characters=read_only(np.empty((1, 0), np.int32)),
+    joins=read_only(np.empty(0, np.uint64)), whole_slots=read_only(np.empty((1, 4), np.int64)),
+    whole_pool=read_only(np.empty(0, np.uint8)), longest_whole=0,
+)  # fmt: skip
+"""For models whose words are not cut. The arrays of all models are read-only: then they are of one type to numba."""
+
+
+def cuts_of(tables: BPETables) -> WordCuts:
+    """Returns where the words of a model may be cut into parts."""
+    if tables.byte_level:
+        by = BY_BYTES if tables.plain_bytes and (not tables.suffix.size or parts_lack_suffix(tables)) else NEVER
+    else:
+        by = BY_CHARACTERS if tables.characters.shape[0] == 1 else NEVER
+    arrays = {name: read_only(getattr(tables, name)) for name in WordCuts._fields[1:-1]}
+    return WordCuts(by=by, longest_whole=tables.longest_whole, **arrays)
 
 
 class BPEScratch(NamedTuple):

@@ -136,12 +136,12 @@ def test_scratch_is_kept_unless_it_is_large() -> None:
     pool = tables.TablePool(1 << 16)
     with pool.borrow(None) as lent:
         lent.make_room(100, 1, np.zeros)
-        scratch = lent.model_scratch
+        scratch = lent.model
         lent.make_room(200, 1, np.zeros)
-        assert lent.model_scratch is scratch
+        assert lent.model is scratch
         lent.make_room(1 << 20, 1, np.zeros)
-        assert lent.model_scratch[0].size > 1 << 20
-    assert lent.model_scratch is None
+        assert lent.model.size > 1 << 20
+    assert lent.model is None
 
 
 @pytest.mark.parametrize("n_bytes", [1 << 16, 1 << 20, 1 << 25])

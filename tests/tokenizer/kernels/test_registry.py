@@ -23,7 +23,6 @@ import pytest
 
 from tokenmill import pipeline, tokenizer
 from tokenmill.tokenizer.compiling.kernel import Kernel, kernel, kernel_part
-from tokenmill.tokenizer.kernels import scanning
 from tokenmill.tokenizer.normalizers.kernels import matches
 
 ROOT = Path(__file__).parents[3]
@@ -65,11 +64,7 @@ def _all() -> tuple[dict[str, Kernel], dict[str, type]]:
                 kernels[f"{module.__name__}.{value.__name__}"] = value
             if isinstance(value, type) and issubclass(value, tuple) and value.__module__ == module.__name__:
                 tuples[value.__name__] = value
-    for made in (
-        scanning.encode_kernel("bpe", are_apart=False), scanning.encode_found_kernel("bpe"),
-        scanning.count_kernel(are_apart=False), matches.find_runs,
-    ):  # fmt: skip
-        kernels[f"{made.__module__}.{made.__name__}"] = made
+    kernels[f"{matches.__name__}.{matches.find_runs.__name__}"] = matches.find_runs
     return kernels, tuples
 
 
