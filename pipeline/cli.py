@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tokenmill.pipeline import VERSION, storage
-from tokenmill.pipeline.commands import counts, jobs, looking, machines, results, tokenizers
+from tokenmill.pipeline.commands import counts, jobs, looking, machines, results, tokenizers, vocabulary
 from tokenmill.pipeline.commands.arguments import Parser, commands_of, set_command
 from tokenmill.pipeline.commands.reporting import DONE, MISTAKE, STOPPED, Mistake, say
 from tokenmill.pipeline.running.messages import configure_logging
@@ -42,6 +42,11 @@ EXAMPLES = {
         "tokenmill counts merge a=build/quickstart/out b=build/quickstart/out --weight b=1/2 --out build/sum"
     ),
     "counts subtract": "tokenmill counts subtract build/sum a=build/quickstart/out --out build/rest",
+    "vocab": "tokenmill vocab --help",
+    "vocab extend": (
+        "tokenmill vocab extend build/quickstart/out/vocab --counts build/quickstart/out --add 100 "
+        "--out build/extended.json"
+    ),
     "chat": "tokenmill chat --help",
     "chat check": "tokenmill chat check build/quickstart/out/vocab --template configs/chat.jinja",
     "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",
@@ -106,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"tokenmill {VERSION}")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (jobs, looking, results, counts, tokenizers, machines):
+    for group in (jobs, looking, results, counts, vocabulary, tokenizers, machines):
         group.add_parsers(commands)
     _add_parsers(commands)
     for name, command, _ in commands_of(root):

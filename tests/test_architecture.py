@@ -56,6 +56,7 @@ PUBLIC_MODULES = {
     "tokenmill.tokenizer.token_runs",
     "tokenmill.tokenizer.trainers",
     "tokenmill.tokenizer.utf8",
+    "tokenmill.tokenizer.vocabulary",
     "tokenmill.tokenizer.compiling.kernel",
     "tokenmill.tokenizer.compiling.waiting",
 }
@@ -104,6 +105,13 @@ PUBLIC_NAMES = {
         "WordLevelTrainer",
         "WordPieceTrainer",
         "spelled_word_counts",
+    },
+    "tokenmill.tokenizer.vocabulary": {
+        "Change",
+        "ID_MAP",
+        "extend",
+        "model_alone",
+        "reserved_ids",
     },
     "tokenmill.tokenizer.languages": {
         "DEFAULT",
@@ -304,7 +312,8 @@ def test_public_names_are_these(name: str) -> None:
 def test_alias_has_every_public_name_and_imports_nothing_before_it_is_asked_for(repository: Path) -> None:
     alias = importlib.import_module("tokenmill")
     names = set(dir(alias))
-    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | {"data", "languages", "text", "trainers"} | PIPELINE_NAMES
+    modules = {"data", "languages", "text", "trainers", "vocabulary"}
+    assert names == PUBLIC_NAMES["tokenmill.tokenizer"] | modules | PIPELINE_NAMES
     for name in PUBLIC_NAMES["tokenmill.tokenizer"]:
         assert getattr(alias, name) is getattr(importlib.import_module("tokenmill.tokenizer"), name)
     assert all(hasattr(alias, name) for name in names)

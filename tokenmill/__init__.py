@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public API of TokenMill.
 
-- Every public name of `tokenmill.tokenizer`, and its modules `languages`, `text` and `trainers`.
+- Every public name of `tokenmill.tokenizer`, and its modules `languages`, `text`, `trainers` and `vocabulary`.
 - The module `data`, which reads finished outputs for training.
 - `run`, `plan` and `verify`, which are the commands of these names; `JobError` and `JobResult`.
 - `VERSION`, `InputConfig` and `plan_splits` of `tokenmill.pipeline`; `compare` and `read_report`, whose results are
@@ -44,10 +44,11 @@ if typing.TYPE_CHECKING:
     from tokenmill.tokenizer import languages as languages
     from tokenmill.tokenizer import text as text
     from tokenmill.tokenizer import trainers as trainers
+    from tokenmill.tokenizer import vocabulary as vocabulary
 
 _MODULES = {
     "data": "tokenmill.data",
-    **{name: f"tokenmill.tokenizer.{name}" for name in ("languages", "text", "trainers")},
+    **{name: f"tokenmill.tokenizer.{name}" for name in ("languages", "text", "trainers", "vocabulary")},
 }
 
 _PIPELINE = {

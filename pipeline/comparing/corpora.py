@@ -34,6 +34,7 @@ from tokenmill.pipeline.splits import Split
 from tokenmill.pipeline.statistics.words import Encoded, encode, encode_each
 from tokenmill.tokenizer import Tokenizer, unchecked_text_rows
 from tokenmill.tokenizer.languages import UNKNOWN, identify, main_scripts
+from tokenmill.tokenizer.vocabulary import model_alone
 
 MAX_NAMED = 20
 """At most this many documents on which a tokenizer failed are named."""
@@ -318,17 +319,6 @@ def check(candidates: Sequence[Candidate], artifact: CountsArtifact) -> None:
             + "\n".join(wrong)
             + "\ncompare them on text, or count again with their normalizer and pre_tokenizer"
         )
-
-
-def model_alone(tokenizer: Tokenizer) -> Tokenizer:
-    """Returns a tokenizer that takes each text as one word: without normalizer, pre-tokenizer and template."""
-    parts = json.loads(tokenizer.to_str())
-    steps = parts["pre_tokenizer"] or {"type": ""}
-    last = steps["pretokenizers"][-1] if steps["type"] == "Sequence" else steps
-    spells_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    parts["pre_tokenizer"] = spells_bytes if last["type"] == "ByteLevel" else None
-    parts["normalizer"] = None
-    return Tokenizer.from_str(json.dumps(parts))
 
 
 def _encode_word(model: Tokenizer, words: pa.Array) -> Encoded:

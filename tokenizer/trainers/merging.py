@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the merging kernels of a trainer, and provides the room that they ask for."""
+"""Runs the merging kernels of a trainer, and provides the room that they ask for.
 
+`merge_pairs` is a whole training; `Pairs` leaves it to its caller which of the most frequent pairs are merged.
+"""
+
+import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,18 +17,25 @@ from tokenmill.tokenizer.trainers.kernels.merge_by_frequency import merge_most_f
 from tokenmill.tokenizer.trainers.kernels.merge_by_likelihood import Rows, merge_most_likely, rank_rows
 from tokenmill.tokenizer.trainers.kernels.pair_merging import (
     BYTES_WANTED,
+    COUNT,
+    FIRST,
+    KEY,
     N_MERGES,
     N_PAIRS,
     N_STEPS,
     N_TOKENS,
     N_TOKENS_AFTER,
     N_TOUCHED,
+    QUEUED,
+    RIGHT_BITS,
     ROWS_WANTED,
     Merging,
     add_all,
     fill_slots,
     fill_token_slots,
     lay_out_words,
+    list_occurrences,
+    merge_occurrences,
 )
 from tokenmill.tokenizer.trainers.word_counts import MAX_CHARACTERS, CountedWords
 
@@ -52,6 +63,88 @@ def _with_room(tables: Merging, at_least: int) -> Merging:
     longer = tables._replace(pairs=pairs, slots=slots, touched=touched)
     fill_slots(longer)
     return longer
+
+
+def _tables(positions: Int32s, counts: Int64s) -> Merging:
+    """Returns the tables of words that are laid out, without pairs and tokens."""
+    nothing = np.empty(0, np.int32)
+    return Merging(
+        positions=positions, counts=counts, pairs=np.empty((0, 5), np.int64), slots=nothing, touched=nothing,
+        merges=np.empty((0, 4), np.int32), state=np.zeros(8, np.int64), occurrences=np.empty(len(positions), np.int32),
+        pool=np.empty(0, np.uint8), token_offsets=np.zeros(1, np.int64), token_slots=nothing,
+        prefix=np.empty(0, np.uint8),
+    )  # fmt: skip
+
+
+def _with_all_pairs(tables: Merging) -> Merging:
+    """Returns tables with the pairs of all words, none of them touched."""
+    tables.state[N_STEPS] = -1  # what `_add_occurrence` writes into STEP: nothing counts as touched
+    n_added = 0
+    while n_added < len(tables.positions):
+        tables = _with_room(tables, 2 * len(tables.pairs) or 1024)
+        n_added = add_all(tables, n_added)
+    tables.state[N_STEPS] = 0
+    return tables
+
+
+class Pairs:
+    """The pairs of neighbouring symbols of words, the most frequent first; iterate over it, and `merge` what is wanted.
+
+    A pair that was not merged when it came does not come again.
+    """
+
+    def __init__(self, values: Int32s, offsets: Int64s, counts: Int64s, n_symbols: int, min_count: int) -> None:
+        """Lays out words.
+
+        Args:
+          values, offsets: int32[n_values] and int64[n_words + 1], the symbols of each word.
+          counts: int64[n_words], all positive; see `MAX_TOTAL` of `word_counts` for their sum.
+          n_symbols: symbols are smaller than this.
+          min_count: pairs that occur less often do not come; at least 1.
+        """
+        positions = np.full((values.size, 7), -1, np.int32)
+        lay_out_words(values, offsets, np.tile(np.arange(n_symbols, dtype=np.int32), (4, 1)), positions)
+        self._tables, self._min_count = _tables(positions, counts), min_count
+        self._heap: list[tuple[int, int, int]] = []
+        self._last = -1
+        if len(positions) > 1:
+            self._tables = _with_all_pairs(self._tables)
+            self._queue(np.arange(self._tables.state[N_PAIRS]))
+
+    def _queue(self, touched: npt.NDArray[Any]) -> None:
+        """Queues the pairs whose entry would otherwise be too low; see `merge_by_frequency`."""
+        rows = self._tables.pairs[touched]
+        rises = (rows[:, COUNT] >= self._min_count) & (rows[:, COUNT] > rows[:, QUEUED])
+        self._tables.pairs[touched[rises], QUEUED] = rows[rises, COUNT]
+        counts, keys = rows[rises, COUNT].tolist(), rows[rises, KEY].tolist()
+        for count, key, pair in zip(counts, keys, touched[rises].tolist(), strict=True):
+            heapq.heappush(self._heap, (-count, key, pair))
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Yields count, left and right of the most frequent pair; ties go to the smaller left, then right symbol."""
+        while self._heap:
+            negative, key, pair = heapq.heappop(self._heap)
+            count, queued = self._tables.pairs[pair, [COUNT, QUEUED]].tolist()
+            if -negative != queued:
+                continue  # a higher entry has come in the meantime
+            if count == queued:
+                self._tables.pairs[pair, QUEUED] = np.iinfo(np.int64).max  # it does not come again
+                self._last = pair
+                yield count, key >> 32, key & RIGHT_BITS
+            else:
+                self._tables.pairs[pair, QUEUED] = count if count >= self._min_count else 0
+                if count >= self._min_count:
+                    heapq.heappush(self._heap, (-count, key, pair))
+
+    def merge(self, product: int) -> None:
+        """Replaces the pair that came last by a symbol that no word has had yet, left to right in each word."""
+        key, first = self._tables.pairs[self._last, [KEY, FIRST]].tolist()
+        n = list_occurrences(self._tables, first)
+        wanted = int(self._tables.state[N_PAIRS]) + 2 * n
+        if wanted > len(self._tables.pairs):
+            self._tables = _with_room(self._tables, wanted)
+        merge_occurrences(self._tables, n, key >> 32, key & RIGHT_BITS, product)
+        self._queue(self._tables.touched[: self._tables.state[N_TOUCHED]].copy())
 
 
 class Merged(NamedTuple):
@@ -106,30 +199,17 @@ def merge_pairs(
     token_offsets = np.zeros(n_tokens + 1, np.int64)
     token_offsets[1 : len(tokens) + 1] = np.cumsum([len(token) for token in encoded])
 
-    state = np.zeros(8, np.int64)
-    state[N_TOKENS] = len(tokens)
-    nothing = np.empty(0, np.int32)
-    tables = Merging(
-        positions=positions,
-        counts=words.counts,
-        pairs=np.empty((0, 5), np.int64),
-        slots=nothing,
-        touched=nothing,
+    tables = _tables(positions, words.counts)._replace(
         merges=np.empty((n_tokens - len(tokens) + 1, 4), np.int32),
-        state=state,
-        occurrences=np.empty(len(positions), np.int32),
         pool=pool,
         token_offsets=token_offsets,
         token_slots=np.full(_power_of_two(2 * n_tokens), -1, np.int32),
         prefix=np.frombuffer(prefix.encode(), np.uint8),
     )
+    state = tables.state
+    state[N_TOKENS] = len(tokens)
     fill_token_slots(tables)
-    state[N_STEPS] = -1  # what `_add_occurrence` writes into STEP: nothing counts as touched
-    n_added = 0
-    while n_added < len(positions):
-        tables = _with_room(tables, 2 * len(tables.pairs) or 1024)
-        n_added = add_all(tables, n_added)
-    state[N_STEPS] = 0
+    tables = _with_all_pairs(tables)
     if rule == "frequency":
         tables.touched[: state[N_PAIRS]] = np.arange(state[N_PAIRS])
         state[N_TOUCHED] = state[N_PAIRS]

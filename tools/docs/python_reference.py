@@ -22,6 +22,7 @@ MODULES = {
     "tokenizer": "Tokenizers over columns of text. Knows neither Beam nor the pipeline.",
     "tokenmill.tokenizer.text": "What happens to text before a tokenizer sees it.",
     "tokenmill.tokenizer.trainers": "Word counts in, models out.",
+    "tokenmill.tokenizer.vocabulary": "Other vocabularies for existing tokenizers, from word counts, with proof.",
     "tokenmill.tokenizer.languages": "The language of each document, and steps by language.",
     "tokenmill": "All public names under one name that no other package has, and what Beam graphs of your own need.",
 }

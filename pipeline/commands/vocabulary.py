@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill vocab`: changes the vocabulary of a tokenizer, from word counts. Only its arguments and its output."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from tokenmill.pipeline.commands.arguments import file_path, positive, set_command, share, tokenizer_path
+from tokenmill.pipeline.commands.reporting import DONE, FAILED, mistakes, print_json, say
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tokenmill.tokenizer import Tokenizer
+    from tokenmill.tokenizer.vocabulary import Change
+
+
+def add_parsers(commands: Any) -> None:
+    """Adds the command to the commands of a parser."""
+    parser = commands.add_parser("vocab", help="change the vocabulary of a tokenizer, from word counts, with proof")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    extend = actions.add_parser(
+        "extend",
+        help="add entries, learned from word counts; every old id stays what it was",
+        description="Goes on with training where the vocabulary ends: words begin as they are cut now, and new entries "
+        "come after all old ones. Says how words are cut then, by language and source, before it writes FILE.",
+    )
+    _add_common(extend)
+    extend.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to add")
+    extend.add_argument(
+        "--keep-segmentation-of", type=file_path, metavar="OLD", dest="keep",
+        help="counts of words none of which may be cut differently",
+    )  # fmt: skip
+    extend.add_argument(
+        "--into-reserved", action="store_true", help="give new entries the ids of reserved ones, such as [unused7]"
+    )
+    extend.add_argument(
+        "--min-count", type=positive, default=2, metavar="N", help="rarer pairs and characters are not added (2)"
+    )
+    extend.add_argument(
+        "--coverage", type=share, default=0.9995, metavar="SHARE",
+        help="add unknown characters until so much of all characters is known (0.9995)",
+    )  # fmt: skip
+    set_command(extend, _extend, "what changes, and where it is,")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of commands that write a tokenizer."""
+    parser.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a file or folder of any format")
+    parser.add_argument("--counts", required=True, type=file_path, metavar="FOLDER", help="counts of its words")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", type=file_path, metavar="FILE", help="the file to write, of the format that it names")
+    where.add_argument("--dry-run", action="store_true", help="write nothing: say what would change")
+    parser.add_argument(
+        "--map", action="append", default=[], type=file_path, metavar="FILE", dest="maps",
+        help="also write the new id of each old one, and what a removed one is cut into, as FILE.parquet; or the new "
+        "ids alone, -1 for none, as FILE.npy; may be repeated",
+    )  # fmt: skip
+
+
+def _extend(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import vocabulary
+
+    with mistakes():
+        tokenizer = _load(options)
+        into = None
+        if options.into_reserved:
+            into = vocabulary.reserved_ids(tokenizer)
+            if len(into) < options.add:
+                raise ValueError(f"--add {options.add}: there are {len(into)} reserved ids; add fewer, or append them")
+        change = vocabulary.extend(
+            tokenizer, _words(options.counts, tokenizer), options.add, into=into, min_count=options.min_count,
+            coverage=options.coverage, keep=None if options.keep is None else _words(options.keep, tokenizer),
+        )  # fmt: skip
+    return _finish(change, options)
+
+
+def _load(options: argparse.Namespace) -> "Tokenizer":
+    from tokenmill.tokenizer import Tokenizer
+
+    for path in options.maps:
+        if not path.endswith((".parquet", ".npy")):
+            raise ValueError(f"--map: must end in .parquet or .npy, got {path!r}")
+    return Tokenizer.from_file(options.tokenizer)
+
+
+def _words(path: str, tokenizer: "Tokenizer") -> "pa.Table":
+    """Returns the words of counts with their labels.
+
+    Raises:
+      ValueError: if they are not the words of this tokenizer, or damaged.
+    """
+    from tokenmill.pipeline.counting.counts import open_counts
+    from tokenmill.pipeline.counting.words import describe_words
+
+    artifact, mine = open_counts(path), describe_words(tokenizer.to_str())
+    artifact.check_files()
+    for name in mine:
+        if mine[name] != artifact.words[name]:
+            raise ValueError(
+                f"{path!r} holds other words than this tokenizer has: its {name} is {json.dumps(mine[name])[:200]}, "
+                f"that of the counts {json.dumps(artifact.words[name])[:200]}; count again with tokenizer.file"
+            )
+    return artifact.labelled()
+
+
+def _finish(change: "Change", options: argparse.Namespace) -> int:
+    """Says what changes, writes it unless that is not asked for or something is not proven, and returns the code."""
+    from tokenmill.pipeline import storage
+
+    if not options.json:
+        print(change)
+    if failed := [name for name, failures in change.report["proof"].items() if failures]:
+        say(f"nothing is written, for this could not be proven: {'; '.join(failed)}")
+    elif options.out is not None:
+        with mistakes():
+            for left_out in change.tokenizer.left_out(options.out):
+                say(f"{options.out} does not hold {left_out}")
+            change.tokenizer.save(options.out)
+            for path in options.maps:
+                storage.write_atomic(path, change.map_bytes(path))
+    if options.json:
+        print_json({"output": None if failed else options.out, **change.report})
+    return FAILED if failed else DONE

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenmill vocab`: says what changes, writes it once it is proven, and refuses counts of other words."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tokenmill.pipeline import cli
+from tokenmill.tokenizer import Tokenizer
+
+TEXTS = {"en": "the mill grinds the text into tokens", "de": "die Mühle mahlt den Text zu Mehl"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Counts of two languages with a tokenizer trained on the first: `old/` and `new/`."""
+    folder = tmp_path_factory.mktemp("vocab")
+    for lang, text in TEXTS.items():
+        lines = [json.dumps({"text": f"{text} {text[i % 9 :]}", "lang": lang}) + "\n" for i in range(30)]
+        (folder / f"{lang}.jsonl").write_text("".join(lines), encoding="utf-8")
+    train = {"model": "byte_level_bpe", "pre_tokenizer": "gpt2", "vocab_size": 280}
+    config = {
+        "input": {"paths": [str(folder / "en.jsonl")]},
+        "tokenizer": {"train": train},
+        "output": {"path": str(folder / "old"), "report": False},
+    }
+    assert run("train", folder, config) == 0
+    config["input"] = {"paths": [str(folder / "*.jsonl")]}
+    config |= {"tokenizer": {"file": str(folder / "old" / "vocab")}, "counts": {"by": ["source"]}}
+    config["output"] = {"path": str(folder / "new"), "report": False}
+    assert run("count", folder, config) == 0
+    return folder
+
+
+def run(job, folder, config):
+    (folder / "job.yaml").write_text(json.dumps(config))
+    return cli.main([job, str(folder / "job.yaml"), "--workers", "1", "--mode", "inline", "--quiet"])
+
+
+def vocab(*words):
+    return cli.main(["vocab", *map(str, words)])
+
+
+def test_extend_says_what_changes_and_writes_it(folder, tmp_path, capsys):
+    words = [
+        "extend",
+        folder / "old",
+        "--counts",
+        folder / "new",
+        "--add",
+        "9",
+        "--keep-segmentation-of",
+        folder / "old",
+    ]
+    assert vocab(*words, "--dry-run") == 0
+    planned = capsys.readouterr().out
+    assert "280 ids before, 289 after" in planned
+    assert "words to keep are cut as before" in planned
+    out = [tmp_path / "new.json", "--map", tmp_path / "map.npy", "--map", tmp_path / "map.parquet"]
+    assert vocab(*words, "--json", "--out", *out) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["proof"].values()) == {0}
+    assert [(row["name"], row["changed_words"] > 0) for row in report["words"]["source"]] == [
+        ("de.jsonl", True),
+        ("en.jsonl", False),
+    ]
+    tokenizer = Tokenizer.from_file(tmp_path / "new.json")
+    assert tokenizer.n_ids == 289
+    old = Tokenizer.from_file(folder / "old/vocab")
+    assert tokenizer.encode(TEXTS["en"]).ids == old.encode(TEXTS["en"]).ids
+    assert len(tokenizer.encode(TEXTS["de"]).ids) < len(old.encode(TEXTS["de"]).ids)
+    assert np.load(tmp_path / "map.npy").tolist() == list(range(280))
+    assert pq.read_table(tmp_path / "map.parquet")["new_id"].to_pylist() == list(range(280))
+
+
+def test_mistakes_are_named_before_anything_is_written(folder, tmp_path, capsys):
+    out = tmp_path / "new.json"
+    words = ["extend", folder / "old", "--counts", folder / "new", "--add", "9", "--out", out]
+    for more, said in (
+        (["--into-reserved"], "--add 9: there are 0 reserved ids"),
+        (["--map", "map.csv"], "--map: must end in .parquet or .npy, got 'map.csv'"),
+        (["--keep-segmentation-of", tmp_path], "holds no finished word counts"),
+        (["--min-count", "1000"], "nothing can be added: no pair occurs 1000 times"),
+    ):
+        assert vocab(*words, *more) == 2
+        assert said in capsys.readouterr().err
+    other = Tokenizer.for_bert(["[UNK]", "a"])
+    other.save(tmp_path / "other.json")
+    words[1] = tmp_path / "other.json"
+    assert vocab(*words) == 2
+    assert "holds other words than this tokenizer has: its normalizer is" in capsys.readouterr().err
+    assert not out.exists()

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another vocabulary for an existing tokenizer, from word counts. In: a tokenizer and counts. Out: a `Change`.
+
+    Tokenizer, counts --extend--> Change: the new Tokenizer, what changes by language and source, what was proven
+
+Counts are tables with the columns `word` and `count`; further columns, `lang` for example, are labels for reports.
+"""
+
+from tokenmill.tokenizer.vocabulary.changes import ID_MAP, Change
+from tokenmill.tokenizer.vocabulary.entries import reserved_ids
+from tokenmill.tokenizer.vocabulary.extending import extend
+from tokenmill.tokenizer.vocabulary.words import model_alone
+
+__all__ = ["ID_MAP", "Change", "extend", "model_alone", "reserved_ids"]

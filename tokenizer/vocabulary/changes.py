@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Change`: a tokenizer with another vocabulary, what changed, and what was proven of it on counted words."""
+
+import dataclasses
+import html
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.models import BPE, WordPiece
+from tokenmill.tokenizer.vocabulary.entries import Entry, marks_of, merged, model_of, symbols_of
+from tokenmill.tokenizer.vocabulary.words import CountedWords, Ints, cut_differently, model_alone, token_counts
+
+ID_MAP = pa.schema(
+    [
+        pa.field("old_id", pa.int32(), nullable=False),
+        pa.field("token", pa.string()),
+        pa.field("new_id", pa.int32(), nullable=False),
+        pa.field("new_ids", pa.list_(pa.int32()), nullable=False),
+    ]
+)
+"""Where each old id went: `new_id` is -1 if its entry was removed, and `new_ids` what its text is cut into now."""
+
+_SHOWN = 20
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Change:
+    """A tokenizer with another vocabulary, and what that changes; printed, it says so."""
+
+    tokenizer: Tokenizer
+    report: dict[str, Any]
+    """As plain JSON: what was added and removed, what was proven, words and tokens before and after by label."""
+    id_map: pa.Table
+    """`ID_MAP`."""
+
+    def new_ids(self) -> Ints:
+        """Returns int64[n_old_ids]: the new id of each old one, -1 if it was removed."""
+        return np.asarray(self.id_map["new_id"].to_numpy(), np.int64)
+
+    def map_bytes(self, name: str) -> bytes:
+        """Returns the content of a file for `id_map`, if its name ends in `.npy` for `new_ids` alone."""
+        import pyarrow.parquet as pq
+
+        buffer = io.BytesIO()
+        if name.endswith(".npy"):
+            np.save(buffer, self.new_ids())
+        else:
+            pq.write_table(self.id_map, buffer, compression="zstd", store_schema=False)
+        return buffer.getvalue()
+
+    def lines(self) -> Iterator[str]:
+        """Yields what changed, for people."""
+        report = self.report
+        yield f"{report['ids_before']:,} ids before, {report['ids_after']:,} after"
+        for name in ("added", "removed"):
+            if report[name]:
+                shown = ", ".join(repr(each["token"]) for each in report[name][:_SHOWN])
+                yield f"{name} {len(report[name]):,}: {shown}{', ...' if len(report[name]) > _SHOWN else ''}"
+        for proof, failures in report["proof"].items():
+            yield f"proven: {proof}" if failures == 0 else f"NOT TRUE for {failures:,}: {proof}"
+        for kind, rows in report["words"].items():
+            for row in rows:
+                before, after = row["tokens_before"], row["tokens_after"]
+                unknown = row["unknown_before"], row["unknown_after"]
+                yield (
+                    f"{kind if kind == 'all' else kind + ' ' + row['name']}: {before:,} -> {after:,} tokens "
+                    f"({(after - before) / max(1, before):+.1%}), {row['changed_words']:,} of {row['words']:,} words "
+                    f"cut differently{'; {:,} -> {:,} unknown'.format(*unknown) if any(unknown) else ''}"
+                )
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div>{html.escape(line)}</div>" for line in self.lines())
+
+
+def proven(
+    what: str,
+    old: Tokenizer,
+    new: Tokenizer,
+    id_of: Ints,
+    entries: Mapping[int, Entry],
+    words: CountedWords,
+    kept: CountedWords | None = None,
+) -> Change:
+    """Returns a change with its proof: every counted word is cut by both tokenizers.
+
+    Args:
+      what: the name of the change.
+      old, new: the tokenizers.
+      id_of: int64[n_ids], the new id of each old one, -1 if its entry was removed.
+      entries: the new entries, by id.
+      words: counted words.
+      kept: words none of which may be cut differently; None if there are none such.
+    """
+    before, after = words.cut(old), words.cut(new)
+    moved = before._replace(values=id_of.astype(np.int32)[before.values])
+    changed = cut_differently(moved, after)
+    counts, used = token_counts(before, words.counts, old.n_ids), token_counts(after, words.counts, new.n_ids)
+    is_new = np.zeros(new.n_ids, np.bool_)
+    is_new[list(entries)] = True
+    is_settled = ~before.have(id_of < 0) & ~after.have(is_new)
+    token_of = {i: token for token, i in old.get_vocab().items()}
+    proof = {
+        "every other entry has the token that it had": sum(
+            new.id_to_token(int(id_of[i])) != token for i, token in token_of.items() if id_of[i] >= 0
+        ),
+        "words without a removed or a new entry are cut as before": int((changed & is_settled).sum()),
+    }
+    if entries:
+        proof["every new entry is made of its own text"] = _unreachable(new, entries)
+    if kept is not None:
+        cuts = kept.cut(old)
+        differ = cut_differently(cuts._replace(values=id_of.astype(np.int32)[cuts.values]), kept.cut(new))
+        proof[f"all {len(kept.counts):,} words to keep are cut as before"] = int(differ.sum())
+    report = {
+        "change": what, "ids_before": old.n_ids, "ids_after": new.n_ids,
+        "added": [
+            {"id": i, "token": entry.token, "count": entry.occurrences, "used": int(used[i])}
+            for i, entry in entries.items()
+        ],
+        "removed": [
+            {"id": i, "token": token_of.get(i), "count": int(counts[i])}
+            for i in np.flatnonzero(id_of < 0).tolist()
+            if i in token_of
+        ],
+        "proof": proof, "words": words.groups(before, after, changed),
+    }  # fmt: skip
+    return Change(new, report, _id_map(old, new, id_of, token_of))
+
+
+def _unreachable(tokenizer: Tokenizer, entries: Mapping[int, Entry]) -> int:
+    """Returns how many new entries their own text does not become, as a word or as what continues one."""
+    found = pieces(tokenizer, [entry.token for entry in entries.values()])
+    return sum(ids != [i] for i, ids in zip(entries, found, strict=True))
+
+
+def pieces(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[list[int]]:
+    """Returns the ids that the model of a tokenizer makes of the texts of entries, spelled as in a vocabulary."""
+    model = model_of(tokenizer)
+    if isinstance(model, BPE):
+        marks = marks_of(model)
+        return [
+            [i for each in merged(symbols_of(token, marks), model.ranks, marks) for i in _symbol_ids(model, each)]
+            for token in tokens
+        ]
+    prefix = model.continuing_subword_prefix if isinstance(model, WordPiece) else ""
+    continues = [bool(prefix) and token.startswith(prefix) and token != prefix for token in tokens]
+    whole = [token for token, does in zip(tokens, continues, strict=True) if not does]
+    found = iter(model_alone(tokenizer).encode_bare(whole).to_pylist())
+    return [
+        _longest(token, prefix, model.vocab) if does and isinstance(model, WordPiece) else next(found)
+        for token, does in zip(tokens, continues, strict=True)
+    ]
+
+
+def _symbol_ids(model: BPE, symbol: str) -> list[int]:
+    """Returns the id of a symbol, or those of its bytes or of the unknown token."""
+    if symbol in model.vocab:
+        return [model.vocab[symbol]]
+    in_bytes = [model.byte_ids[byte] for byte in symbol.encode()]
+    if model.byte_fallback and min(in_bytes) >= 0:
+        return in_bytes
+    return [] if model.unk_token is None else [model.vocab[model.unk_token]]
+
+
+def _longest(token: str, prefix: str, vocab: Mapping[str, int]) -> list[int]:
+    """Returns the longest matches of what continues a word; none if it cannot be matched."""
+    text, at, found = token[len(prefix) :], 0, []
+    while at < len(text):
+        stop = next((stop for stop in range(len(text), at, -1) if prefix + text[at:stop] in vocab), at)
+        if stop == at:
+            return []
+        found.append(vocab[prefix + text[at:stop]])
+        at = stop
+    return found
+
+
+def _id_map(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> pa.Table:
+    removed = [i for i in np.flatnonzero(id_of < 0).tolist() if i in token_of]
+    found = dict(zip(removed, pieces(new, [token_of[i] for i in removed]), strict=True))
+    columns = (
+        range(old.n_ids), map(token_of.get, range(old.n_ids)), id_of.tolist(),
+        [[i] if i >= 0 else found.get(old_id, []) for old_id, i in enumerate(id_of.tolist())],
+    )  # fmt: skip
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, ID_MAP, strict=True)]
+    return pa.table(arrays, schema=ID_MAP)

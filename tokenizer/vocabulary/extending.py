@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`extend`: new entries for an existing vocabulary, learned from word counts; every old id stays what it was.
+
+Words begin as the old model cuts them. Then training goes on: the most frequent pair of neighbours is merged, again and
+again, but only into an entry that is new, and that the model makes of the entry's own text. So each new entry has one
+merge, of lower priority than all old ones, and can be reached; that a word is cut at once, as tiktoken and
+`ignore_merges` do, or that any two pieces merge that make one, as in sentencepiece, gives the same ids.
+
+Models without merges take the same entries: WordPiece as its longest match, which may also match where no such pair
+was; Unigram with the score of the two parts, and a little more, so that paths that had no such pair stay best.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tokenmill.tokenizer.core import Tokenizer
+from tokenmill.tokenizer.models import BPE, Unigram, WordPiece
+from tokenmill.tokenizer.models.unigram import PieceType
+from tokenmill.tokenizer.trainers.alphabet import count_characters
+from tokenmill.tokenizer.trainers.merging import Pairs
+from tokenmill.tokenizer.trainers.word_counts import words_as_code_points
+from tokenmill.tokenizer.vocabulary.changes import Change, proven
+from tokenmill.tokenizer.vocabulary.entries import (
+    Entry,
+    fixed_ids,
+    joined,
+    marks_of,
+    merged,
+    model_of,
+    rebuilt,
+    spelled,
+    symbols_of,
+)
+from tokenmill.tokenizer.vocabulary.words import CountedWords, Cuts, Ints, cut_differently
+
+COVERAGE = 0.9995
+"""Unknown characters become entries, the most frequent first, until so much of all characters is known; as in
+sentencepiece's training."""
+
+_GAIN = 1e-3
+"""How much better a new piece of Unigram scores than its two parts: small beside scores, which are logarithms of
+probabilities, and large beside the rounding of sentencepiece's sums, 6e-5 at -1000."""
+
+
+def extend(
+    tokenizer: Tokenizer,
+    word_counts: pa.Table,
+    n: int,
+    *,
+    keep: pa.Table | None = None,
+    into: Sequence[int] | None = None,
+    min_count: int = 2,
+    coverage: float = COVERAGE,
+) -> Change:
+    """Returns a tokenizer with up to `n` more entries, learned from the words that it cuts into most tokens.
+
+    Args:
+      tokenizer: BPE, WordPiece or Unigram.
+      word_counts: columns `word` and `count`, as trainers take them, and columns of labels for the report. The words
+        are those of this tokenizer: its normalizer and pre-tokenizer made them.
+      n: the most entries to add.
+      keep: counts of words none of which may be cut differently; None allows any change.
+      into: the ids of the new entries, in their order; those that have an entry lose it. None: the next free ids.
+      min_count: pairs and characters that occur less often are no entries.
+      coverage: the share of all characters that are to be known; of no effect on models of bytes.
+
+    Raises:
+      TypeError, ValueError: as `Trainer.train`; or if the vocabulary cannot be extended; the message says why.
+    """
+    if n < 1 or min_count < 1 or not 0 <= coverage <= 1:
+        raise ValueError(f"n and min_count must be positive, coverage in 0..1; got {n!r}, {min_count!r}, {coverage!r}")
+    words, kept = CountedWords.of(word_counts), None if keep is None else CountedWords.of(keep)
+    new_ids = list(range(tokenizer.n_ids, tokenizer.n_ids + n)) if into is None else list(into)
+    if len(new_ids) < n or len(set(new_ids)) < len(new_ids) or min(new_ids) < 0:
+        raise ValueError(f"{n} new entries need as many distinct ids, got {len(new_ids)}")
+    kept_cuts = None if kept is None else kept.cut(tokenizer)
+    entries = _characters(tokenizer, words, kept, coverage, min_count)[:n]
+    closed = _id_of(tokenizer, new_ids[:n])
+    closed[closed >= 0] = np.arange(np.count_nonzero(closed >= 0))  # models without gaps take it, too
+    base = rebuilt(tokenizer, closed, dict(enumerate(entries, int(closed.max()) + 1)))
+    barred = _barred_tokens(tokenizer, kept, kept_cuts)
+    entries += itertools.islice(_merges(base, words, min_count, barred), n - len(entries))
+    while True:
+        if not entries:
+            raise ValueError(f"nothing can be added: no pair occurs {min_count} times in words that may change")
+        placed = dict(zip(new_ids, entries, strict=False))
+        id_of = _id_of(tokenizer, list(placed))
+        extended = rebuilt(tokenizer, id_of, placed)
+        lost = _entries_to_drop(tokenizer, extended, kept, kept_cuts, new_ids)
+        if not lost:
+            return proven("extend", tokenizer, extended, id_of, placed, words, kept)
+        entries = [entry for i, entry in enumerate(entries) if i not in lost]
+
+
+def _id_of(tokenizer: Tokenizer, taken: Sequence[int]) -> Ints:
+    """Returns the new id of each old one, int64[n_ids], if these ids get other entries."""
+    id_of = np.arange(tokenizer.n_ids)
+    id_of[[i for i in taken if i < id_of.size]] = -1
+    return id_of
+
+
+def _characters(
+    tokenizer: Tokenizer, words: CountedWords, kept: CountedWords | None, coverage: float, min_count: int
+) -> list[Entry]:
+    """Returns entries for the most frequent unknown characters, in each form in which they stand in words."""
+    model = model_of(tokenizer)
+    if isinstance(model, BPE) and model.byte_level:
+        return []
+    marks, vocab = marks_of(model), tokenizer.get_vocab()
+    found = count_characters(words_as_code_points(words.table()))
+    in_kept = np.zeros_like(found.occurrences)
+    if kept is not None:
+        in_kept = count_characters(words_as_code_points(kept.table())).occurrences
+    entries: dict[int, list[str]] = {}
+    for character in np.flatnonzero(found.occurrences).tolist():
+        places = [place for place in range(4) if found.places[character] >> place & 1]
+        forms = [spelled(chr(character), place, marks) for place in places]
+        entries[character] = [form for form in dict.fromkeys(forms) if form not in vocab]
+    unknown = sorted((c for c in entries if entries[c]), key=lambda c: (-found.occurrences[c], c))
+    total = found.occurrences.sum()
+    known = total - found.occurrences[unknown].sum()
+    chosen: list[Entry] = []
+    lowest = min((score for _, score in model.vocab), default=0.0) if isinstance(model, Unigram) else 0.0
+    for character in unknown:
+        count = int(found.occurrences[character])
+        if known >= coverage * total or count < min_count:
+            break
+        if not in_kept[character]:
+            chosen += [Entry(form, occurrences=count, score=lowest) for form in entries[character]]
+            known += count
+    return chosen
+
+
+def _barred_tokens(tokenizer: Tokenizer, kept: CountedWords | None, cuts: Cuts | None) -> set[str]:
+    """Returns the entries that must not be made: the old ones, and what would cut a word that is to stay as it is.
+
+    Args:
+      tokenizer: the old one.
+      kept, cuts: the words to keep, and how they are cut; None if any may change.
+    """
+    model, token_of = model_of(tokenizer), {i: token for token, i in tokenizer.get_vocab().items()}
+    barred = set(token_of.values())
+    if kept is None or cuts is None:
+        return barred
+    if isinstance(model, WordPiece):
+        for word, row in zip(kept.words.to_pylist(), _rows(cuts), strict=True):
+            barred.update(_longer_matches(word, [token_of[i] for i in row], model))
+        return barred
+    # A word that no new merge begins to change stays as it is: so neighbours in the old cut are all that matters.
+    keys = cuts.values[:-1].astype(np.int64) << 32 | cuts.values[1:]
+    is_inside = np.ones(keys.size, np.bool_)
+    is_inside[cuts.offsets[1:-1] - 1] = False
+    marks = marks_of(model)
+    pairs = np.unique(keys[is_inside]).tolist()
+    return barred | {joined(token_of[key >> 32], token_of[key & 0xFFFFFFFF], marks) for key in pairs}
+
+
+def _rows(rows: Cuts) -> Iterator[list[int]]:
+    ids, offsets = rows.values.tolist(), rows.offsets.tolist()
+    return (ids[start:stop] for start, stop in itertools.pairwise(offsets))
+
+
+def _longer_matches(word: str, tokens: Sequence[str], model: WordPiece) -> Iterator[str]:
+    """Yields what would match longer than a token of a word, or where no entry matches."""
+    at, prefix = 0, model.continuing_subword_prefix
+    if tokens == [model.unk_token]:  # as far as entries match
+        tokens = list(_matches(word, model))
+    for token in [*tokens, ""]:
+        size = len(token.removeprefix(prefix if at else "")) if token != model.unk_token else 1
+        for stop in range(at + size + 1, len(word) + 1):
+            yield (prefix if at else "") + word[at:stop]
+        at += size
+
+
+def _matches(word: str, model: WordPiece) -> Iterator[str]:
+    at = 0
+    while at < len(word):
+        forms = ((model.continuing_subword_prefix if at else "") + word[at:stop] for stop in range(len(word), at, -1))
+        token = next((form for form in forms if form in model.vocab), None)
+        if token is None:
+            return
+        yield token
+        at += len(token) - (len(model.continuing_subword_prefix) if at else 0)
+
+
+def _merges(base: Tokenizer, words: CountedWords, min_count: int, barred: set[str]) -> Iterator[Entry]:
+    """Yields the entries of the merges that training goes on with; none of them is `barred`."""
+    model, cuts = model_of(base), words.cut(base)
+    marks, fixed = marks_of(model), fixed_ids(base)
+    tokens = [base.id_to_token(i) or "" for i in range(base.n_ids)]
+    known, score_of = barred | set(tokens), _scores(model)
+    ranks = dict(model.ranks) if isinstance(model, BPE) else {}
+    rank = 1 + max(ranks.values(), default=-1)
+    pairs = Pairs(cuts.values.astype(np.int32), cuts.offsets, words.counts, len(tokens), min_count)
+    for count, left, right in pairs:
+        if left in fixed or right in fixed:
+            continue
+        token = joined(tokens[left], tokens[right], marks)
+        if token in known:
+            continue
+        if isinstance(model, BPE):
+            pair = tokens[left], tokens[right]
+            if tuple(merged(symbols_of(token, marks), ranks, marks)) != pair:
+                continue
+            ranks[pair] = rank = rank + 1
+        known.add(token)
+        tokens.append(token)
+        pairs.merge(len(tokens) - 1)
+        yield Entry(token, tokens[left], tokens[right], count, score_of(token, tokens[left], tokens[right]))
+
+
+def _scores(model: Any) -> Callable[[str, str, str], float]:
+    """Returns what scores a new piece, given it and its parts; 0 unless the model is Unigram.
+
+    No score is lower than the lowest of the old ones, by which unknown characters score.
+    """
+    if not isinstance(model, Unigram):
+        return lambda token, left, right: 0.0
+    scores = dict(zip((piece for piece, _ in model.vocab), model.scores.tolist(), strict=True))
+    types = model.piece_types
+    normal = [s for i, (_, s) in enumerate(model.vocab) if types is None or types[i] == PieceType.NORMAL]
+    lowest = min(normal, default=0.0)
+
+    def score(token: str, left: str, right: str) -> float:
+        scores[token] = max(lowest, scores[left] + scores[right] + _GAIN)
+        return scores[token]
+
+    return score
+
+
+def _entries_to_drop(
+    old: Tokenizer, new: Tokenizer, kept: CountedWords | None, cuts: Cuts | None, new_ids: Sequence[int]
+) -> set[int]:
+    """Returns the places of new pieces of Unigram that cut a word that is to stay as it is; merges never do."""
+    if kept is None or cuts is None or not isinstance(old.model, Unigram):
+        return set()
+    after = kept.cut(new)
+    changed = cut_differently(cuts, after)[after.rows]
+    place_of = {token_id: place for place, token_id in enumerate(new_ids)}
+    return {place_of[i] for i in np.unique(after.values[changed]).tolist() if i in place_of}
