@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile inputs, a few of each kind; what harms is told apart."""
+"""Hostile inputs, a few of each kind, and a few kills; what harms is told apart."""
 
 import os
 import sys
@@ -7,10 +7,16 @@ import sys
 import pytest
 from hypothesis import settings
 
-from benchmarks import hostile, hostile_arrays, hostile_inputs
+from benchmarks import hostile, hostile_arrays, hostile_inputs, kills
 
 # Both fork, and a fork that stands in for a process that is killed must be a leader of a group.
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork") or sys.platform == "darwin", reason="forks")
+
+
+def test_jobs_survive_a_few_kills(tmp_path):
+    outcome = kills.run(2, 7, tmp_path, ["inline"])
+    assert outcome.problems == []
+    assert sum(outcome.kills.values()) >= 2
 
 
 def test_some_hostile_inputs_do_no_harm(tmp_path):
