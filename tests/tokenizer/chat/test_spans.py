@@ -36,11 +36,34 @@ def trained(found: Marked) -> list[str]:
     return [found.text[start:stop] for start, stop in found.spans]
 
 
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        ("chatml", ["so<|im_end|>", "thus<|im_end|>"]),
+        ("headers", ["so<|eot_id|>", "thus<|eot_id|>"]),
+        ("inst", ["so</s>", "thus</s>"]),
+        ("thinking", ["so<|im_end|>", "<think>\n\n</think>\n\nthus<|im_end|>"]),
+        ("channels", ["<|channel|>final<|message|>so<|end|>", "<|channel|>final<|message|>thus<|return|>"]),
+        # Where a turn ends with the header of the next, this is the stop token; the last has none.
+        ("bare", ["so<|user|>", "thus"]),
+    ],
+)
+def test_a_template_without_marks_trains_turns_with_their_stop_tokens(family: str, expected: list[str]) -> None:
+    assert trained(mark(family, ASK, ANSWER, AGAIN, LAST)) == expected
+
+
 @pytest.mark.parametrize("family", TEMPLATES)
 def test_the_header_is_not_taught(family: str) -> None:
     for text in trained(mark(family, ASK, ANSWER)):
         assert "assistant" not in text
         assert "[/INST]" not in text
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_nothing_of_another_role_is_trained(family: str) -> None:
+    for text in trained(mark(family, ASK, ANSWER, AGAIN, LAST)):
+        assert "why" not in text
+        assert "and" not in text
 
 
 def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
@@ -49,6 +72,10 @@ def test_reasoning_that_a_template_drops_from_history_moves_no_mask() -> None:
     inside = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nso"}
     assert trained(mark("thinking", ASK, inside, AGAIN, LAST))[0] == "so<|im_end|>"
     assert trained(mark("thinking", ASK, inside)) == ["<think>\nhm\n</think>\n\nso<|im_end|>"]
+
+
+def test_reasoning_is_left_out_if_so_asked() -> None:
+    assert trained(mark("thinking", ASK, THOUGHT, thinking=False)) == ["so<|im_end|>"]
 
 
 def test_texts_that_leave_no_trace_are_not_trained() -> None:

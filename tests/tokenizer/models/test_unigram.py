@@ -125,7 +125,7 @@ def test_sampling_follows_the_weights() -> None:
     vocab = [("<unk>", 0.0), ("a", -1.0), ("b", -1.5), ("ab", -2.0), ("abc", -4.0), ("c", -1.2), ("é", -2.0)]
     model, word, n = Unigram(vocab, 0), "abcéxab", 4000
     paths = model.nbest(word, 100)
-    for alpha, nbest_size in ((0.0, -1), (0.5, -1), (2.0, -1), (0.5, 3)):
+    for alpha, nbest_size in ((0.0, -1), (0.5, -1), (2.0, -1), (0.5, 2), (0.5, 3)):
         chosen = paths if nbest_size < 0 else paths[:nbest_size]
         weights = np.exp([alpha * path.score for path in chosen])
         counts = Counter(tuple(model.sample(word, alpha, seed, nbest_size)) for seed in range(n))
