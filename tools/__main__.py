@@ -20,7 +20,7 @@ SWEEP = ("beam", "count", "encode", "insight", "load", "pipeline", "short-job", 
 """The benchmarks that run when none is named."""
 OTHERS = (
     "commits", "compare", "compositions", "first-run", "foreign-suites", "hostile", "jobs", "kills", "parquet",
-    "prices", "programs", "scale", "shuffle", "templates",
+    "prices", "programs", "readers", "scale", "shuffle", "templates",
 )  # fmt: skip
 QUICK_SECONDS = 90
 """Of `./run.sh test --quick`, linters included; what starts before they are over ends."""

@@ -139,13 +139,13 @@ class Samples:
         most = max(1, min(_AHEAD // self.batch_size, len(self.rows) // (self.batch_size * self.world_size)))
         while block := list(itertools.islice(ends, n_steps)):
             # The places of a rank are equally far apart, also from one step to the next.
-            rows = self._rows(np.arange(start + self.rank, block[-1], self.world_size))
+            rows = self.rows_at(np.arange(start + self.rank, block[-1], self.world_size))
             for i in range(len(block)):
                 yield rows[i * self.batch_size : (i + 1) * self.batch_size]
             start, n_steps = block[-1], min(2 * n_steps, most)  # few at first: the first batch should come at once
 
-    def _rows(self, places: Int64s) -> Int64s:
-        """Returns the rows at places that are counted from the beginning of epoch 0."""
+    def rows_at(self, places: Int64s) -> Int64s:
+        """Returns the rows at places of the order that are counted from the beginning of epoch 0."""
         epochs, within = np.divmod(places, len(self.rows))
         parts = [self.rows.order(self.seed, epoch)(within[epochs == epoch]) for epoch in np.unique(epochs).tolist()]
         return np.concatenate(parts) if parts else within

@@ -24,6 +24,7 @@ MODULES = {
     "tokenmill.tokenizer.trainers": "Word counts in, models out.",
     "tokenmill.tokenizer.vocabulary": "Other vocabularies for existing tokenizers, from word counts, with proof.",
     "tokenmill.tokenizer.languages": "The language of each document, and steps by language.",
+    "tokenmill.data": "Finished outputs as training data. Imports NumPy and pyarrow only.",
     "tokenmill": "All public names under one name that no other package has, and what Beam graphs of your own need.",
 }
 """Module -> a line about it, in the order of the page."""
@@ -67,7 +68,7 @@ def _is_ours(module: str, found: Any, name: str) -> bool:
     home = getattr(found, "__module__", None)
     is_callable = inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "__wrapped__")
     # A module that is no package also has the names that it imports; its own are those that it defines.
-    if not hasattr(sys.modules[module], "__path__"):
+    if not hasattr(sys.modules[module], "__path__") and not hasattr(sys.modules[module], "__all__"):
         return home == module if is_callable else name in _constants(module)
     return not is_callable or str(home).startswith(_OURS)
 

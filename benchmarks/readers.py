@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of training data: TokenMill's over four formats against those of other libraries, on the same packed rows.
+
+A job packs the corpora into rows; peers that read one of its formats read its files, the others a copy in theirs. Rows
+are compared before a number is printed; where they differ there is none, and the exit code is 1. Peers that are not
+installed are left out, and named.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tokenmill
+import tokenmill.data
+from benchmarks import corpora, report, timing, tokenizers
+
+_IDS = np.int32
+"""What every reader has to give: rows of their own, of the type that models take."""
+
+Row = Callable[[int], np.ndarray]
+Opened = tuple[int, Row, Callable[[np.ndarray], Any]]
+"""How many rows there are, one of them, and several as an array of two dimensions."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./run.sh bench readers", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--mb", type=float, default=8, help="use this many MB of each corpus (default 8)")
+    parser.add_argument("--length", type=int, default=2048, help="tokens of a row (default 2048)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    options = parser.parse_args(arguments)
+    print(report.describe(report.machine() | report.versions("tokenmill", "numpy", "pyarrow", "datasets")))
+    with tempfile.TemporaryDirectory() as folder:
+        output = write(Path(folder), options.mb, options.length)
+        candidates, missing = {}, []
+        for name, make in READERS.items():
+            try:
+                candidates[name] = make(output)
+            except ImportError as error:
+                missing.append(f"{name} ({error})")
+        reference = rows_of(next(iter(candidates.values()))())
+        wrong = [name for name, make in candidates.items() if not np.array_equal(rows_of(make()), reference)]
+        right = {name: make for name, make in candidates.items() if name not in wrong}
+        print(report.table(HEADER, list(measure(right, output, options.rounds))))
+    print(f"rows differ: {', '.join(wrong) or 'none'}; not installed: {', '.join(missing) or 'none'}")
+    print(f"resumed at sample 10^9 of 10^12, up to the rows of the next batch: {resume() * 1e6:.0f} us")
+    return int(bool(wrong))
+
+
+HEADER = ["reader", "first batch ms", "rows/s in order", "rows/s random", "rows/s by 64", "rows/s cold"]
+
+
+def write(folder: Path, mb: float, length: int) -> Path:
+    """Returns the output of a job that packs all corpora in all formats."""
+    texts = [corpus.first(int(mb * 1e6)) for corpus in corpora.load()]
+    (folder / "corpus.txt").write_text("\n".join(" ".join(t.split()) for c in texts for t in c.texts), encoding="utf-8")
+    (folder / "vocab").mkdir()
+    tokenizers.trained(texts).save(str(folder / "vocab/tokenizer.json"))
+    config = {
+        "input": {"paths": [str(folder / "corpus.txt")], "format": "text", "split_bytes": 1 << 30},
+        "tokenizer": {"file": str(folder / "vocab")},
+        "output": {
+            "path": str(folder / "out"),
+            "format": ["memmap", "arrow", "parquet", "megatron", "mds"],
+            "packing": {"length": length, "separator": "[SEP]"},
+        },
+    }
+    tokenmill.run(config, job="tokenize", mode="inline")
+    return folder / "out"
+
+
+def rows_of(opened: Opened) -> np.ndarray:
+    """Returns some rows, read alone and together; not the last, which may be padded."""
+    n, row, several = opened
+    chosen = np.random.default_rng(0).integers(0, n - 1, 256)
+    return np.concatenate([np.stack([row(i) for i in chosen.tolist()]), np.asarray(several(chosen))])
+
+
+def measure(candidates: dict[str, Callable[[], Opened]], output: Path, rounds: int) -> Iterator[list[str]]:
+    """Yields a line for each reader."""
+    opened = {name: make() for name, make in candidates.items()}
+    n = next(iter(opened.values()))[0] - 1
+    chosen = np.random.default_rng(1).permutation(n)[:2048]
+    order, batches = chosen.tolist(), np.split(chosen[: chosen.size // 64 * 64], chosen.size // 64)
+
+    def timed(read: Callable[[Opened], object], n_rows: int) -> dict[str, float]:
+        every = {name: partial(read, reader) for name, reader in opened.items()}
+        return {name: n_rows / each.median for name, each in timing.interleave(every, rounds=rounds).items()}
+
+    def cold(make: Callable[[], Opened]) -> Callable[[], object]:
+        forget(output.parent)
+        return lambda: [row(i).sum() for row in [make()[1]] for i in order[:256]]
+
+    first = timing.interleave({k: lambda m=m: m()[2](batches[0]) for k, m in candidates.items()}, rounds=rounds)
+    rates = [
+        timed(lambda reader: [reader[1](i) for i in range(min(n, 2048))], min(n, 2048)),
+        timed(lambda reader: [reader[1](i) for i in order], len(order)),
+        timed(lambda reader: [reader[2](rows) for rows in batches], 64 * len(batches)),
+    ]
+    colds = timing.interleave_first_calls({k: lambda m=m: cold(m) for k, m in candidates.items()}, rounds=3)
+    for name in candidates:
+        cells = *(rate[name] for rate in rates), 256 / colds[name].median
+        yield [name, f"{first[name].median * 1e3:.2f}", *(f"{rate:,.0f}" for rate in cells)]
+
+
+def forget(folder: Path) -> None:
+    """Takes the files of a folder out of the page cache, where the system can."""
+    for path in folder.rglob("*"):
+        if path.is_file() and hasattr(os, "posix_fadvise"):
+            with path.open("rb") as handle:
+                os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def resume() -> float:
+    """Returns the least seconds of a hundred times that a state at sample 10^9 of 10^12 is loaded and goes on."""
+
+    class Many(tokenmill.data.Rows):
+        digest, name = "many", "many"
+
+        def __len__(self) -> int:
+            return 10**12
+
+    samples, seconds = Many().samples(8, rank=3, world_size=64), []
+    for _ in range(100):
+        started = time.perf_counter()
+        samples.load_state_dict({**samples.state_dict(), "consumed": 10**9})
+        next(samples.steps())
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def _stacked(rows: Iterable[np.ndarray]) -> np.ndarray:
+    return np.stack(list(rows), dtype=_IDS, casting="unsafe")
+
+
+def _one_by_one(data: Any, row: Callable[[Any], np.ndarray] = lambda row: row) -> Opened:
+    return len(data), lambda i: row(data[i]).astype(_IDS), lambda rows: _stacked(row(data[i]) for i in rows.tolist())
+
+
+def _ours(output: Path, format: str) -> Callable[[], Opened]:
+    def make() -> Opened:
+        data = tokenmill.data.open(output, format=format, columns=["input_ids"])
+        return len(data), lambda i: data[i]["input_ids"], lambda rows: tokenmill.data.to_numpy(data[rows])["input_ids"]
+
+    return make
+
+
+def _megatron(output: Path) -> Callable[[], Opened]:
+    from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+    (prefix,) = (str(path).removesuffix(".idx") for path in output.glob("tokens-*.idx"))
+    return lambda: _one_by_one(IndexedDataset(prefix, mmap=True))
+
+
+def _streaming(output: Path) -> Callable[[], Opened]:
+    from streaming import LocalDataset
+
+    return lambda: _one_by_one(LocalDataset(str(output)), lambda row: row["tokens"])
+
+
+def _datasets(output: Path) -> Callable[[], Opened]:
+    import datasets
+
+    files, cache = sorted(map(str, output.glob("tokens-*.parquet"))), str(output.parent / "hf")
+    datasets.Dataset.from_parquet(files, cache_dir=cache, columns=["input_ids"]).save_to_disk(f"{cache}/saved")
+
+    def make() -> Opened:
+        data = datasets.load_from_disk(f"{cache}/saved").with_format("numpy")
+        return len(data), lambda i: data[i]["input_ids"], lambda rows: data[rows.tolist()]["input_ids"]
+
+    return make
+
+
+def _array_record(output: Path) -> Callable[[], Opened]:
+    import grain
+    from array_record.python import array_record_module
+
+    path = str(output.parent / "rows.array_record")
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+    for row in tokenmill.data.open(output, format="arrow")[:]["input_ids"]:
+        writer.write(row.values.to_numpy().astype(np.uint16).tobytes())
+    writer.close()
+
+    def make() -> Opened:
+        data = grain.sources.ArrayRecordDataSource(path)
+        n, one, _ = _one_by_one(data, lambda row: np.frombuffer(row, np.uint16))
+        return n, one, lambda rows: _stacked(np.frombuffer(row, np.uint16) for row in data.__getitems__(rows.tolist()))
+
+    return make
+
+
+def _litdata(output: Path) -> Callable[[], Opened]:
+    import litdata
+    from litdata.streaming.writer import BinaryWriter
+
+    folder = output.parent / "litdata"
+    folder.mkdir()
+    writer = BinaryWriter(str(folder), chunk_bytes="64MB")
+    for i, row in enumerate(tokenmill.data.open(output, format="arrow")[:]["input_ids"]):
+        writer[i] = row.values.to_numpy().astype(np.uint16)
+    writer.done()
+    writer.merge(1)
+    return lambda: _one_by_one(litdata.StreamingDataset(str(folder)))
+
+
+READERS: dict[str, Callable[[Path], Callable[[], Opened]]] = {
+    **{f"ours, {name}": partial(_ours, format=name) for name in ("memmap", "megatron", "arrow", "parquet")},
+    "Megatron-LM IndexedDataset": _megatron,
+    "MosaicML LocalDataset": _streaming,
+    "datasets, Arrow": _datasets,
+    "Grain, ArrayRecord": _array_record,
+    "litdata": _litdata,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
