@@ -47,6 +47,13 @@ EXAMPLES = {
         "tokenmill vocab extend build/quickstart/out/vocab --counts build/quickstart/out --add 100 "
         "--out build/extended.json"
     ),
+    "vocab prune": (
+        "tokenmill vocab prune build/quickstart/out/vocab --counts build/quickstart/out --min-count 100 "
+        "--out build/pruned.json --map build/pruned.npy"
+    ),
+    "vocab replace": (
+        "tokenmill vocab replace build/quickstart/out/vocab --counts build/quickstart/out --add 10 --dry-run"
+    ),
     "chat": "tokenmill chat --help",
     "chat check": "tokenmill chat check build/quickstart/out/vocab --template configs/chat.jinja",
     "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",

@@ -111,6 +111,8 @@ PUBLIC_NAMES = {
         "ID_MAP",
         "extend",
         "model_alone",
+        "prune",
+        "replace",
         "reserved_ids",
     },
     "tokenmill.tokenizer.languages": {

@@ -29,20 +29,36 @@ def add_parsers(commands: Any) -> None:
     _add_common(extend)
     extend.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to add")
     extend.add_argument(
-        "--keep-segmentation-of", type=file_path, metavar="OLD", dest="keep",
-        help="counts of words none of which may be cut differently",
-    )  # fmt: skip
-    extend.add_argument(
         "--into-reserved", action="store_true", help="give new entries the ids of reserved ones, such as [unused7]"
     )
-    extend.add_argument(
-        "--min-count", type=positive, default=2, metavar="N", help="rarer pairs and characters are not added (2)"
-    )
+    _add_keep(extend)
     extend.add_argument(
         "--coverage", type=share, default=0.9995, metavar="SHARE",
         help="add unknown characters until so much of all characters is known (0.9995)",
     )  # fmt: skip
     set_command(extend, _extend, "what changes, and where it is,")
+
+    prune = actions.add_parser(
+        "prune",
+        help="remove the entries that are used least; merges stay valid",
+        description="Removes one entry after the other, the least used first, which then adds to the use of its parts. "
+        "Ids close up in their old order; --map writes which row of an embedding matrix goes where.",
+    )
+    _add_common(prune)
+    how_many = prune.add_mutually_exclusive_group(required=True)
+    how_many.add_argument("--to", type=positive, metavar="N", help="leave so many entries")
+    how_many.add_argument("--min-count", type=positive, metavar="N", help="remove those that are used less often")
+    set_command(prune, _prune, "what changes, and where it is,")
+
+    replace = actions.add_parser(
+        "replace",
+        help="put new entries in place of unused ones; all other ids stay",
+        description="Gives the ids of entries that no counted word uses, and no merge needs, to entries as of extend.",
+    )
+    _add_common(replace)
+    replace.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to replace")
+    _add_keep(replace)
+    set_command(replace, _replace, "what changes, and where it is,")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +75,17 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _add_keep(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of commands that add entries."""
+    parser.add_argument(
+        "--keep-segmentation-of", type=file_path, metavar="OLD", dest="keep",
+        help="counts of words none of which may be cut differently",
+    )  # fmt: skip
+    parser.add_argument(
+        "--min-count", type=positive, default=2, metavar="N", help="rarer pairs and characters are not added (2)"
+    )
+
+
 def _extend(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer import vocabulary
 
@@ -73,6 +100,28 @@ def _extend(options: argparse.Namespace) -> int:
             tokenizer, _words(options.counts, tokenizer), options.add, into=into, min_count=options.min_count,
             coverage=options.coverage, keep=None if options.keep is None else _words(options.keep, tokenizer),
         )  # fmt: skip
+    return _finish(change, options)
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import vocabulary
+
+    with mistakes():
+        tokenizer = _load(options)
+        words = _words(options.counts, tokenizer)
+        change = vocabulary.prune(tokenizer, words, size=options.to, min_count=options.min_count)
+    return _finish(change, options)
+
+
+def _replace(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import vocabulary
+
+    with mistakes():
+        tokenizer = _load(options)
+        words, keep = _words(options.counts, tokenizer), None
+        if options.keep is not None:
+            keep = _words(options.keep, tokenizer)
+        change = vocabulary.replace(tokenizer, words, options.add, keep=keep, min_count=options.min_count)
     return _finish(change, options)
 
 

@@ -49,3 +49,22 @@ def _with(model: BPE, merges: list[tuple[str, str]]) -> BPE:
 
 def _cut(model: BPE, word: str) -> list[int]:
     return [i for i, _ in model.tokenize(word)]
+
+
+def prune_bpe(model: BPE, words: Mapping[str, int], size: int) -> set[str]:
+    """Returns the entries that `prune` leaves of a model without markers, unknown or byte tokens."""
+    uses: Counter[int] = Counter()
+    for word, count in words.items():
+        for token_id in _cut(model, word):
+            uses[token_id] += count
+    left = dict(model.vocab)
+    while len(left) > size:
+        needed = {part for a, b in model.merges if a + b in left for part in (a, b)}
+        free = [token for token in left if token not in needed and (len(token) > 1 or not uses[left[token]])]
+        gone = min(free, key=lambda token: (uses[left[token]], -left[token]))
+        if len(gone) > 1:
+            others = BPE(model.vocab, [(a, b) for a, b in model.merges if a + b != gone])
+            for part in _cut(others, gone):
+                uses[part] += uses[left[gone]]
+        del left[gone]
+    return set(left)

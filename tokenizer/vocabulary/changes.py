@@ -4,7 +4,7 @@
 import dataclasses
 import html
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.models import BPE, WordPiece
-from tokenmill.tokenizer.vocabulary.entries import Entry, marks_of, merged, model_of, symbols_of
+from tokenmill.tokenizer.vocabulary.entries import (
+    Entry,
+    fixed_ids,
+    longest_matches,
+    marks_of,
+    merged,
+    model_of,
+    symbols_of,
+)
 from tokenmill.tokenizer.vocabulary.words import CountedWords, Ints, cut_differently, model_alone, token_counts
 
 ID_MAP = pa.schema(
@@ -113,6 +121,8 @@ def proven(
         ),
         "words without a removed or a new entry are cut as before": int((changed & is_settled).sum()),
     }
+    if (id_of < 0).any():
+        proof["every other entry that its own text made is still made of it"] = _lost(old, new, id_of, token_of)
     if entries:
         proof["every new entry is made of its own text"] = _unreachable(new, entries)
     if kept is not None:
@@ -141,6 +151,14 @@ def _unreachable(tokenizer: Tokenizer, entries: Mapping[int, Entry]) -> int:
     return sum(ids != [i] for i, ids in zip(entries, found, strict=True))
 
 
+def _lost(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> int:
+    """Returns how many entries that stay their own text made, and does no longer."""
+    fixed = fixed_ids(old)
+    ids = [i for i in token_of if id_of[i] >= 0 and i not in fixed]
+    before, after = (pieces(each, [token_of[i] for i in ids]) for each in (old, new))
+    return sum(was == [i] and now != [id_of[i]] for i, was, now in zip(ids, before, after, strict=True))
+
+
 def pieces(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[list[int]]:
     """Returns the ids that the model of a tokenizer makes of the texts of entries, spelled as in a vocabulary."""
     model = model_of(tokenizer)
@@ -150,14 +168,18 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[list[int]]:
             [i for each in merged(symbols_of(token, marks), model.ranks, marks) for i in _symbol_ids(model, each)]
             for token in tokens
         ]
-    prefix = model.continuing_subword_prefix if isinstance(model, WordPiece) else ""
-    continues = [bool(prefix) and token.startswith(prefix) and token != prefix for token in tokens]
-    whole = [token for token, does in zip(tokens, continues, strict=True) if not does]
-    found = iter(model_alone(tokenizer).encode_bare(whole).to_pylist())
-    return [
-        _longest(token, prefix, model.vocab) if does and isinstance(model, WordPiece) else next(found)
-        for token, does in zip(tokens, continues, strict=True)
-    ]
+    if isinstance(model, WordPiece):
+        return [[model.vocab[each] for each in parts_of(token, model, model.vocab)] for token in tokens]
+    return list(model_alone(tokenizer).encode_bare(tokens).to_pylist())
+
+
+def parts_of(token: str, model: WordPiece, there: Container[str], without: str = "") -> list[str]:
+    """Returns the longest matches of an entry, by itself or as what continues a word; none if they do not cover it."""
+    prefix = model.continuing_subword_prefix
+    continues = bool(prefix) and token.startswith(prefix) and token != prefix
+    text = token[len(prefix) :] if continues else token
+    found, end = longest_matches(text, prefix, there, continues=continues, without=without)
+    return found if end == len(text) else []
 
 
 def _symbol_ids(model: BPE, symbol: str) -> list[int]:
@@ -168,18 +190,6 @@ def _symbol_ids(model: BPE, symbol: str) -> list[int]:
     if model.byte_fallback and min(in_bytes) >= 0:
         return in_bytes
     return [] if model.unk_token is None else [model.vocab[model.unk_token]]
-
-
-def _longest(token: str, prefix: str, vocab: Mapping[str, int]) -> list[int]:
-    """Returns the longest matches of what continues a word; none if it cannot be matched."""
-    text, at, found = token[len(prefix) :], 0, []
-    while at < len(text):
-        stop = next((stop for stop in range(len(text), at, -1) if prefix + text[at:stop] in vocab), at)
-        if stop == at:
-            return []
-        found.append(vocab[prefix + text[at:stop]])
-        at = stop
-    return found
 
 
 def _id_map(old: Tokenizer, new: Tokenizer, id_of: Ints, token_of: Mapping[int, str]) -> pa.Table:

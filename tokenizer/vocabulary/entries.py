@@ -4,7 +4,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,19 +105,46 @@ def joined(left: str, right: str, marks: tuple[str, str]) -> str:
     return left + right.removeprefix(marks[0])
 
 
-def merged(symbols: Sequence[str], ranks: Mapping[tuple[str, str], int], marks: tuple[str, str]) -> list[str]:
+def merged(
+    symbols: Sequence[str], ranks: Mapping[tuple[str, str], int], marks: tuple[str, str], stop: int = 1
+) -> list[str]:
     """Returns what merges make of the symbols of one entry: the lowest rank first, the leftmost among equals.
 
-    Its time grows with the square of their number, and entries are short.
+    With `stop` 2 the last merge is left out: these are the parts of an entry. Its time grows with the square of the
+    number of symbols, and entries are short.
     """
     places = list(symbols)
-    while len(places) > 1:
+    while len(places) > stop:
         pairs = enumerate(itertools.pairwise(places))
         rank, i = min(((ranks[pair], i) for i, pair in pairs if pair in ranks), default=(-1, -1))
         if rank < 0:
             break
         places[i : i + 2] = [joined(places[i], places[i + 1], marks)]
     return places
+
+
+def longest_matches(
+    text: str, prefix: str, there: Container[str], *, continues: bool = False, without: str = ""
+) -> tuple[list[str], int]:
+    """Returns WordPiece's longest matches, as far as there are any, and where they end.
+
+    Args:
+      text: a word, or the rest of one.
+      prefix: what entries that continue a word begin with.
+      there: the entries.
+      continues: whether the text continues a word.
+      without: an entry that is taken for not being there.
+    """
+    at, found = 0, list[str]()
+    while at < len(text):
+        mark = prefix if continues or at else ""
+        forms = (mark + text[at:stop] for stop in range(len(text), at, -1))
+        token = next((form for form in forms if form in there and form != without), None)
+        if token is None:
+            break
+        found.append(token)
+        at += len(token) - len(mark)
+    return found, at
 
 
 def rebuilt(tokenizer: Tokenizer, id_of: Ints, entries: Mapping[int, Entry]) -> Tokenizer:

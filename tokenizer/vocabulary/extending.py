@@ -28,6 +28,7 @@ from tokenmill.tokenizer.vocabulary.entries import (
     Entry,
     fixed_ids,
     joined,
+    longest_matches,
     marks_of,
     merged,
     model_of,
@@ -168,23 +169,12 @@ def _longer_matches(word: str, tokens: Sequence[str], model: WordPiece) -> Itera
     """Yields what would match longer than a token of a word, or where no entry matches."""
     at, prefix = 0, model.continuing_subword_prefix
     if tokens == [model.unk_token]:  # as far as entries match
-        tokens = list(_matches(word, model))
+        tokens, _ = longest_matches(word, prefix, model.vocab)
     for token in [*tokens, ""]:
         size = len(token.removeprefix(prefix if at else "")) if token != model.unk_token else 1
         for stop in range(at + size + 1, len(word) + 1):
             yield (prefix if at else "") + word[at:stop]
         at += size
-
-
-def _matches(word: str, model: WordPiece) -> Iterator[str]:
-    at = 0
-    while at < len(word):
-        forms = ((model.continuing_subword_prefix if at else "") + word[at:stop] for stop in range(len(word), at, -1))
-        token = next((form for form in forms if form in model.vocab), None)
-        if token is None:
-            return
-        yield token
-        at += len(token) - (len(model.continuing_subword_prefix) if at else 0)
 
 
 def _merges(base: Tokenizer, words: CountedWords, min_count: int, barred: set[str]) -> Iterator[Entry]:

@@ -31,6 +31,8 @@ def folder(tmp_path_factory):
     config |= {"tokenizer": {"file": str(folder / "old" / "vocab")}, "counts": {"by": ["source"]}}
     config["output"] = {"path": str(folder / "new"), "report": False}
     assert run("count", folder, config) == 0
+    config |= {"input": {"paths": [str(folder / "de.jsonl")]}, "output": {"path": str(folder / "de"), "report": False}}
+    assert run("count", folder, config) == 0
     return folder
 
 
@@ -92,3 +94,17 @@ def test_mistakes_are_named_before_anything_is_written(folder, tmp_path, capsys)
     assert vocab(*words) == 2
     assert "holds other words than this tokenizer has: its normalizer is" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_prune_and_replace_write_maps_for_embeddings(folder, tmp_path, capsys):
+    words = [folder / "old", "--counts", folder / "old", "--json", "--map", tmp_path / "map.parquet"]
+    assert vocab("prune", *words, "--to", "270", "--out", tmp_path / "pruned.json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ids_after"], len(report["removed"]), set(report["proof"].values())) == (270, 10, {0})
+    rows = pq.read_table(tmp_path / "map.parquet").to_pylist()
+    assert sum(row["new_id"] < 0 for row in rows) == 10
+    assert all(len(row["new_ids"]) > 1 for row in rows if row["new_id"] < 0)
+    words = [folder / "old", "--counts", folder / "de", "--add", "5"]
+    assert vocab("replace", *words, "--out", tmp_path / "replaced.json") == 0
+    assert "280 ids before, 280 after" in capsys.readouterr().out
+    assert Tokenizer.from_file(tmp_path / "replaced.json").n_ids == 280
