@@ -9,7 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.bpe_merging import MAX_UNCUT, link, merge, merge_long, merge_scanning
-from tokenmill.tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols, plain_symbols
+from tokenmill.tokenizer.kernels.bpe_symbols import initial_symbols, plain_byte_symbols
 from tokenmill.tokenizer.kernels.whole_words import put_word, whole_word
 
 
@@ -58,12 +58,6 @@ def bpe_part(data, at, w, has_suffix, model, scratch, out, o, ends):
         plain_byte_symbols(data, at, w, has_suffix, model, scratch)
         merge_scanning(0, w, model, scratch)
         return _emit(w, scratch, out, o, ends), False
-    is_plain = not model.byte_level and model.prefix.size == 0 and model.suffix.size == 0 and model.orders.size == 0
-    if is_plain and w <= MAX_UNCUT:
-        n = plain_symbols(data, at, w, model, scratch)
-        if n > 0:
-            merge_scanning(0, n, model, scratch)
-            return _emit(n, scratch, out, o, ends), False
     n, unknown = initial_symbols(data, at, w, has_suffix, model, scratch)
     if n == 0:
         return o, unknown

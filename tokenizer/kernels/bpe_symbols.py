@@ -8,7 +8,6 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 # Rows of `model.characters` and `model.byte_symbols`: the symbol of a character depends on its place in the word.
 CONTINUES, ENDS = 1, 2
@@ -111,47 +110,8 @@ def initial_symbols(data, at, w, has_suffix, model, scratch):
 
 
 @kernel_part
-def _plain_symbol(data, i, model):
-    """Returns the symbol of the character at `i`, negative if it has none, and where the character ends."""
-    code_point = np.int64(data[np.uint64(i)])
-    i += 1
-    if code_point >= 0x80:
-        code_point, i = decode_utf8(data, i - 1)
-    return np.int64(model.characters[0, np.uint64(code_point)]) - 1, i
-
-
-@kernel_part
-def plain_symbols(data, at, w, model, scratch):
-    """Fills symbols, links and keys for a word whose characters are all symbols; returns how many, 0 if one is not."""
-    ids, keys = scratch.ids, scratch.keys
-    n = np.uint64(0)  # like all indices here unsigned, so that numba need not check for negative ones
-    place = np.uint64(0)
-    left = np.int64(0)
-    i = np.int64(at)
-    while i < at + w:
-        symbol, i = _plain_symbol(data, i, model)
-        if symbol < 0:
-            return np.int64(0)
-        ids[n] = symbol
-        scratch.stops[n] = i - at
-        scratch.nexts[n] = n + np.uint64(1)
-        scratch.previous[n] = np.int64(n) - 1
-        # The key of the first symbol, written without a left neighbour, is overwritten by the second's, or by NO_KEY.
-        keys[place] = pair_rank(model.pairs, model.pair_bits, left, symbol) << np.uint32(8) | np.uint32(place)
-        left = symbol
-        place = n
-        n += np.uint64(1)
-    scratch.previous[n] = place
-    # From the last symbol on, up to a multiple of eight.
-    while place < n or place & np.uint64(7) != np.uint64(0):
-        keys[place] = NO_KEY
-        place += np.uint64(1)
-    return np.int64(n)
-
-
-@kernel_part
 def plain_byte_symbols(data, at, w, has_suffix, model, scratch):
-    """Does `plain_symbols` for a word whose bytes are all symbols: the rank of two bytes takes one load."""
+    """Fills symbols, links and keys for a word whose bytes are all symbols: the rank of two bytes takes one load."""
     ids, keys = scratch.ids, scratch.keys
     last = w - 1
     left = np.int64(data[at])

@@ -7,42 +7,14 @@ compares them.
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
+from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
-from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
 INITIAL, CONTINUING = 0, 1
 """Roots of the trie: of the entries that begin a word, and of those that continue one, without their prefix. After the
 prefix, the first goes on like the second."""
-
-FIRST_LEAD, PAST_LEAD = 0xE0, 0xF0
-"""Characters of three bytes begin with a byte from the first up to, but not including, the second."""
-N_CHARACTERS = 1 << 16
-"""The code points of these characters are below it."""
-
-
-@kernel
-def find_characters(units, root_bases, places):
-    """Finds the states that the characters of three bytes lead to from the two roots of a trie.
-
-    units: int64[n], see `double_array`; root_bases: int64[2]; places: int32[2, N_CHARACTERS], zeros, filled with
-    states.
-    """
-    for root in range(2):
-        for lead in range(FIRST_LEAD, PAST_LEAD):
-            first = units[root_bases[root] ^ lead]
-            if first & LABEL_MASK != lead:
-                continue
-            for second in range(0x80, 0xC0):
-                unit = units[(first >> BASE_SHIFT) ^ second]
-                if unit & LABEL_MASK != second:
-                    continue
-                for third in range(0x80, 0xC0):
-                    place = (unit >> BASE_SHIFT) ^ third
-                    if units[place] & LABEL_MASK == third:
-                        places[root, (lead & 0x0F) << 12 | (second & 0x3F) << 6 | third & 0x3F] = place
 
 
 @kernel_part
@@ -56,13 +28,7 @@ def _longest_match(word, i, end, model, root):
     best_end = i
     byte = np.int64(word[i])
     j = i + 1
-    if FIRST_LEAD <= byte < PAST_LEAD:
-        # In scripts without spaces most matches fail at once, here after one load instead of three dependent ones.
-        code_point, j = decode_utf8(word, i)
-        unit = units[np.uint64(model.characters[root, np.uint64(code_point)])]
-        byte = np.int64(word[j - 1])
-    else:
-        unit = units[np.uint64(model.root_bases[root] ^ byte)]
+    unit = units[np.uint64(model.root_bases[root] ^ byte)]
     while unit & LABEL_MASK == byte:
         piece = (unit >> PIECE_SHIFT) & PIECE_MASK
         best = piece - 1 if piece != 0 else best

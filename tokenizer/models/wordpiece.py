@@ -43,9 +43,6 @@ class WordPieceTables(NamedTuple):
     """int64[2]."""
     behind_prefix: int
     """The base of the state that the prefix leads to, -1 if there is no prefix."""
-    characters: npt.NDArray[np.int32]
-    """int32[2, kernels.wordpiece.N_CHARACTERS]: for characters of three bytes the state that they lead to from each
-    root, 0 for none."""
     byte_ids: npt.NDArray[np.int32]
     """int32[256]: ids of the byte tokens `<0x00>` to `<0xFF>`, -1 for those the vocabulary does not have."""
     unk_id: int
@@ -110,14 +107,11 @@ class WordPiece:
     def tables(self) -> WordPieceTables:
         """The vocabulary lowered to a trie."""
         units, root_bases, behind_prefix = self._trie()
-        characters = np.zeros((2, kernels.N_CHARACTERS), np.int32)
-        kernels.find_characters(units, root_bases, characters)
         byte_ids = np.array([self.vocab.get(f"<0x{b:02X}>", -1) for b in range(256)], np.int32)
         return WordPieceTables(
             units=read_only(units),
             root_bases=read_only(root_bases),
             behind_prefix=behind_prefix,
-            characters=characters,
             byte_ids=byte_ids,
             unk_id=self.vocab[self.unk_token],
             max_word_chars=self.max_input_chars_per_word,
