@@ -11,9 +11,10 @@ import pyarrow as pa
 from tokenmill.tokenizer import kernel_memory
 from tokenmill.tokenizer.counting import export, word_count_table
 from tokenmill.tokenizer.engines.choice import fused_with_bert
-from tokenmill.tokenizer.engines.steps import BoundSteps, bind_spans, counting
+from tokenmill.tokenizer.engines.steps import SPANS, BoundSteps, counting
 from tokenmill.tokenizer.engines.tables import call_loop, new_table
 from tokenmill.tokenizer.kernels import bert_wordpiece, encode_loop, word_counting, word_table
+from tokenmill.tokenizer.kernels.by_address import Bound
 from tokenmill.tokenizer.kernels.encode_loop import APART, JOINED, N_COLUMNS, NEEDED, ROOM, Work
 from tokenmill.tokenizer.kernels.pattern_spans import pattern_spans
 from tokenmill.tokenizer.kernels.span_table import EVICTIONS
@@ -108,14 +109,14 @@ class WordCounter:
         """Does the part of `update` that may fail; pass the result to `add`, once."""
         rows = text_rows(texts, errors)
         if self._bert is not None:
-            return ScannedTexts(counting(APART, bind_spans(bert_wordpiece.spans, self._bert)), rows)
+            return ScannedTexts(counting(APART, Bound(bert_wordpiece.spans, SPANS, self._bert)), rows)
         rows, is_first = self._stage.run(rows, read_only(np.ones(rows.n_rows, np.bool_)))
         scanner = None if self._pre_tokenizer is None else scanner_of(self._pre_tokenizer)
         if scanner is not None:
-            spans = bind_spans(pattern_spans, scanner.new_cuts(), NO_CUTS)
+            spans = Bound(pattern_spans, SPANS, scanner.new_cuts(), NO_CUTS)
             return ScannedTexts(counting(APART if scanner.are_apart else JOINED, spans), rows)
         words = whole_rows(rows) if self._pre_tokenizer is None else self._pre_tokenizer.split_rows(rows, is_first)
-        spans = bind_spans(found_spans, Words(*map(read_only, words)), NO_CUTS)
+        spans = Bound(found_spans, SPANS, Words(*map(read_only, words)), NO_CUTS)
         return ScannedTexts(counting(APART, spans), Ragged(words.values, words.row_offsets))
 
     def add(self, scanned: ScannedTexts) -> None:

@@ -11,10 +11,11 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import model_runner
-from tokenmill.tokenizer.engines.steps import bind_miss, bind_spans, steps_of
+from tokenmill.tokenizer.engines.steps import MISS, SPANS, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.kernel_memory import new_scratch
 from tokenmill.tokenizer.kernels import bert_wordpiece
+from tokenmill.tokenizer.kernels.by_address import Bound
 from tokenmill.tokenizer.kernels.encode_loop import APART
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import BertNormalizer
@@ -38,10 +39,10 @@ class BertEngine:
         self.stages = pre_tokenizer, self._runner
         self._pool = pool
         self._locate = bert_wordpiece.locate.bound(self._tables, self._runner.tables)
-        tables, runner, spans = self._tables, self._runner, bind_spans(bert_wordpiece.spans, self._tables)
+        tables, runner, spans = self._tables, self._runner, Bound(bert_wordpiece.spans, SPANS, self._tables)
         # Without references to the engine: there would be a cycle, and its tables would outlive it.
         self._new_steps = functools.partial(steps_of, APART, spans)
-        self._new_miss = lambda n_bytes: bind_miss(bert_wordpiece.miss, tables, runner.new_model(n_bytes))
+        self._new_miss = lambda n_bytes: Bound(bert_wordpiece.miss, MISS, tables, runner.new_model(n_bytes))
         self.few = FewTexts(self._new_steps, self._new_miss, pool, self._tables.max_bytes_ratio)
 
     def new_tally(self) -> Tally:

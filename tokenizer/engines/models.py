@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
-from tokenmill.tokenizer.engines.steps import BoundSteps, bind_miss, bind_model, bind_spans, steps_of
+from tokenmill.tokenizer.engines.steps import MISS, MODEL, SPANS, BoundSteps, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import word_models
@@ -50,7 +50,7 @@ class ModelRunner:
 
     def encode(self, words: Words, added: npt.NDArray[np.int32], pool: TablePool, tally: Tally | None) -> Ragged:
         """Encodes the words of rows; rows that are an added token become its id."""
-        spans = bind_spans(found_spans, Words(*map(read_only, words)), self.cuts)
+        spans = Bound(found_spans, SPANS, Words(*map(read_only, words)), self.cuts)
         kind = FLAGGED if self.flags_parts else APART
         return self.run(
             lambda miss: steps_of(kind, spans, miss), Ragged(words.values, words.row_offsets), added, pool, tally,
@@ -82,11 +82,11 @@ class ModelRunner:
 
     def new_model(self, n_bytes: int) -> Bound:
         """Returns the model as a step, with scratch for words of up to `n_bytes` bytes."""
-        return bind_model(word_models.MODELS[self.model_name], self.tables, self.new_scratch(n_bytes))
+        return Bound(word_models.MODELS[self.model_name], MODEL, self.tables, self.new_scratch(n_bytes))
 
     def new_miss(self, n_bytes: int) -> Bound:
         """Returns the step that encodes words of up to `n_bytes` bytes and puts them into the loop's table."""
-        return bind_miss(word_models.miss, self.new_model(n_bytes))
+        return Bound(word_models.miss, MISS, self.new_model(n_bytes))
 
     @functools.cached_property
     def flags_parts(self) -> bool:

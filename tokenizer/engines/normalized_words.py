@@ -24,11 +24,12 @@ from tokenmill.tokenizer import normalizers, recycled
 from tokenmill.tokenizer.counting import WORD_COUNTS, Tally, add_word_counts
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.staged import StagedEngine, with_rows
-from tokenmill.tokenizer.engines.steps import bind_miss, bind_spans, steps_of
+from tokenmill.tokenizer.engines.steps import MISS, SPANS, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, run_loop
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.kernels import normalized_words as kernels
 from tokenmill.tokenizer.kernels import sentencepiece_units
+from tokenmill.tokenizer.kernels.by_address import Bound
 from tokenmill.tokenizer.kernels.classes import N_CODE_POINTS
 from tokenmill.tokenizer.kernels.encode_loop import FLAGGED
 from tokenmill.tokenizer.kernels.normalized_words import (
@@ -101,7 +102,7 @@ class NormalizedWordsEngine(StagedEngine):
         self._steps = steps
         self._is_new = True
         self._tables = tables
-        self._spans = bind_spans(kernels.spans, tables)
+        self._spans = Bound(kernels.spans, SPANS, tables)
         self._cuts = cuts
         categories = graphemes() & precompiled.CATEGORY
         self._joins = (categories >= precompiled.EXTEND) & (categories <= precompiled.SPACING_MARK)
@@ -228,7 +229,7 @@ class NormalizedWordsEngine(StagedEngine):
                 self._count(rows, irregular, at[np.append(has_unknown, True)[number]], tally)
             return ids
 
-        bound = steps_of(FLAGGED, self._spans, bind_miss(kernels.miss, self._tables, pending))
+        bound = steps_of(FLAGGED, self._spans, Bound(kernels.miss, MISS, self._tables, pending))
         ids = run_loop(
             lambda _: bound, lambda _: None, rows, added, self._raw_pool, tally, n_ids=2 * n, longest=0, finish=finish
         )

@@ -12,15 +12,7 @@ from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.models import ModelRunner
 from tokenmill.tokenizer.engines.sentencepiece_tables import RawTables
 from tokenmill.tokenizer.engines.staged import StagedEngine, begin_with_space, with_rows
-from tokenmill.tokenizer.engines.steps import (
-    BoundSteps,
-    bind_check,
-    bind_miss,
-    bind_model,
-    bind_sink,
-    bind_spans,
-    steps_of,
-)
+from tokenmill.tokenizer.engines.steps import CHECK, MISS, MODEL, SINK, SPANS, BoundSteps, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool, call_loop
 from tokenmill.tokenizer.kernels import sentencepiece_spans as spans
 from tokenmill.tokenizer.kernels import sentencepiece_unigram as kernels
@@ -61,15 +53,15 @@ class _Parts:
         scores, from_sum, sink = _NO_SCORES, None, None
         if self._sums:
             values = *self._values, self.state
-            model, from_sum = bind_model(kernels.tokenize, *values), bind_model(kernels.from_sum, *values)
+            model, from_sum = Bound(kernels.tokenize, MODEL, *values), Bound(kernels.from_sum, MODEL, *values)
             scores = self._runner.tables.steps
         else:
-            model = bind_model(word_models.tokenize_bpe, *self._values)
+            model = Bound(word_models.tokenize_bpe, MODEL, *self._values)
         own = self._tables, scores, model, from_sum or NO_STEP, self.state
         if self._sums:
-            sink = bind_sink(kernels.emit_summed, *own)
-        has_room, end_row = bind_check(spans.has_room, *own), bind_check(spans.end_row, *own)
-        return steps_of(FLAGGED, self._spans, bind_miss(spans.miss, *own), sink, has_room, end_row)
+            sink = Bound(kernels.emit_summed, SINK, *own)
+        has_room, end_row = Bound(spans.has_room, CHECK, *own), Bound(spans.end_row, CHECK, *own)
+        return steps_of(FLAGGED, self._spans, Bound(spans.miss, MISS, *own), sink, has_room, end_row)
 
     def start(self, n_rows: int, *, is_noting: bool) -> None:
         """Prepares for a call."""
@@ -109,7 +101,7 @@ class SentencePieceEngine:
         self._pool = pool
         # Another pool: whole rows are looked up normalized, words raw.
         self._whole = StagedEngine(None, runner, pool.another())
-        self._new_parts = functools.partial(_Parts, bind_spans(spans.part_spans, tables), tables, runner)
+        self._new_parts = functools.partial(_Parts, Bound(spans.part_spans, SPANS, tables), tables, runner)
 
     def new_tally(self) -> Tally:
         """Returns an empty tally that can tell what this model's unknown token swallows."""

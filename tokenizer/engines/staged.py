@@ -4,6 +4,7 @@
 The second runs GPT-2 and its successors, CLIP, and other models after `Whitespace`.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines.few import FewTexts
 from tokenmill.tokenizer.engines.models import ModelRunner
-from tokenmill.tokenizer.engines.steps import bind_spans, steps_of
+from tokenmill.tokenizer.engines.steps import SPANS, BoundSteps, steps_of
 from tokenmill.tokenizer.engines.tables import TablePool
+from tokenmill.tokenizer.kernels.by_address import Bound
 from tokenmill.tokenizer.kernels.encode_loop import APART, FLAGGED, JOINED
 from tokenmill.tokenizer.kernels.pattern_spans import pattern_spans
 from tokenmill.tokenizer.normalizers.edit_lists import prepend
@@ -83,6 +85,11 @@ def begin_with_space(rows: Ragged, *spellings: bytes, where: npt.NDArray[np.bool
     return prepend(rows, wanted, " ").rows if wanted.any() else rows
 
 
+def _scanning(scanner: Scanner, runner: ModelRunner, miss: Bound) -> BoundSteps:
+    kind = FLAGGED if runner.flags_parts else APART if scanner.are_apart else JOINED
+    return steps_of(kind, Bound(pattern_spans, SPANS, scanner.new_cuts(), runner.cuts), miss)
+
+
 class ScannedEngine(StagedEngine):
     """Finds words with a scanner and encodes them in the same pass."""
 
@@ -95,9 +102,8 @@ class ScannedEngine(StagedEngine):
         """
         super().__init__(pre_tokenizer, runner, pool)
         self._prefix_space, self._scanner = prefix_space, scanner
-        kind = FLAGGED if runner.flags_parts else APART if scanner.are_apart else JOINED
         # Without a reference to the engine: there would be a cycle, and its tables would outlive it.
-        self._new_steps = lambda miss: steps_of(kind, bind_spans(pattern_spans, scanner.new_cuts(), runner.cuts), miss)
+        self._new_steps = functools.partial(_scanning, scanner, runner)
         if runner.knows_all:
             room = runner.max_ids_per_byte, b" " * prefix_space
             self.few = FewTexts(self._new_steps, runner.new_miss, pool, *room)

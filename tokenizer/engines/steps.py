@@ -2,7 +2,7 @@
 """The steps of the encode loop, made from kernels and the values of a tokenizer; see `kernels.by_address`."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,32 +23,10 @@ _LOOP = Loop(
     ),
 )  # fmt: skip
 """A loop with arrays of the types that those of all loops have."""
-_BUFFERS = _BYTES, _IDS, _NUMBERS
-
-
-def bind_model(function: Any, *own: Any) -> Bound:
-    """Makes a model's step, see `kernels.word_models`, of its kernel, its tables and its scratch."""
-    return Bound(function, (_BUFFERS, 0, False, 0), *own)
-
-
-def bind_spans(function: Any, *own: Any) -> Bound:
-    """Makes a step that finds spans; this one and those below are described in `kernels.encode_loop.Steps`."""
-    return Bound(function, (_LOOP, 0, 0, 0, 0, 0), *own)
-
-
-def bind_sink(function: Any, *own: Any) -> Bound:
-    """Makes a step that handles spans."""
-    return Bound(function, (_LOOP, 0, 0, 0), *own)
-
-
-def bind_miss(function: Any, *own: Any) -> Bound:
-    """Makes a step that handles a span which the table does not have."""
-    return Bound(function, (_LOOP, np.uint64(0), 0), *own)
-
-
-def bind_check(function: Any, *own: Any) -> Bound:
-    """Makes a step that is asked for room, or called at the end of a row."""
-    return Bound(function, (_LOOP, 0, 0), *own)
+MODEL = (_BYTES, _IDS, _NUMBERS), 0, False, 0
+"""What a model is called with, see `kernels.word_models`."""
+SPANS, SINK, MISS, CHECK = (_LOOP, 0, 0, 0, 0, 0), (_LOOP, 0, 0, 0), (_LOOP, np.uint64(0), 0), (_LOOP, 0, 0)
+"""What steps of the loop are called with, see `kernels.encode_loop.Steps`; `has_room` and `end_row` each CHECK."""
 
 
 class BoundSteps(NamedTuple):
@@ -70,12 +48,12 @@ def steps_of(
 
 @functools.cache
 def _emit() -> Bound:
-    return bind_sink(emit_all, 0)
+    return Bound(emit_all, SINK, 0)
 
 
 @functools.cache
 def _count() -> tuple[Bound, Bound]:
-    return bind_sink(word_counting.count_all, 0), bind_miss(word_counting.miss_count, 0)
+    return Bound(word_counting.count_all, SINK, 0), Bound(word_counting.miss_count, MISS, 0)
 
 
 def counting(kind: int, spans: Bound) -> BoundSteps:

@@ -32,7 +32,7 @@ from tokenmill.tokenizer.kernels.span_table import (
 )
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.utf8 import decode_utf8, next_character
-from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, SHORT_WORD_BYTES, add_count, long_key
+from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, add_count, word_key
 from tokenmill.tokenizer.kernels.wordpiece import wordpiece
 
 _ONE = np.uint64(1)
@@ -113,7 +113,7 @@ def miss(own, loop, k, o):
     o, found, has_unknown, j = find_span(table, data, at, w, k0, k1, batch[SLOT + k], out, o)
     if found and not (has_unknown and work.tallying):
         return o
-    _, n, h0, h1 = any_word(data, at, at + w, tables, word, work.ends, False, 0, np.uint64(0), np.uint64(0))
+    _, n = any_word(data, at, at + w, tables, word, work.ends, False)
     if n == 0:
         # Normalized it is empty, and so no word.
         work.tally.state[COUNTER_TOTAL] -= 1
@@ -125,11 +125,10 @@ def miss(own, loop, k, o):
         if code_point > 0:
             remember_direct(table.direct, code_point, out, before, o, has_unknown)
     if has_unknown and work.tallying:
-        if n > SHORT_WORD_BYTES:
-            h0, h1 = long_key(word, 0, n), np.uint64(0)
         if code_point > 0:
             work.tally.characters[code_point] += 1
         else:
+            h0, h1 = word_key(word, 0, n)
             add_count(work.tally, word, 0, n, h0, h1, 1)
     return o
 
@@ -145,12 +144,9 @@ def add_normalized(values, offsets, counts, tables, word, origins, counter):
       counter: kernel_memory.CounterArrays, with room for all.
     """
     for r in range(counts.size):
-        _, w, k0, k1 = any_word(
-            values, offsets[r], offsets[r + 1], tables, word, origins, False, 0, np.uint64(0), np.uint64(0)
-        )
-        if w > SHORT_WORD_BYTES:
-            k0, k1 = long_key(word, 0, w), np.uint64(0)
+        _, w = any_word(values, offsets[r], offsets[r + 1], tables, word, origins, False)
         if w > 0:
+            k0, k1 = word_key(word, 0, w)
             add_count(counter, word, 0, w, k0, k1, counts[r])
             counter.state[COUNTER_TOTAL] += counts[r]
 
@@ -193,7 +189,7 @@ def locate(
             characters[j - first] = n
         number = 0
         while i < end:
-            i, w, _, _ = any_word(data, i, end, tables, word, origins, True, 0, np.uint64(0), np.uint64(0))
+            i, w = any_word(data, i, end, tables, word, origins, True)
             if w == 0:
                 break
             before = o

@@ -8,6 +8,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.bpe_pairs import NO_KEY, pair_rank
+from tokenmill.tokenizer.kernels.utf8 import decode_utf8
 
 # Rows of `model.characters` and `model.byte_symbols`: the symbol of a character depends on its place in the word.
 CONTINUES, ENDS = 1, 2
@@ -65,15 +66,10 @@ def initial_symbols(data, at, w, has_suffix, model, scratch):
     unknown = False
     i = 0
     while i < w:
-        first = np.int64(data[at + i])
-        stop = i + 1
-        if not model.byte_level and first >= 0x80:
-            code_point = first & (0x1F if first < 0xE0 else 0x0F if first < 0xF0 else 0x07)
-            while stop < w and (data[at + stop] & 0xC0) == 0x80:
-                code_point = code_point << 6 | np.int64(data[at + stop] & 0x3F)
-                stop += 1
-        else:
-            code_point = first
+        code_point, stop = np.int64(data[at + i]), i + 1
+        if not model.byte_level and code_point >= 0x80:
+            code_point, stop = decode_utf8(data, at + i)
+            stop -= at
         row = CONTINUES if i > 0 and model.prefix.size > 0 else 0
         if stop == w and has_suffix:
             row |= ENDS

@@ -40,7 +40,7 @@ from tokenmill.tokenizer.kernels.span_table import (
 from tokenmill.tokenizer.kernels.spans import add_span, expand
 from tokenmill.tokenizer.kernels.text_parts import character_before
 from tokenmill.tokenizer.kernels.unigram import weigh_paths
-from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.utf8 import n_characters, next_character
 
 PENDING = 1 << 30
 """The placeholder id of the first pending span; those of the others follow."""
@@ -88,14 +88,6 @@ class Pending(NamedTuple):
     """int64[2 * n], pairs: where a span begins that is pending or has an unknown token; its pending number or -1."""
     state: npt.NDArray[np.int64]
     """int64[2], zeros at first: the number of pending spans, and of noted ones."""
-
-
-@kernel_part
-def _count_characters(data, i, stop):
-    n = np.int64(0)
-    for q in range(i, stop):
-        n += np.int64(data[q] & 0xC0 != 0x80)
-    return n
 
 
 @kernel_part
@@ -169,7 +161,7 @@ def spans(own, loop, i, inner, end, n, o):
                 if stop > begin:
                     add_span(batch, n, begin, stop, np.uint64(0))
                     n += 1
-                    n_words += _count_characters(data, begin, stop)
+                    n_words += n_characters(data, begin, stop)
             if i >= end:
                 break
         room = min(end - i, 65)

@@ -40,8 +40,8 @@ from tokenmill.tokenizer.kernels.sentencepiece_units import (
 )
 from tokenmill.tokenizer.kernels.span_table import FLAG, MISSES, Entry, find_span, limit_of, remember_limited
 from tokenmill.tokenizer.kernels.spans import add_span, expand
-from tokenmill.tokenizer.kernels.unigram import REBASE_BELOW, width
-from tokenmill.tokenizer.kernels.utf8 import next_character
+from tokenmill.tokenizer.kernels.unigram import REBASE_BELOW
+from tokenmill.tokenizer.kernels.utf8 import character_bytes, next_character
 from tokenmill.tokenizer.kernels.word_table import COUNTER_TOTAL, add_count, word_key_anywhere
 
 MOST_PART_BYTES = 1 << 14
@@ -190,7 +190,7 @@ def _other_spans(data, i, end, known, batch, limit, n, n_readable):
     here, entry = i, characters[code_point_at(data, i)]
     in_run = False
     while n < limit:
-        after = here + width(data[here])
+        after = here + character_bytes(data[here])
         if after >= end:
             add_span(batch, n, i, end, np.uint64(0))
             return end, n + 1
@@ -348,7 +348,7 @@ def miss(own, loop, k, o):
     if at < 0 or at + _CHARACTER_READS > data.size or not _is_unknown_at(data, at, characters):
         return _miss_part(own, loop, k, o)
     # After such a character, a part that is no run goes on with a character that depends on its neighbours.
-    after = at + width(data[at])
+    after = at + character_bytes(data[at])
     if after < stop and not _is_unknown_at(data, after, characters):
         return _miss_part(own, loop, k, o)
     cells, out = state.cells, work.out
@@ -357,7 +357,7 @@ def miss(own, loop, k, o):
     total = state.sums[0]
     while scores.size > 0 and at < stop:
         total = begin_again(np.float32(total + scores[tables.unk_id]))
-        at += width(data[at])
+        at += character_bytes(data[at])
     state.sums[0] = total
     if o > cells[ROW_FIRST] and out[o - 1] == tables.unk_id:
         return o

@@ -11,15 +11,10 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.kernels.utf8 import character_bytes
 
 REBASE_BELOW = -100000.0
 """Below this sum sentencepiece 0.2.3 subtracts it and begins again at zero, so that single precision suffices."""
-
-
-@kernel_part
-def width(lead):
-    """Returns the number of bytes of a character, given its first."""
-    return 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
 @kernel_part
@@ -57,7 +52,7 @@ def find_best_path(word, w, score, model, scratch):
             for q in range(i, min(w, i + model.longest) + 1):
                 scores[q] = np.float64(np.float32(scores[q] - total))
             total = 0.0
-        one = i + width(word[i])
+        one = i + character_bytes(word[i])
         has_single = False
         base = np.int64(root_base)
         j = i
@@ -128,7 +123,7 @@ def weigh_paths(data, at, w, model, scratch):
     while i < w:
         n_chars += 1
         total = scores[i]
-        one = i + width(data[at + i])
+        one = i + character_bytes(data[at + i])
         has_single = False
         base = np.int64(model.root_base)
         j = i
@@ -294,7 +289,7 @@ def _weigh(word, i, w, model, alpha, sums, limit):
 
     Returns `(logarithm of the sum, end and id of the last piece)`.
     """
-    one = i + width(word[i])
+    one = i + character_bytes(word[i])
     base = np.int64(model.root_base)
     total = -np.inf
     has_single = False

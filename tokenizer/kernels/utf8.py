@@ -58,6 +58,15 @@ def character_bytes(lead):
 
 
 @kernel_part
+def n_characters(data, i, stop):
+    """Returns how many characters begin in `data[i:stop]`."""
+    n = np.int64(0)
+    for q in range(i, stop):
+        n += np.int64(data[q] & 0xC0 != 0x80)
+    return n
+
+
+@kernel_part
 def continues_character(byte):
     """Whether a byte is not the first of its character."""
     return byte & 0xC0 == 0x80

@@ -24,9 +24,6 @@ N_COLUMNS = 4
 LENGTH_MASK = (1 << 32) - 1
 SHORT_WORD_BYTES = 16
 
-# Masks of the bytes of a word of 0 to 16 bytes in its first and its next eight.
-_FIRST_EIGHT = np.array([(1 << 8 * min(w, 8)) - 1 for w in range(17)], np.uint64)
-_NEXT_EIGHT = np.array([(1 << 8 * max(w - 8, 0)) - 1 for w in range(17)], np.uint64)
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 

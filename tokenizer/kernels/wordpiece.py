@@ -9,6 +9,7 @@ import numpy as np
 
 from tokenmill.tokenizer.compiling.kernel import kernel_part
 from tokenmill.tokenizer.kernels.double_array import BASE_SHIFT, LABEL_MASK, PIECE_MASK, PIECE_SHIFT
+from tokenmill.tokenizer.kernels.utf8 import character_bytes, n_characters
 
 OOV_WORD, OOV_CONTAIN, OOV_CHAR, OOV_BYTE = 0, 1, 2, 3
 
@@ -40,22 +41,6 @@ def _longest_match(word, i, end, model, root):
         unit = units[np.uint64(base ^ byte)]
         j += 1
     return best, best_end
-
-
-@kernel_part
-def _character_end(word, i, w):
-    i += 1
-    while i < w and (word[i] & 0xC0) == 0x80:
-        i += 1
-    return i
-
-
-@kernel_part
-def _n_characters(word, w):
-    n = 0
-    for q in range(w):
-        n += np.int64((word[q] & 0xC0) != 0x80)
-    return n
 
 
 @kernel_part
@@ -103,7 +88,7 @@ def wordpiece(word, w, model, out, o, ends):
     policy = model.policy
     unknown = False
     if policy == OOV_WORD:
-        is_short = w <= model.max_word_chars or _n_characters(word, w) <= model.max_word_chars
+        is_short = w <= model.max_word_chars or n_characters(word, 0, w) <= model.max_word_chars
         i = 0
         while i < w and is_short:
             token, j = _longest_match(word, i, w, model, INITIAL if i == 0 else CONTINUING)
@@ -121,7 +106,7 @@ def wordpiece(word, w, model, out, o, ends):
             return _emit(out, ends, o, first, token, w), False
     i = 0
     while i < w:
-        stop = _character_end(word, i, w)
+        stop = i + character_bytes(word[i])
         # OOV_CHAR matches one character at a time, the others as much as they can.
         end = stop if policy == OOV_CHAR else w
         root = INITIAL if i == 0 or policy == OOV_CHAR else CONTINUING

@@ -4,8 +4,6 @@
 Its reference implementation is in `tests/reference/bert.py`; `tests/tokenizer/normalizers/test_bert.py` compares them.
 """
 
-import numpy as np
-
 from tokenmill.tokenizer.compiling.kernel import kernel
 from tokenmill.tokenizer.kernels.bert_scanner import append_character, append_reordered
 from tokenmill.tokenizer.kernels.classes import ISOLATED, REORDERED, SPACE, WORD
@@ -24,7 +22,6 @@ def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
       out: uint8 with room for the result; out_offsets: int64[n_rows + 1], filled.
     """
     o = 0
-    none = np.uint64(0)
     for row in range(offsets.size - 1):
         i = offsets[row]
         end = offsets[row + 1]
@@ -33,19 +30,15 @@ def normalize(data, offsets, tables, clean_text, scratch, out, out_offsets):
             code_point, i = next_character(data, i)
             kind = tables.classes[code_point]
             if kind == WORD or (kind == SPACE and not clean_text):
-                o, _, _ = append_character(
-                    data, start, i, tables, code_point, out, scratch.origins, False, o, none, none, 0
-                )
+                o = append_character(data, start, i, tables, code_point, out, scratch.origins, False, o, 0)
             elif kind == SPACE:
                 out[o] = 32
                 o += 1
             elif kind == ISOLATED:
                 out[o] = 32
-                o, _, _ = append_character(
-                    data, start, i, tables, code_point, out, scratch.origins, False, o + 1, none, none, 0
-                )
+                o = append_character(data, start, i, tables, code_point, out, scratch.origins, False, o + 1, 0)
                 out[o] = 32
                 o += 1
             elif kind == REORDERED:
-                i, o, _, _ = append_reordered(data, start, end, tables, out, scratch.origins, False, o, none, none)
+                i, o = append_reordered(data, start, end, tables, out, scratch.origins, False, o)
         out_offsets[row + 1] = o
