@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tokenmill.pipeline.config.formats import FORMATS
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.rejects import REASONS
@@ -26,9 +27,17 @@ class Read(NamedTuple):
     def reasons(self) -> list[str]:
         return [row["reason"] for row in self.rejects]
 
+    def rows(self, *names: str) -> list[tuple[Any, ...]]:
+        """Returns columns of the documents."""
+        return [tuple(row[name] for name in names) for row in self.documents]
+
+    def refused(self) -> list[tuple[Any, ...]]:
+        """Returns all of the rejects but their source."""
+        return [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in self.rejects]
+
 
 def read(path: Path, batch_bytes: int = 1 << 22, **options: Any) -> Read:
-    """Returns the documents and rejects of a file, in order."""
+    """Returns the documents and rejects of a file, or of the files of a pattern, in order."""
     config = InputConfig(paths=[str(path)], **options)
     found = Read([], [], 0, 0)
     for split in plan_splits(config, "salt"):
@@ -38,7 +47,13 @@ def read(path: Path, batch_bytes: int = 1 << 22, **options: Any) -> Read:
             bad = [] if batch.rejects is None else batch.rejects.to_pylist()
             assert batch.n_records == len(rows) + len(bad)
             assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
+            assert not batch.counts.imbalances()
             assert {row["reason"] for row in bad} <= set(REASONS)
+            assert {row["source"] for row in bad} <= {piece.path for piece in split.pieces}
+            piece = split.pieces[0]
+            if len(split.pieces) == 1 and piece.compression == "none" and not FORMATS[piece.format].has_rows:
+                start, stop = piece.start, piece.stop
+                assert all(start <= row["offset"] < stop or not row["n_bytes"] for row in rows + bad)
             found = Read(
                 found.documents + rows,
                 found.rejects + bad,

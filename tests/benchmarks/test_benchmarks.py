@@ -16,15 +16,12 @@ from benchmarks import (
     corpora,
     encode,
     encoders,
-    load,
     pipeline,
-    report,
     scale,
     shuffle,
     timing,
     tokenizers,
     train,
-    train_unigram,
     trainers,
 )
 
@@ -62,12 +59,6 @@ def test_failed_process_is_shown(tmp_path: Path) -> None:
         timing.run_process(
             [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"], environment={}, log=tmp_path / "log"
         )
-
-
-def test_table_is_markdown() -> None:
-    assert report.table(["text", "MB/s"], [["english", "9.5"]]) == (
-        "| text    | MB/s |\n| ------- | ---: |\n| english |  9.5 |"
-    )
 
 
 def test_digest_of_a_corpus_sees_where_documents_end() -> None:
@@ -152,50 +143,6 @@ def test_no_number_is_printed_where_ids_differ(tiny_vocab_file: Path, capsys: py
     assert all(" / " in cells[i] for i in (1, 2, 4))
 
 
-def test_no_time_of_a_call_is_printed_where_ids_differ(
-    tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from tokenmill.tokenizer import Tokenizer
-
-    monkeypatch.setattr(encode, "CALLS", (1,))
-    tok = Tokenizer.from_file(str(tiny_vocab_file))
-    others = {"wrong": _peer([[0]], fails=True), "right": _peer(tok.encode_arrow(pa.array(["the mill"])).to_pylist())}
-    corpus = corpora.Corpus("x", "made", ("the mill",))
-    (measurement,) = encode.measure_calls(tokenizers.Subject("tiny", tok, others), corpus, rounds=1)
-    assert measurement["wrong"] == ["wrong"]
-    assert measurement["warm"].keys() == {"tokenmill", "right"}
-    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")[1:-1]]
-    assert (cells[0], cells[2]) == ("1 of 100", "ids differ")
-    assert cells[3].endswith("x)")
-
-
-def test_no_number_is_printed_where_a_vocabulary_takes_more_tokens(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("sentencepiece")
-    rates = {"ours": 0.3, "a bit better": 0.2988, "worse": 0.4, "much better": 0.29}
-    names = {"sys": "a bit better", "json": "worse", "re": "much better"}
-    peers = {module: lambda lines, size, name=name: name for module, name in names.items()}
-    monkeypatch.setattr(train_unigram, "train_ours", lambda lines, size: "ours")
-    monkeypatch.setattr(train_unigram, "PEERS", peers)
-    monkeypatch.setattr(train_unigram, "tokens_per_byte", lambda model, lines: rates[model])
-    (measurement,) = train_unigram.run([corpora.Corpus("x", "made", ("text",))], 4, rounds=1)
-    assert measurement["equal"] == {"sys": True, "json": True, "re": False}
-    assert measurement["seconds"].keys() == {"tokenmill", "sys", "json"}
-    out, err = capsys.readouterr()
-    assert "0.2900 worse" in out
-    assert "x: 0.3000 tokens per byte here, 0.2900 with re" in err
-
-
-def test_held_out_lines_are_not_trained_on() -> None:
-    text = "\n".join(f"line {i}\r\n  " for i in range(1000))
-    train_lines, held_out = train_unigram.hold_out([text[:4000], text[4000:]])
-    assert len(held_out) == 100
-    assert set(train_lines).isdisjoint(held_out)
-    assert len(train_lines) + len(held_out) in (1000, 1001)
-    assert not any("\r" in line for line in train_lines)
-
-
 def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[str] = []
 
@@ -219,28 +166,6 @@ def test_no_number_is_printed_where_vocabularies_differ(capsys: pytest.CaptureFi
     assert (calls.count("another order"), calls.count("shares too little"), calls.count("absent")) == (1, 1, 0)
     assert calls.count("equal") > 1
     assert "the vocabulary of json differs: 4 tokens here, 4 there, 100.00% shared" in capsys.readouterr().err
-
-
-def test_a_library_that_loads_other_ids_gets_no_number(tiny_vocab_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = {"imports": "import json", "load": "ids = json.loads(open(paths[0]).read())"}
-    wrong = {"imports": "import re", "load": "ids = [options['id']]"}
-    monkeypatch.setattr(load, "_PEERS", {"json": right, "re": wrong})
-    monkeypatch.setattr(load, "TEXT", "the mill")
-    ids = tiny_vocab_file.with_name("ids")
-    ids.write_text("[5, 7]", encoding="utf-8")
-    programs = {"tokenmill": ([tiny_vocab_file], {}), "json": ([ids], {}), "re": ([], {"id": 5})}
-    measurement = load.measure(load.Case("tiny", programs), rounds=1)
-    assert measurement["differ"] == ["re"]
-    row = load.row_of(measurement, ["tokenmill", "json", "re", "absent"])
-    assert row[0] == "tiny"
-    assert row[3:5] == ["ids differ", "-"]
-    assert all(" = " in cell for cell in row[1:3])
-    assert row[2].endswith("x)")
-
-
-def test_a_library_that_fails_to_load_is_shown() -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)import json: .*out of luck"):
-        load._run({"imports": "import json", "load": "raise ValueError('out of luck')"}, [], {})
 
 
 def test_a_plan_of_files_that_do_not_exist_is_closed(capfd: pytest.CaptureFixture[str]) -> None:

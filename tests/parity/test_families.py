@@ -4,7 +4,6 @@
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from hypothesis import strategies as st  # noqa: E402
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
 
 from tests import strategies  # noqa: E402
-from tests.corpora import documents  # noqa: E402
 from tests.parity import families  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenmill.tokenizer.models import Unigram  # noqa: E402
@@ -152,14 +150,6 @@ def test_the_differences_are_these() -> None:
 def test_word_counts_are_those_of_hf(pair: tuple[Tokenizer, "hf.Tokenizer"]) -> None:
     ours, theirs = pair
     assert_same_word_counts(ours, theirs, families.sample())
-
-
-@pytest.mark.parametrize("corpus", ["en", "zh", "multi", "code"])
-def test_word_counts_on_real_text(corpus: str, shared_data: Path) -> None:
-    texts = documents(shared_data, corpus, 500_000)
-    for name in ("gpt2", "roberta", "llama3", "o200k", "t5", "word level", "wordpiece"):
-        text = families.family(name)
-        assert_same_word_counts(Tokenizer.from_str(text), hf.Tokenizer.from_str(text), texts)
 
 
 def assert_same_word_counts(ours: Tokenizer, theirs: "hf.Tokenizer", texts: list[str]) -> None:

@@ -172,15 +172,6 @@ def test_decoding(pair: tuple[Ours, Any]) -> None:
         assert decode(row, ours.file) == theirs.decode(row)
 
 
-def test_a_file_round_trip_through_sentencepiece(pair: tuple[Ours, Any]) -> None:
-    ours, theirs = pair
-    again = spm.SentencePieceProcessor(model_proto=sentencepiece.write(ours.file))
-    texts = ["Hello ﬁ world.", "吾輩は猫である。名前はまだ無い", " ½ \t…"]
-    assert again.encode(texts) == theirs.encode(texts)
-    assert [again.id_to_piece(i) for i in range(len(again))] == list(ours.file.pieces)
-    assert [again.get_score(i) for i in range(len(again))] == list(ours.file.scores)
-
-
 CORPUS = [
     "The mill grinds the tokens, and the tokens grind the mill. <sep> Call f(x) = [1, 22, 333];",
     "Pack my box with five dozen liquor jugs; how vexingly quick daft zebras jump! naïve café über",

@@ -94,20 +94,6 @@ def test_mistakes_in_the_command(capsys, arguments, expected):
     assert expected in capsys.readouterr().err
 
 
-def test_mistakes_in_the_config_are_all_named(capsys, write_config):
-    config = write_config(tokenizer={"oov": "contian", "fil": "x"})
-    assert cli.main(["run", config, "--set", "output.format=csv"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "tokenmill: tokenizer: give file, a tokenizer on disk, or train, a vocabulary to learn from the input",
-        "tokenmill: tokenizer.oov: 'contian': allowed: word, contain, char, byte; did you mean 'contain'?",
-        "tokenmill: tokenizer.fil: unknown key; did you mean 'file'? allowed: file, pattern, as_class, unicode, train, "
-        "lowercase, strip_accents, oov, add_special_tokens, max_unknown_fraction, truncation, padding",
-        "tokenmill: output.format: 'csv': allowed: parquet, tfrecord, arrow, mds, megatron, memmap",
-    ]
-
-
 def test_a_job_says_what_it_did_and_refuses_to_do_it_twice(capsys, write_config, tmp_path):
     config = write_config()
     assert cli.main(["tokenize", config, "--workers", "2"]) == 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
+from tests import read_files
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import json_columns, jsonl, streams
 from tokenmill.pipeline.input.reading import read_split
@@ -20,25 +21,10 @@ BOM = b"\xef\xbb\xbf"
 
 
 def read(path, batch_bytes=1 << 22, **options):
-    """Reads a file through a plan, checks the books, and returns documents, rejects and skipped bytes as Python."""
-    config = InputConfig(paths=[str(path)], format="jsonl", **options)
-    documents, rejects, n_skipped, n_bytes = [], [], 0, 0
-    for split in plan_splits(config, "salt"):
-        for batch in read_split(split, config, batch_bytes):
-            rows = batch.documents.to_pylist()
-            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
-            assert batch.n_records == len(rows) + len(bad)
-            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
-            documents += [(row["doc_id"], row["text"], row["offset"], row["n_bytes"]) for row in rows]
-            first, last = split.pieces[0].start, split.pieces[0].stop
-            assert split.pieces[0].compression != "none" or all(first <= row["offset"] < last for row in rows + bad)
-            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
-            assert {row["reason"] for row in bad} <= set(REASONS)
-            assert {row["source"] for row in bad} <= {str(path)}
-            n_skipped += batch.n_skipped_bytes
-            n_bytes += batch.n_bytes
-    assert n_bytes == path.stat().st_size
-    return documents, rejects, n_skipped
+    """Returns documents, rejects and skipped bytes of a file, as Python."""
+    found = read_files.read(path, batch_bytes, format="jsonl", **options)
+    assert found.n_bytes == path.stat().st_size
+    return found.rows("doc_id", "text", "offset", "n_bytes"), found.refused(), found.n_skipped
 
 
 def write(directory, data):
@@ -454,14 +440,6 @@ def test_no_batch_holds_more_rejects_than_its_size_allows(tmp_path, line):
     assert max(0 if batch.rejects is None else batch.rejects.nbytes for batch in batches) < 16 << 20
     assert sum(batch.n_records for batch in batches) == (0 if line == b"\n" else 300_000)
     assert sum(batch.n_bytes for batch in batches) == path.stat().st_size
-
-
-def test_fields_are_taken_by_their_exact_name(tmp_path):
-    path = write(tmp_path, '{"a.b": "x", "a": {"b": "y"}, "日本": 7, "id": "no"}\n'.encode())
-    assert read(path, text_field="a.b", id_field="日本")[0] == [("7", "x", 0, path.stat().st_size)]
-    assert read(path, text_field="a.b", id_field=None)[0][0][0] == "f.jsonl:0"
-    assert read(path, text_field="id", id_field="id")[0][0][:2] == ("no", "no")
-    assert read(path, text_field="b")[1][0][2:4] == ("missing_field", "no field 'b'")
 
 
 def test_byte_order_marks_of_files_that_were_joined_lose_no_record(tmp_path, monkeypatch):

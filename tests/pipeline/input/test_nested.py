@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import read_files
 from tests.strategies import FEWER
-from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.nested import values_at
-from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.input.splitting import plan_splits
 
 RECORDS = [
     {"id": "a", "content": {"text": "first"}},
@@ -38,14 +36,8 @@ UNUSABLE = [
 
 
 def read(path, **options):
-    config = InputConfig(paths=[str(path)], **options)
-    documents, rejects = {}, []
-    for split in plan_splits(config, ""):
-        for batch in read_split(split, config):
-            rows = batch.documents.to_pylist()
-            documents |= {row["doc_id"]: row["text"] for row in rows}
-            rejects += batch.rejects.to_pylist() if batch.rejects is not None else []
-    return documents, [row["reason"] for row in rejects]
+    found = read_files.read(path, **options)
+    return dict(found.rows("doc_id", "text")), found.reasons
 
 
 @pytest.mark.parametrize("times", [1, 300])

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import read_files
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input.reading import read_split
@@ -16,19 +17,11 @@ from tokenmill.pipeline.input.splitting import plan_splits
 
 
 def read(path, batch_bytes=1 << 22, **options):
+    found = read_files.read(path, batch_bytes, **options)
+    assert found.n_skipped == 0
     config = InputConfig(paths=[str(path)], **options)
-    documents, rejects, batches = [], [], []
-    for split in plan_splits(config, "salt"):
-        for batch in read_split(split, config, batch_bytes):
-            batch.documents.validate(full=True)
-            rows = batch.documents.to_pylist()
-            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
-            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad)
-            assert (batch.n_records, batch.n_skipped_bytes) == (len(rows) + len(bad), 0)
-            documents += [(row["doc_id"], row["text"], row["offset"], row["n_bytes"]) for row in rows]
-            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
-            batches.append(batch)
-    return documents, rejects, batches
+    batches = [batch for split in plan_splits(config, "salt") for batch in read_split(split, config, batch_bytes)]
+    return found.rows("doc_id", "text", "offset", "n_bytes"), found.refused(), batches
 
 
 def write(path, columns, **options):

@@ -12,10 +12,8 @@ import zlib
 import pytest
 import zstandard
 
-from tokenmill.pipeline.config.input import InputConfig
+from tests import read_files
 from tokenmill.pipeline.input import decompressing
-from tokenmill.pipeline.input.reading import read_split
-from tokenmill.pipeline.input.splitting import plan_splits
 
 SKIPPABLE = b"\x53\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
 KINDS = ["gzip", "zstd", "zstd-checked", "bz2", "xz"]
@@ -71,16 +69,8 @@ def expand(kind, data):
 
 
 def read(path, **options):
-    config = InputConfig(paths=[str(path)], **options)
-    texts, rejects = [], []
-    for split in plan_splits(config, "salt"):
-        for batch in read_split(split, config):
-            rows = batch.documents.to_pylist()
-            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
-            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
-            texts += [row["text"] for row in rows]
-            rejects += bad
-    return texts, rejects
+    found = read_files.read(path, **options)
+    return found.texts, found.rejects
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import read_files
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import streams
 from tokenmill.pipeline.input.reading import read_split
@@ -21,27 +22,11 @@ BOM = b"\xef\xbb\xbf"
 
 
 def read(path, batch_bytes=1 << 22, **options):
-    """Reads files through a plan, checks the books, and returns documents, rejects and skipped bytes as Python."""
-    config = InputConfig(paths=[str(path)], format="text", **options)
-    documents, rejects, n_skipped, n_bytes = [], [], 0, 0
-    for split in plan_splits(config, "salt"):
-        for batch in read_split(split, config, batch_bytes):
-            rows = batch.documents.to_pylist()
-            bad = [] if batch.rejects is None else batch.rejects.to_pylist()
-            batch.documents.validate(full=True)
-            assert batch.n_records == len(rows) + len(bad)
-            assert batch.n_bytes == sum(row["n_bytes"] for row in rows + bad) + batch.n_skipped_bytes
-            assert all(row["doc_id"] == f"{split.pieces[row['piece']].name}:{row['offset']}" for row in rows)
-            if len(split.pieces) == 1:
-                start, stop = split.pieces[0].start, split.pieces[0].stop
-                assert all(start <= row["offset"] < stop or not row["n_bytes"] for row in rows + bad)
-            documents += [(row["text"], row["offset"], row["n_bytes"]) for row in rows]
-            rejects += [(row["offset"], row["n_bytes"], row["reason"], row["detail"], row["sample"]) for row in bad]
-            n_skipped += batch.n_skipped_bytes
-            n_bytes += batch.n_bytes
-    if path.is_file():
-        assert n_bytes == path.stat().st_size
-    return documents, rejects, n_skipped
+    """Returns documents, rejects and skipped bytes of files, as Python."""
+    found = read_files.read(path, batch_bytes, format="text", **options)
+    assert not path.is_file() or found.n_bytes == path.stat().st_size
+    assert all(row["doc_id"].endswith(f":{row['offset']}") for row in found.documents)
+    return found.rows("text", "offset", "n_bytes"), found.refused(), found.n_skipped
 
 
 def write(directory, data):

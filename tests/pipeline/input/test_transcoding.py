@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import read_files
 from tokenmill.pipeline.config.input import InputConfig
 from tokenmill.pipeline.input import streams, transcoding
-from tokenmill.pipeline.input.reading import read_split
 from tokenmill.pipeline.input.splitting import plan_splits
 
 TEXTS = {
@@ -34,14 +34,8 @@ PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstand
 
 
 def read(path, batch_bytes=1 << 22, **options):
-    config = InputConfig(paths=[str(path)], **options)
-    texts, rejects = [], []
-    for split in plan_splits(config, "salt"):
-        for batch in read_split(split, config, batch_bytes):
-            assert not batch.counts.imbalances()
-            texts += zip(*(batch.documents[name].to_pylist() for name in ("text", "offset", "n_bytes")), strict=True)
-            rejects += [] if batch.rejects is None else batch.rejects.to_pylist()
-    return texts, rejects
+    found = read_files.read(path, batch_bytes, **options)
+    return found.rows("text", "offset", "n_bytes"), found.rejects
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -79,12 +73,6 @@ def test_byte_order_marks_are_believed(tmp_path, codec, suffix):
     if codec != "utf-8-sig":
         with pytest.raises(ValueError, match=r"read as utf-8; set input\.encoding to 'utf-.*, or to 'auto'"):
             read(path)
-
-
-def test_without_a_mark_the_order_of_bytes_does_not_depend_on_the_machine():
-    assert transcoding.settle_encoding("玫瑰".encode("utf-16-le"), "utf-16") == "utf-16-le"
-    assert transcoding.settle_encoding(b"", "utf-32") == "utf-32-le"
-    assert transcoding.settle_encoding("a mill".encode("utf-16-be"), "UTF16") == "utf-16-be"
 
 
 def test_utf_8_that_would_be_read_as_something_else_is_refused(tmp_path):

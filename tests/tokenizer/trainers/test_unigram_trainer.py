@@ -171,16 +171,6 @@ def test_bad_fields_are_refused_at_construction(fields: dict[str, Any], message:
         UnigramTrainer(**fields)
 
 
-def test_a_vocabulary_too_small_for_its_alphabet_names_the_numbers_and_both_remedies() -> None:
-    message = (
-        r"vocab_size=10 is smaller than what the vocabulary begins with, 11 entries: 3 special pieces, 8 characters; "
-        r"raise vocab_size to at least 11, or cover fewer characters with character_coverage \(now 0\.9995\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        train(HUGS, vocab_size=10)
-    assert len(train(HUGS, vocab_size=11).vocab) == 11
-
-
 def test_a_vocabulary_too_large_says_how_many_pieces_there_are() -> None:
     with pytest.raises(ValueError, match=r"vocab_size=8000 is too high, these words give \d+ pieces, special ones"):
         train(HUGS, vocab_size=8000, hard_vocab_limit=True)
