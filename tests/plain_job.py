@@ -7,14 +7,94 @@ from pathlib import Path
 
 from tokenmill.pipeline import storage
 from tokenmill.pipeline.books.job_books import PlannedSplits
-from tokenmill.pipeline.books.ledger import runs_of
+from tokenmill.pipeline.books.job_record import Job
+from tokenmill.pipeline.books.ledger import LedgerEntry, runs_of
 from tokenmill.pipeline.config.job import Config
+from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
 from tokenmill.pipeline.jobs.finish import Folder, finish_output
+from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.shuffling import shards as shuffled
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
 from tokenmill.pipeline.tokenizing.writing import merge_planned
 from tokenmill.tokenizer import Tokenizer
+
+
+class StepJob:
+    """A `tokenize` job over files that are there, whose steps are done one by one."""
+
+    def __init__(
+        self,
+        output: Path,
+        vocab: list[str],
+        paths: list[Path],
+        *,
+        split_bytes=3000,
+        tokenizer=None,
+        oov="word",
+        **section,
+    ) -> None:
+        self.output = output
+        self.config = Config.model_validate(
+            {
+                "input": {"paths": [*map(str, paths)], "split_bytes": split_bytes, "on_damage": "warn"},
+                "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
+                "output": {"path": str(output), **section},
+            }
+        )
+        self.tokenizer = Tokenizer.for_bert(vocab, oov=oov)
+        if truncation := self.config.tokenizer.truncation:
+            self.tokenizer.enable_truncation(truncation.max_length, direction=truncation.side)
+        if padding := self.config.tokenizer.padding:
+            self.tokenizer.enable_padding(length=padding.length, direction=padding.side)
+        self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
+        self.splits = plan_splits(self.config.input, self.job.digest)
+        self.planned = shuffled.plan_shards(self.config.output, PlannedSplits(self.splits), self.job.digest)
+
+    def prepare(self, mode: str = "new") -> None:
+        suffix, *companions = formats.suffixes(self.config.output)
+        numbers = {"n_splits": len(self.splits), "n_shards": len(self.planned) if self.planned else None}
+        folders.prepare_output(str(self.output), self.job, mode, suffix=suffix, companions=companions, **numbers)
+
+    def tokenize(self, **options) -> list[LedgerEntry]:
+        n = len(self.splits)
+        return [tokenize_split(split, self.config, self.tokenizer, n, **options) for split in self.splits]
+
+    def merge(self, entries, planned=None) -> list:
+        runs = [runs_of(entry) for entry in entries]
+        return [merge_planned(each, runs, self.config, self.tokenizer) for each in planned or self.planned]
+
+    def finish(self) -> None:
+        finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
+
+    def run(self) -> list:
+        """Does all of it; returns the entries of merged shards, if there are any."""
+        self.prepare()
+        shards = self.merge(self.tokenize()) if self.planned else self.tokenize()
+        self.finish()
+        return shards if self.planned else []
+
+    def rows(self, suffix: str = ".parquet") -> list[dict]:
+        """Returns the rows of all shards of one format in order."""
+        return rows_of(self.output, suffix)
+
+    def files(self) -> dict[str, bytes]:
+        """Returns {name: bytes} of everything."""
+        paths = sorted(path for path in self.output.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.output)): path.read_bytes() for path in paths}
+
+
+def rows_of(output: Path, suffix: str) -> list[dict]:
+    """Returns the rows of all shards of one format in order."""
+    found = []
+    for path in sorted(output.glob(f"tokens-*-of-?????{suffix}")):
+        index_name = formats.index_name(str(path))
+        with contextlib.ExitStack() as stack:
+            handle = stack.enter_context(storage.open_read(str(path)))
+            index = stack.enter_context(storage.open_read(index_name)) if index_name else None
+            found += [row for batch in formats.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
+    return found
 
 
 class PlainJob:
@@ -56,11 +136,4 @@ class PlainJob:
 
     def rows(self, suffix: str = ".parquet") -> list[dict]:
         """Returns the rows of all shards of one format in order."""
-        found = []
-        for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
-            index_name = formats.index_name(str(path))
-            with contextlib.ExitStack() as stack:
-                handle = stack.enter_context(storage.open_read(str(path)))
-                index = stack.enter_context(storage.open_read(index_name)) if index_name else None
-                found += [row for batch in formats.read_rows(handle, str(path), 0, index) for row in batch.to_pylist()]
-        return found
+        return rows_of(self.output, suffix)

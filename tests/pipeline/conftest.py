@@ -22,6 +22,8 @@ def make_shuffled(tmp_path, tiny_vocab):
 
     def make(name="out", padding=None, split_bytes=3000, shuffle=None, paths=("*.jsonl",), **output):
         shuffle = {"seed": 3, "shards": 4} if shuffle is None else shuffle
-        return ShuffledJob(tmp_path, name, tiny_vocab, padding, split_bytes, paths, {"shuffle": shuffle, **output})
+        tokenizer = {"padding": padding, "truncation": {"max_length": padding["length"]}} if padding else {}
+        options = {"split_bytes": split_bytes, "tokenizer": tokenizer, "shuffle": shuffle, **output}
+        return ShuffledJob(tmp_path / name, tiny_vocab, [tmp_path / path for path in paths], **options)
 
     return make

@@ -7,22 +7,15 @@ import os
 import numpy as np
 import pytest
 
-from tests.plain_job import PlainJob
+from tests.plain_job import PlainJob, StepJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger, manifest
-from tokenmill.pipeline.books.job_books import PlannedSplits
-from tokenmill.pipeline.books.job_record import Job
-from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input.splitting import plan_splits
 from tokenmill.pipeline.jobs import planning
-from tokenmill.pipeline.jobs.finish import Folder, finish_output
-from tokenmill.pipeline.output import folders
 from tokenmill.pipeline.output.marks import packing_ids
-from tokenmill.pipeline.output.writers import formats
 from tokenmill.pipeline.proving.from_input import verify_deep
 from tokenmill.pipeline.proving.verify import verify
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-from tokenmill.tokenizer import Tokenizer
 
 ALL = ["parquet", "tfrecord", "arrow", "mds", "megatron", "memmap"]
 PACKABLE = [name for name in ALL if name != "tfrecord"]
@@ -36,56 +29,10 @@ def work(tmp_path, tiny_vocab):
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "not json"]), encoding="utf-8")
 
     def make(name="out", padding=None, **output):
-        return _Work(tmp_path, name, tiny_vocab, padding, output)
+        tokenizer = {"padding": {"length": padding}, "truncation": {"max_length": padding}} if padding else {}
+        return StepJob(tmp_path / name, tiny_vocab, [tmp_path / "a.jsonl"], tokenizer=tokenizer, **output)
 
     return make
-
-
-class _Work:
-    def __init__(self, folder, name, vocab, padding, output):
-        tokenizer = {"padding": {"length": padding}, "truncation": {"max_length": padding}} if padding else {}
-        self.output = folder / name
-        self.config = Config.model_validate(
-            {
-                "input": {"paths": [str(folder / "a.jsonl")], "split_bytes": 3000, "on_damage": "warn"},
-                "tokenizer": {"file": "vocab.txt", **tokenizer},
-                "output": {"path": str(self.output), **output},
-            }
-        )
-        self.tokenizer = Tokenizer.for_bert(vocab)
-        if padding:
-            self.tokenizer.enable_truncation(padding)
-            self.tokenizer.enable_padding(length=padding)
-        self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
-        self.splits = plan_splits(self.config.input, self.job.digest)
-
-    def prepare(self, mode="new"):
-        suffix, *companions = formats.suffixes(self.config.output)
-        n_splits = len(self.splits)
-        folders.prepare_output(
-            str(self.output), self.job, mode, n_splits=n_splits, suffix=suffix, companions=companions
-        )
-
-    def tokenize(self):
-        return [tokenize_split(split, self.config, self.tokenizer, len(self.splits)) for split in self.splits]
-
-    def run(self):
-        self.prepare()
-        entries = self.tokenize()
-        finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
-        return entries
-
-    def rows(self, suffix):
-        found = []
-        for path in sorted(self.output.glob(f"tokens-*-of-?????{suffix}")):
-            index = formats.index_name(str(path))
-            with path.open("rb") as handle, open(index or os.devnull, "rb") as index_handle:
-                for batch in formats.read_rows(handle, str(path), index=index_handle if index else None):
-                    found += batch.to_pylist()
-        return found
-
-    def files(self):
-        return {path.name: path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("padding", [None, 40])
@@ -131,7 +78,7 @@ def test_a_lost_index_is_noticed_and_only_its_split_done_again(work):
         tokenize_split(*of, on_tokens=lambda *_, i=i: done.append(i))
     assert set(done) == {1}
     job.tokenize()
-    finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
+    job.finish()
     assert job.files() == before
 
 
@@ -156,7 +103,7 @@ def test_an_attempt_that_fails_leaves_none_of_its_files(work, monkeypatch):
     again = work("again", format=ALL)
     again.run()
     job.tokenize()
-    finish_output(Folder(job.config, job.job, PlannedSplits(job.splits), job.tokenizer))
+    job.finish()
     assert job.files() == again.files()
 
 

@@ -20,7 +20,7 @@ from tokenmill.pipeline.tokenizing.writing import merge_planned
 def test_shards_of_other_runs_are_not_finished(make_shuffled, tmp_path):
     job = make_shuffled()
     job.prepare()
-    entries = job.sort()
+    entries = job.tokenize()
     job.merge(entries, job.planned[:3])
     with pytest.raises(BooksError, match="has not been merged"):
         job.finish()
@@ -39,7 +39,7 @@ def _longest_ids(path):
 def test_a_damaged_run_is_an_error_or_does_not_balance(make_shuffled):
     job = make_shuffled()
     job.prepare()
-    entries = job.sort()
+    entries = job.tokenize()
     path = job.output / entries[1].shard.file
     data = bytearray(path.read_bytes())
     ids = np.array(_longest_ids(path), np.int32).tobytes()

@@ -46,7 +46,7 @@ def test_shards_do_not_depend_on_how_the_input_is_cut(make_shuffled, packing):
 
 def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monkeypatch):
     job = make_shuffled("usual", split_bytes=1 << 20)
-    (first, *_) = job.prepare() or job.sort()
+    (first, *_) = job.prepare() or job.tokenize()
     assert len(first.runs.runs) == 1
     job.merge([first])
     monkeypatch.setattr(merge_range, "__kwdefaults__", {"bucket_rows": 7})
@@ -54,7 +54,7 @@ def test_shards_do_not_depend_on_how_much_is_held_at_a_time(make_shuffled, monke
         "tokenmill.pipeline.tokenizing.pages.read_split", functools.partial(read_split, batch_bytes=500)
     )
     little = make_shuffled("little", split_bytes=1 << 20, shuffle={"seed": 3, "shards": 4, "run_bytes": 1000})
-    (first, *_) = little.prepare() or little.sort()
+    (first, *_) = little.prepare() or little.tokenize()
     assert len(first.runs.runs) > 1
     little.merge([first])
     assert little.shards() == job.shards()

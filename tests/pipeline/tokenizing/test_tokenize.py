@@ -5,26 +5,19 @@ import dataclasses
 import gzip
 import json
 import threading
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.plain_job import StepJob
 from tokenmill.pipeline import filenames
 from tokenmill.pipeline.books import ledger
-from tokenmill.pipeline.books.job_books import PlannedSplits
-from tokenmill.pipeline.books.job_record import Job
 from tokenmill.pipeline.books.quantities import BooksError
-from tokenmill.pipeline.config.job import Config
 from tokenmill.pipeline.input import reading
 from tokenmill.pipeline.input.rejects import REASONS
-from tokenmill.pipeline.input.splitting import plan_splits
-from tokenmill.pipeline.jobs.finish import Folder, finish_output
-from tokenmill.pipeline.output import folders, rejects_file
-from tokenmill.pipeline.output.writers import formats
+from tokenmill.pipeline.output import rejects_file
 from tokenmill.pipeline.tokenizing import pages
 from tokenmill.pipeline.tokenizing.tokenize import tokenize_split
-from tokenmill.tokenizer import Tokenizer
 
 TEXTS = [
     "The mill grinds text into tokens!",
@@ -50,61 +43,12 @@ def corpus(tmp_path):
     return folder
 
 
-class Work:
-    """A job over the corpus in one output folder."""
-
-    def __init__(self, corpus, output, vocab, *, split_bytes=400, oov="contain", tokenizer=None, **output_section):
-        self.config = Config.model_validate(
-            {
-                "input": {"paths": [str(corpus / "*")], "split_bytes": split_bytes, "on_damage": "warn"},
-                "tokenizer": {"file": "vocab.txt", **(tokenizer or {})},
-                "output": {"path": str(output), **output_section},
-            }
-        )
-        self.output = Path(output)
-        self.tokenizer = Tokenizer.for_bert(vocab, oov=oov)
-        if truncation := self.config.tokenizer.truncation:
-            self.tokenizer.enable_truncation(truncation.max_length, direction=truncation.side)
-        if padding := self.config.tokenizer.padding:
-            self.tokenizer.enable_padding(length=padding.length, direction=padding.side)
-        self.job = Job.of("tokenize", self.config, self.tokenizer.digest)
-        self.splits = plan_splits(self.config.input, self.job.digest)
-
-    def tokenize(self):
-        return [tokenize_split(split, self.config, self.tokenizer, len(self.splits)) for split in self.splits]
-
-    def finish(self):
-        return finish_output(Folder(self.config, self.job, PlannedSplits(self.splits), self.tokenizer))
-
-    def run(self):
-        suffix = formats.suffix(self.config.output)
-        folders.prepare_output(str(self.output), self.job, "new", n_splits=len(self.splits), suffix=suffix)
-        self.tokenize()
-        return self.finish()
-
-    def rows(self):
-        """Returns the rows of all shards in order."""
-        found = []
-        for path in sorted(self.output.glob("tokens-*")):
-            with path.open("rb") as handle:
-                found += [row for batch in formats.read_rows(handle, str(path)) for row in batch.to_pylist()]
-        return found
-
-    def files(self, *without):
-        """Returns {name: bytes} of everything but `without`."""
-        return {
-            str(path.relative_to(self.output)): path.read_bytes()
-            for path in sorted(self.output.rglob("*"))
-            if path.is_file() and path.suffix not in without
-        }
-
-
 @pytest.fixture
 def work(corpus, tmp_path, tiny_vocab):
-    """Makes a `Work`; its output folder is `out` unless named."""
+    """Makes a job over the corpus; its output folder is `out` unless named."""
 
     def make(name="out", **changes):
-        return Work(corpus, tmp_path / name, tiny_vocab, **changes)
+        return StepJob(tmp_path / name, tiny_vocab, [corpus / "*"], **{"split_bytes": 400, "oov": "contain", **changes})
 
     return make
 

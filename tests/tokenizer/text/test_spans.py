@@ -177,6 +177,17 @@ def test_spans_that_keep_their_source_decode_to_the_original_text(
     assert tok.decode(encoded.ids[0].as_py(), encoded.sources[0].as_py()) == "x"
 
 
+def test_only_rules_that_ask_for_it_keep_their_source(bert: Tokenizer) -> None:
+    tok = TextTokenizer(bert, spans=RULES)
+    encoded = tok.encode_arrow(pa.array(["the 7 mill <br> http://a.b", None, "a"]))
+    assert encoded.sources is not None
+    assert encoded.sources.to_pylist() == [["7", None, "http://a.b"], [], []]
+    ids = encoded.ids[0].as_py()
+    assert tok.decode(ids, encoded.sources[0].as_py()) == "the 7 mill http://a.b"
+    assert tok.decode(ids, skip_special_tokens=False) == "the [NUM] mill [BR] [URL]"
+    assert encoded.ids[1].as_py() is None
+
+
 def test_the_text_of_a_token_and_private_characters_are_no_way_in(bert: Tokenizer) -> None:
     tok = TextTokenizer(bert, spans=[SpanRule("[NUM]", find="number")])
     number = tok.tokenizer.token_to_id("[NUM]")
