@@ -183,7 +183,7 @@ def open_shard(
             )
             shard = _flat(read, record["n_bytes"], *rows, is_mapped=is_mapped)
         else:
-            shard = _arrow(source, columns, is_mapped) if format == "arrow" else _parquet(source, columns)
+            shard = _arrow(source, columns) if format == "arrow" else _parquet(source, columns)
     except (ValueError, pa.ArrowException) as error:
         raise ValueError(f"{place}: {error}") from error
     if shard.bounds[-1] != record["rows"]:
@@ -198,7 +198,7 @@ def _open(place: str, n_bytes: int) -> tuple[Callable[[int, int], Any], Any]:
         size, source = file.size(), file
     else:
         mapped = np.asarray(np.memmap(place, np.uint8, "r")) if n_bytes else np.zeros(0, np.uint8)
-        size, source = mapped.size, pa.BufferReader(pa.py_buffer(mapped))
+        size, source = mapped.size, pa.py_buffer(mapped)
     if size != n_bytes:
         raise ValueError(f"{size} bytes, the manifest says {n_bytes}; {_AGAIN}")
     if storage.is_remote(place):
@@ -224,7 +224,7 @@ def _flat(
     return Shard(schema, bounds, unit, is_mapped)
 
 
-def _arrow(source: Any, columns: Sequence[str] | None, is_mapped: bool) -> Shard:
+def _arrow(source: Any, columns: Sequence[str] | None) -> Shard:
     file = pa.ipc.open_file(source)
     schema = file.schema.remove_metadata()
     if columns is not None:
@@ -233,18 +233,24 @@ def _arrow(source: Any, columns: Sequence[str] | None, is_mapped: bool) -> Shard
     # Of a compressed batch only this column is decompressed to learn how many rows there are.
     counted = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index("n_tokens")], use_threads=False)
     batches = pa.ipc.open_file(source, options=counted)
-    sizes = [batches.get_batch(i).num_rows for i in range(batches.num_record_batches)]
+    counts = [batches.get_batch(i).column(0) for i in range(batches.num_record_batches)]
+    is_mapped = isinstance(source, pa.Buffer) and all(_holds(source, each.buffers()[1]) for each in counts if len(each))
 
     def unit(number: int) -> pa.RecordBatch:
         batch = file.get_batch(number)
         batch.validate(full=True)  # nothing else looks at the offsets before values are copied by them
         return batch
 
-    return Shard(schema, np.cumsum([0, *sizes]), unit, is_mapped)
+    return Shard(schema, np.cumsum([0, *map(len, counts)]), unit, is_mapped)
+
+
+def _holds(whole: pa.Buffer, part: pa.Buffer) -> bool:
+    """Returns whether bytes are in a map, which those of compressed batches are not."""
+    return bool(whole.address <= part.address <= whole.address + whole.size)
 
 
 def _parquet(source: Any, columns: Sequence[str] | None) -> Shard:
-    file = open_parquet(source)
+    file = open_parquet(pa.BufferReader(source) if isinstance(source, pa.Buffer) else source)
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
 
     def unit(number: int) -> pa.RecordBatch:

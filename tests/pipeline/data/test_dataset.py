@@ -76,6 +76,24 @@ def test_formats_without_padding_have_the_same_digest_and_tokens(jobs) -> None:
     assert len(tokens) == 1
 
 
+def test_compressed_batches_and_windows_are_read_in_any_order(tmp_path, session_vocab) -> None:
+    job = PlainJob(
+        tmp_path,
+        TEXTS,
+        session_vocab,
+        output={"format": "arrow", "compression": "zstd"},
+        tokenizer={"truncation": {"max_length": 8, "stride": 2, "overflow": "rows"}},
+    ).run()
+    data = tokenmill.data.open(job.output, columns=["window", "input_ids"])
+    rows = [{"window": row["window"], "input_ids": row["input_ids"]} for row in _rows(job, "arrow")]
+    assert data[:].to_pylist() == rows
+    assert max(row["window"] for row in rows) == 3
+    assert not data._shard(0).is_mapped  # its units take memory, and so count in the cache
+    assert data[[9, 2]].to_pylist() == [rows[9], rows[2]]
+    assert data[5]["input_ids"].tolist() == rows[5]["input_ids"]
+    assert len(data.where(pc.field("window") == 0)) == len(TEXTS)
+
+
 def _tokens(batch: pa.RecordBatch) -> list[list[int]]:
     return [ids[:n] for ids, n in zip(batch["input_ids"].to_pylist(), batch["n_tokens"].to_pylist(), strict=True)]
 
