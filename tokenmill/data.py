@@ -8,21 +8,26 @@ Imports NumPy and pyarrow only.
 """
 
 from tokenmill.pipeline.data.adapters import Steps, TorchLoader, to_hf, to_tf, to_torch
-from tokenmill.pipeline.data.dataset import Dataset, open_dataset
+from tokenmill.pipeline.data.dataset import Dataset
+from tokenmill.pipeline.data.index import open_rows
+from tokenmill.pipeline.data.mixture import Mixture, MixturePlan, mix
 from tokenmill.pipeline.data.order import Order
 from tokenmill.pipeline.data.rows import Rows, Selection
 from tokenmill.pipeline.data.samples import Samples, to_numpy
 
-open = open_dataset
+open = open_rows
 
 __all__ = [
     "Dataset",
+    "Mixture",
+    "MixturePlan",
     "Order",
     "Rows",
     "Samples",
     "Selection",
     "Steps",
     "TorchLoader",
+    "mix",
     "open",
     "to_hf",
     "to_numpy",

@@ -145,10 +145,12 @@ class Samples:
             start, n_steps = block[-1], min(2 * n_steps, most)  # few at first: the first batch should come at once
 
     def rows_at(self, places: Int64s) -> Int64s:
-        """Returns the rows at places of the order that are counted from the beginning of epoch 0."""
+        """Returns the rows at some places, which are counted from the beginning of epoch 0; int64[n], as `places`."""
         epochs, within = np.divmod(places, len(self.rows))
-        parts = [self.rows.order(self.seed, epoch)(within[epochs == epoch]) for epoch in np.unique(epochs).tolist()]
-        return np.concatenate(parts) if parts else within
+        rows, by_epoch = np.empty_like(within), np.argsort(epochs, kind="stable")
+        for which in np.split(by_epoch, np.flatnonzero(np.diff(epochs[by_epoch])) + 1) if by_epoch.size else ():
+            rows[which] = self.rows.order(self.seed, int(epochs[which[0]]))(within[which])
+        return rows
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state, plain JSON: which data, which seed, which epoch, and how many of its rows are consumed."""

@@ -31,11 +31,9 @@ class Numbers(Rows):
 class Cluster:
     """A training run on some ranks, whose steps are what all of them read."""
 
-    def __init__(self, n: int, world_size: int, batch_size: int, state: dict | None = None, **options) -> None:
-        options = {"seed": 3, **options}
-        self.ranks = [
-            Samples(Numbers(n), batch_size, rank=r, world_size=world_size, **options) for r in range(world_size)
-        ]
+    def __init__(self, n: int | Rows, world_size: int, batch_size: int, state: dict | None = None, **options) -> None:
+        rows, options = Numbers(n) if isinstance(n, int) else n, {"seed": 3, **options}
+        self.ranks = [Samples(rows, batch_size, rank=r, world_size=world_size, **options) for r in range(world_size)]
         for rank in self.ranks:
             if state is not None:
                 rank.load_state_dict(json.loads(json.dumps(state)))
