@@ -47,8 +47,7 @@ _PATTERN = r"(?:'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+
 """GPT-2's, in a group, so that it has no scanner."""
 _COMPILE = """
 import os, sys, time
-from tokenmill.tokenizer.compiling import kernel, numba_compiler
-kernel.uses_installed = False
+from tokenmill.tokenizer.compiling import numba_compiler
 if sys.argv[1] == "plain":
     numba_compiler._shortcuts_fit = lambda: False
 from tokenmill.tokenizer import Tokenizer

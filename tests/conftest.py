@@ -7,13 +7,18 @@ same every time, so that a red run is red again.
 `TOKENMILL_THOROUGH`, which `./run.sh test --all` sets, has tests try more code points and more of the larger real data;
 `TOKENMILL_EXHAUSTIVE` all of it. Else they try a part that has some of each kind (`strategies`, `corpora`).
 
+With `TOKENMILL_KERNELS=check` a test fails that runs a kernel which no wheel would have, because `tools/kernels.txt`
+does not list it for the types of its arguments; with `TOKENMILL_KERNELS=write` the list is written instead.
+
 `TOKENMILL_SHARED` names a folder of larger real data, `data/corpus/*.jsonl.gz` and `data/vocab/*`; by default it is
 `shared` beside the repository. Tests that need it are skipped, saying so, where it is not there.
 """
 
+import fcntl
 import json
 import logging
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -25,9 +30,10 @@ import hypothesis
 import pytest
 
 from tests import tiers
-from tools import nearest
+from tools import library, nearest
 
 REPOSITORY = Path(__file__).parents[1]
+_LISTED = library.listed()
 _ENDS, _LEFT = pytest.StashKey[float](), pytest.StashKey[int]()
 """When the time of `--quick` is over, and how many tests did not run then."""
 
@@ -108,6 +114,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["left"] = session.config.stash[_LEFT]
 
 
+def _unlisted() -> set[str]:
+    """The kernels of the packages that this process has run and `tools/kernels.txt` does not list."""
+    kernel = sys.modules.get("tokenmill.tokenizer.compiling.kernel")
+    return {row for row in (kernel.used - _LISTED if kernel else ()) if row.startswith("tokenmill.")}
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Adds up what the workers have left out."""
@@ -133,6 +145,22 @@ def _keep_logging() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     threading.excepthook = hook
+
+
+@pytest.fixture(autouse=True)
+def _kernels_are_listed() -> Iterator[None]:
+    """A wheel has the kernels of `tools/kernels.txt`, and an installed TokenMill is to compile none."""
+    yield
+    asked = os.environ.get("TOKENMILL_KERNELS")
+    if not asked or not (unlisted := _unlisted()):
+        return
+    _LISTED.update(unlisted)  # the next test is not to fail, too
+    if asked != "write":
+        lines = "\n".join(sorted(unlisted))
+        pytest.fail(f"tools/kernels.txt lacks kernels; run this with TOKENMILL_KERNELS=write, or add these:\n{lines}")
+    with library.LIST.open("rb") as lock:  # other workers run other kernels
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        library.write(library.listed() | unlisted)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ The same sources give the same bytes: every date in them is `SOURCE_DATE_EPOCH`,
 setuptools (84) does so for wheels, but packs an sdist with the dates and owners that files happen to have, so the sdist
 is packed again. It needs the group `build`, and no network.
 
-With `--kernels` there is a third file: a wheel for this Python and this kind of machine, with the compiled kernels of
-usual jobs. Where numba's version is the same, these jobs compile nothing.
+With `--kernels` there is a third file: a wheel for this kind of machine and every Python, with all kernels compiled
+(`tools.library`). Installed from it, TokenMill compiles nothing.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from setuptools import build_meta
 
-from tokenmill.tokenizer.compiling import kernel_files
+from tools import library
 
 
 def build(folder: Path) -> list[Path]:
@@ -40,8 +40,8 @@ def build(folder: Path) -> list[Path]:
 
 
 def with_kernels(wheel: Path) -> Path:
-    """Writes a wheel again, with the compiled kernels of usual jobs, for this Python and machine; returns its path."""
-    tag = f"cp{sys.version_info.major}{sys.version_info.minor}-none-{_platform()}"
+    """Writes a wheel again, with compiled kernels for this kind of machine; returns its path."""
+    tag = f"py3-none-{_platform()}"
     target = wheel.with_name(wheel.name.replace("py3-none-any", tag))
     with zipfile.ZipFile(wheel) as given, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made:
         files = {item.filename: given.read(item) for item in given.infolist()}
@@ -49,7 +49,7 @@ def with_kernels(wheel: Path) -> Path:
         (info,) = {name.partition("/")[0] for name in files if name.endswith(".dist-info/WHEEL")}
         files[f"{info}/WHEEL"] = files[f"{info}/WHEEL"].replace(b"py3-none-any", tag.encode())
         del files[f"{info}/RECORD"]
-        files |= {f"tokenmill/tokenizer/compiled/{name}": code for name, code in sorted(_compiled_kernels().items())}
+        files["tokenmill/tokenizer/compiled/kernels.so"] = _library()
         records = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in files.items()]
         files[f"{info}/RECORD"] = "\n".join([*records, f"{info}/RECORD,,", ""]).encode()
         for name, content in files.items():
@@ -64,35 +64,15 @@ def _digest(content: bytes) -> str:
 
 
 def _platform() -> str:
-    """Returns the platform tag: the machine, and the oldest system that numba's wheels run on."""
+    """Returns the platform tag: the machine, and the oldest system that pyarrow's wheels run on."""
     machine = platform.machine()
-    return f"macosx_11_0_{machine}" if sys.platform == "darwin" else f"manylinux_2_17_{machine}"
+    return f"macosx_11_0_{machine}" if sys.platform == "darwin" else f"manylinux_2_28_{machine}"
 
 
-def _compiled_kernels() -> dict[str, bytes]:
-    """Compiles the kernels of usual jobs; returns their files by name."""
+def _library() -> bytes:
+    """Compiles all kernels; returns the library."""
     with tempfile.TemporaryDirectory() as folder:
-        kernels, config = Path(folder, "kernels"), Path(folder, "job.yaml")
-        config.write_text(_JOB, encoding="utf-8")
-        settings = {**os.environ, **kernel_files.PORTABLE, "TOKENMILL_CACHE_DIR": str(kernels)}
-        for options in ([], *([str(config), "--set", setting] for setting in _SETTINGS)):
-            command = [sys.executable, "-m", "tokenmill", "warm", *options]
-            subprocess.run(command, env=settings, check=True, stdout=sys.stderr)
-        return {path.relative_to(kernels).as_posix(): path.read_bytes() for path in kernels.rglob("*.kernel")}
-
-
-_JOB = """
-input: {paths: [in.jsonl]}
-tokenizer: {train: {model: byte_level_bpe, pre_tokenizer: gpt2, vocab_size: 8000}}
-output: {path: out}
-"""
-_SETTINGS = (
-    *(f"tokenizer.train.pre_tokenizer={name}" for name in ("cl100k_base", "o200k_base")),
-    *(f"tokenizer.train.model={name}" for name in ("bpe", "wordlevel")),
-    *(f"output.format={name}" for name in ("tfrecord", "arrow", "mds", "megatron", "memmap")),
-    *(f"input.paths=[in{suffix}]" for suffix in (".txt", ".parquet")),
-)
-"""Jobs beside those that `warm` knows: other words, models, readers and writers."""
+        return library.build(Path(folder)).read_bytes()
 
 
 def _pack_again(sdist: Path, seconds: int) -> None:

@@ -55,7 +55,6 @@ def _warm(options: argparse.Namespace) -> int:
     from tokenmill.tokenizer.compiling import kernel as compiling
     from tokenmill.tokenizer.compiling.waiting import waiting
 
-    compiling.uses_installed = False
     with mistakes():
         configs: Iterable[Config] = _usual(options)
         if options.config:

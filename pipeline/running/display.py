@@ -134,8 +134,7 @@ def show(source: Progress, stream: TextIO, *, line_seconds: float = LINE_SECONDS
     thread = threading.Thread(target=_show, args=arguments, name=_THREAD_NAME, daemon=True)
     thread.start()
     try:
-        with waiting.displayed():
-            yield
+        yield
     finally:
         stop.set()
         thread.join()

@@ -2,6 +2,7 @@
 """Wheel and sdist: the same bytes twice, what is in them, and that each works alone on every Python that we support."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end import test_golden as golden
 from tests.installing import PIP, UNREACHABLE, checked, copy_clone, run
 from tools import distributions
 
 pytestmark = pytest.mark.installation
+corpus = golden.corpus
 
 CHECKERS = ("twine==7.*", "check-wheel-contents==0.6.*")
 VERSIONS = ("3.11", "3.12", "3.13")
@@ -88,10 +91,10 @@ def test_the_checkers_of_the_package_index_find_nothing(built: list[list[Path]],
 
 
 def test_a_wheel_with_kernels_is_the_wheel_and_kernels(built: list[list[Path]], tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(distributions, "_compiled_kernels", lambda: {"kernels-a/b.kernel": b"code"})
+    monkeypatch.setattr(distributions, "_library", lambda: b"code")
     plain = Path(shutil.copy(built[0][0], tmp_path))
     with zipfile.ZipFile(plain) as before, zipfile.ZipFile(distributions.with_kernels(plain)) as after:
-        assert set(after.namelist()) - set(before.namelist()) == {"tokenmill/tokenizer/compiled/kernels-a/b.kernel"}
+        assert set(after.namelist()) - set(before.namelist()) == {"tokenmill/tokenizer/compiled/kernels.so"}
         (record,) = (name for name in after.namelist() if name.endswith("/RECORD"))
         rows = [line.split(",") for line in after.read(record).decode().splitlines()]
         assert sorted(name for name, _, _ in rows) == sorted(after.namelist())
@@ -104,13 +107,19 @@ def test_a_wheel_with_kernels_is_the_wheel_and_kernels(built: list[list[Path]], 
                 assert content == before.read(name)
 
 
+def _interpreter(version: str, folder: Path) -> str:
+    """A Python of a version with venv; TOKENMILL_PYTHONS has folders that are looked into too."""
+    folders = [*os.environ.get("TOKENMILL_PYTHONS", "").split(os.pathsep), os.environ["PATH"]]
+    found = shutil.which(f"python{version}", path=os.pathsep.join(folders))
+    if found is None or run(found, "-c", "import venv", cwd=folder).returncode:
+        pytest.skip(f"needs python{version} with venv on the PATH or in a folder of TOKENMILL_PYTHONS")
+    return found
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_installed_distribution_runs_a_job(built: list[list[Path]], tmp_path: Path, version: str) -> None:
-    """Python 3.12 takes the sdist, the others the wheel; TOKENMILL_PYTHONS has folders that are looked into too."""
-    folders = [*os.environ.get("TOKENMILL_PYTHONS", "").split(os.pathsep), os.environ["PATH"]]
-    interpreter = shutil.which(f"python{version}", path=os.pathsep.join(folders))
-    if interpreter is None or run(interpreter, "-c", "import venv", cwd=tmp_path).returncode:
-        pytest.skip(f"needs python{version} with venv on the PATH or in a folder of TOKENMILL_PYTHONS")
+    """Python 3.12 takes the sdist, the others the wheel."""
+    interpreter = _interpreter(version, tmp_path)
     wheel, sdist = built[0]
     python = _with_packages(interpreter, tmp_path / "venv", sdist if version == "3.12" else wheel)
     lines = (json.dumps({"id": str(i), "text": f"The mill grinds text {i}."}) + "\n" for i in range(200))
@@ -121,3 +130,32 @@ def test_an_installed_distribution_runs_a_job(built: list[list[Path]], tmp_path:
     checked(python.parent / "tokenmill", "run", "job.yaml", cwd=tmp_path)
     checked(python.parent / "tokenmill", "verify", "out", "--deep", cwd=tmp_path)
     checked(python, "-W", "error", "-c", PROGRAM, cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(built: list[list[Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel with all kernels: one for every Python. It takes minutes."""
+    return distributions.with_kernels(Path(shutil.copy(built[0][0], tmp_path_factory.mktemp("whole"))))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_installation_with_kernels_compiles_nothing(
+    whole: Path, corpus: Path, repository: Path, tmp_path: Path, version: str
+) -> None:
+    assert "-py3-none-" in whole.name
+    python = _with_packages(_interpreter(version, tmp_path), tmp_path / "venv", whole)
+    inputs = Path(shutil.copytree(corpus, tmp_path / "inputs"))
+    with contextlib.chdir(inputs):
+        commands = {name: golden.words(name)[0] for name in golden.JOBS}
+    (inputs / "commands.json").write_text(json.dumps(commands))
+    shared = Path(os.environ.get("TOKENMILL_SHARED", repository.parent / "shared"), "data", "vocab")
+    vocabularies = sorted(path for path in shared.glob("*") if path.name != "gpt2-vocab.json")  # that of its merges
+    program = Path(__file__).with_name("repertoire.py")
+    home = {"HOME": str(_made(tmp_path / "home")), "TOKENMILL_CACHE_DIR": str(tmp_path / "home" / "cache")}
+    done = run(python, program, inputs, *vocabularies, cwd=tmp_path, seconds=1800, **home)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["compiled"] == []
+    assert not found["numba"]
+    assert "compiling" not in done.stderr
+    assert not list((tmp_path / "home").rglob("*.kernel"))

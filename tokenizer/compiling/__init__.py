@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a kernel becomes machine code: when it is first called, once for a machine, and later without numba.
+"""How a kernel becomes machine code: a wheel brings it, or numba compiles it, once for a machine, when it is called.
+
+    kernel(arrays, numbers) -> signature -> row -> library: the wheel's, by ctypes          }
+                                                -> machine_code: kept on disk, LLVM links it  } -> a function in C
+                                                -> numba_compiler + entries: compiled, kept   }
 
 In: functions in numba's dialect of Python, marked with the decorators of `kernel`. Out: functions that are compiled or
 loaded when they are called. What kernels may use besides numba is here too: `references`, `vectors`, and intrinsics in

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `kernel` decorator: numba compilation, cached on disk (`kernel_files`), and loaded without numba."""
+"""The `kernel` decorator: machine code from the wheel's library, from the cache on disk, or from numba."""
 
-import contextlib
 import functools
-import importlib
+import inspect
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from llvmlite import ir
 
-from tokenmill.tokenizer.compiling import kernel_files, machine_code
+from tokenmill.tokenizer.compiling import kernel_files, library, machine_code
 from tokenmill.tokenizer.compiling.waiting import waiting
 
 
 class Kernel:
-    """A function that is compiled, or loaded from the cache, when it is first called.
+    """A function that is compiled, or loaded, when it is first called.
 
     There are hundreds of kernels, and a process needs a few; so numba sees a kernel only when it is compiled, or when
     another one that calls it is.
@@ -35,9 +34,11 @@ class Kernel:
         self._files, self._alone = (sources, file) if sources else ((file,), None)
         if name:
             self.__name__ = self.__qualname__ = name
+        self.origin = f"{self.__module__}:{self.__qualname__}"
+        """Its module, and in it its name, or the call that makes it."""
         self._function = function
         self._is_part = is_part
-        self._vectorize = vectorize
+        self.vectorize = vectorize
         self._compiled: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -55,62 +56,56 @@ class Kernel:
         return run(*args)
 
     def _make(self, kinds: tuple[Any, ...] | None, args: tuple[Any, ...]) -> Callable[..., Any]:
-        """Loads or compiles the code for these arguments; keeps it for others of the same kinds, if these are known."""
+        """Loads or compiles the code for these arguments; keeps it for others of the same kinds."""
         if self._is_part:
-            raise TypeError(f"{self.__module__}.{self.__qualname__} is a part of kernels, with no code of its own")
-        path = None
-        if kinds is not None:
-            settings = kernel_files.numba_settings()
-            directory = kernel_files.cache_directory(*self._files, alone=self._alone)
-            path = machine_code.path_of(directory, self.__qualname__, kinds, self._vectorize, settings)
-            if (found := self._load(path, kinds) or self._load_installed(kinds)) is not None:
-                return found
+            raise TypeError(f"{self.origin} is a part of kernels, with no code of its own")
+        if kinds is None:
+            raise TypeError(f"kernel {self.origin} is given what is no array, number or tuple of these: {args!r:.200}")
+        row = machine_code.row(self.origin, kinds)
+        used.add(row)
+        settings = kernel_files.numba_settings()
+        if not settings and (found := library.load(row)) is not None:
+            return self._compiled.setdefault(kinds, found)
+        directory = kernel_files.cache_directory(*self._files, alone=self._alone)
+        path = machine_code.path_of(directory, row, self.vectorize, settings)
+        if (found := self._load(path, kinds)) is not None:
+            return found
         # If another process is compiling this kernel, only this call waits, and then loads what that has made.
-        with machine_code.making(path) if path is not None else contextlib.nullcontext(), _making:
-            if path is not None and (found := self._load(path, kinds)) is not None:
-                return found
-            return self._compile(path, kinds, args)
+        with machine_code.making(path), _making:
+            return self._load(path, kinds) or self._compile(path, row, kinds, args)
 
-    def _load(self, path: Path, kinds: Any, *, is_installed: bool = False) -> Callable[..., Any] | None:
+    def _load(self, path: Path, kinds: Any) -> Callable[..., Any] | None:
         with _making:
-            found = self._compiled.get(kinds) or machine_code.load(path, self.__module__, is_installed=is_installed)
+            found = self._compiled.get(kinds) or machine_code.load(path)
             return None if found is None else self._compiled.setdefault(kinds, found)
 
-    def _load_installed(self, kinds: Any) -> Callable[..., Any] | None:
-        """Loads the code that a wheel may have brought along; it is for any processor of its kind."""
-        directory = kernel_files.installed_directory(*self._files, alone=self._alone) if uses_installed else None
-        if directory is None:
-            return None
-        name, vectorize, settings = self.__qualname__, self._vectorize, kernel_files.PORTABLE
-        return self._load(machine_code.path_of(directory, name, kinds, vectorize, settings), kinds, is_installed=True)
-
-    def _compile(self, path: Path | None, kinds: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+    def _compile(self, path: Path, row: str, kinds: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
         asked = " and ".join(kernel_files.numba_settings())
         for_what = f"with {asked}" if asked else "for this machine"
         with waiting.wait(f"compiling kernels {for_what} (once; cached afterwards) ..."):
             from tokenmill.tokenizer.compiling import numba_compiler
 
-            compiled = numba_compiler.compiled(self._dispatcher, args)
-        if kinds is None:
-            return cast(Callable[..., Any], compiled.entry_point)
-        if path is not None and machine_code.save(path, compiled):
+            types = numba_compiler.types_of(self.dispatcher, args)
+            code = numba_compiler.compiled(self.dispatcher, types, library.symbol(row), vectorize=self.vectorize)
+        if machine_code.save(path, code):
             saved.append(path)
-        return self._compiled.setdefault(kinds, compiled.entry_point)
+        return self._compiled.setdefault(
+            kinds, library.function_at(code.get_pointer_to_function(code.name), self.origin)
+        )
 
     @functools.cached_property
-    def _dispatcher(self) -> Any:
+    def dispatcher(self) -> Any:
+        """What numba makes of the function."""
         from tokenmill.tokenizer.compiling import numba_compiler
 
         with _making:
-            made = self.__dict__.get("_dispatcher")
-            if made is None:
-                made = numba_compiler.dispatcher(self._function, is_part=self._is_part, vectorize=self._vectorize)
-            return made
+            made = self.__dict__.get("dispatcher")
+            return numba_compiler.dispatcher(self._function, is_part=self._is_part) if made is None else made
 
     @property
     def _numba_type_(self) -> Any:
         """What numba asks of a global that it does not know."""
-        return self._dispatcher._numba_type_
+        return self.dispatcher._numba_type_
 
     def __reduce__(self) -> str:
         return self.__qualname__  # by name, like any function
@@ -157,24 +152,14 @@ class _Intrinsic:
         return types.Function(make_intrinsic_template(self, self._function, self.__name__, kwargs={}))
 
 
-class _Later:
-    """A module that is imported when one of its attributes is first used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
-
-
-types: Any = _Later("numba.core.types")
-cgutils: Any = _Later("numba.core.cgutils")
+types: Any = machine_code.Later("numba.core.types")
+cgutils: Any = machine_code.Later("numba.core.cgutils")
 """Numba's modules, for the code of intrinsics."""
 _making = threading.RLock()
 saved: list[Path] = []
 """The files of the kernels that this process has compiled."""
-uses_installed = True
-"""Whether kernels that a wheel has brought along spare compiling; code for this very processor is up to 25 % faster."""
+used: set[str] = set()
+"""The kernels that this process has loaded or compiled, as `machine_code.row` describes them."""
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
@@ -200,13 +185,34 @@ def kernel_of_short_loops(function: Callable[..., Any]) -> Any:
 
 
 def made_kernel(name: str, function: Callable[..., Any], *parts: Any) -> Any:
-    """Makes a kernel of a function inside another one, whose variables it uses, under the given name.
+    """Makes a kernel of a function inside another one, a `maker`, whose variables it uses, under the given name.
 
-    parts: the kernels and parts among these variables; they tell which files its code is in. The name must tell all
-    others.
+    parts: the kernels and parts among these variables; they tell which files its code is in.
     """
     sources = tuple(dict.fromkeys(Path(part.__wrapped__.__code__.co_filename) for part in parts))
     return Kernel(function, is_part=False, vectorize=False, name=name, sources=sources)
+
+
+def maker(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a function that returns a `made_kernel` make it once for the same arguments, which are kernels.
+
+    The kernel is known by this call, in which each is the literal of its `origin`; so a library can be built of it.
+    """
+    kernels: dict[str, Any] = {}
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def cached(*args: Any, **options: Any) -> Any:
+        asked = signature.bind(*args, **options)
+        asked.apply_defaults()
+        call = ", ".join(f"{name}={value.origin!r}" for name, value in asked.arguments.items())
+        if call not in kernels:
+            made = make(*args, **options)
+            made.origin = f"{make.__module__}:{make.__qualname__}({call})"
+            kernels[call] = made
+        return kernels[call]
+
+    return cached
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:

@@ -14,11 +14,9 @@ import contextlib
 import functools
 import hashlib
 import os
-import platform
 import re
 import stat
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from tokenmill.tokenizer.compiling import machine_code
@@ -66,14 +64,13 @@ def kernel_sources(path: Path) -> dict[Path, bytes]:
 
 
 @functools.cache
-def sources_digest(*paths: Path, alone: Path | None = None, is_installed: bool = False) -> str:
+def sources_digest(*paths: Path, alone: Path | None = None) -> str:
     """Returns the name of the cache of source files: it changes with these, those they import, and the compiler.
 
     alone: one more file, taken without what it imports.
-    is_installed: of the cache that is installed with the sources, see `PORTABLE`.
     """
     # The digest covers settings such as bounds checks, which numba's own cache ignores.
-    digest = hashlib.sha256(_compiler(PORTABLE if is_installed else numba_settings()))
+    digest = hashlib.sha256(_compiler())
     sources = {file: source for path in paths for file, source in kernel_sources(path).items()}
     if alone is not None:
         sources[alone] = alone.read_bytes()
@@ -102,33 +99,13 @@ def numba_settings() -> dict[str, str]:
     return found
 
 
-PORTABLE = {
-    "x86_64": {
-        "NUMBA_CPU_NAME": "x86-64-v3",
-        "NUMBA_CPU_FEATURES": "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse4.2",
-    },
-    "arm64": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+neon"},
-}.get({"amd64": "x86_64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine().lower()), {})
-"""numba's settings for code that runs on all processors of this kind of the last ten years: a wheel's kernels."""
-
-
-def installed_directory(*paths: Path, alone: Path | None = None) -> Path | None:
-    """Returns where a wheel has the kernels of some source files; None if these cannot run here."""
-    if numba_settings() or not PORTABLE or not machine_code.runs_here(PORTABLE) or not _INSTALLED.is_dir():
-        return None
-    return _INSTALLED / f"kernels-{paths[0].stem}-{sources_digest(*paths, alone=alone, is_installed=True)}"
-
-
-_INSTALLED = Path(__file__).parents[1] / "compiled"
-
-
 @functools.cache
 def _own_sources() -> bytes:
     """Returns the sources of this folder: some of it is compiled into kernels, the rest compiles them."""
     return b"\0".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
 
 
-def _compiler(settings: Mapping[str, str]) -> bytes:
+def _compiler() -> bytes:
     """Returns the version of the compiler and its settings, and the sources of this folder."""
     version = machine_code.numba_folder() / "_version.py"
     if version.is_file():
@@ -137,7 +114,7 @@ def _compiler(settings: Mapping[str, str]) -> bytes:
         import numba
 
         numba_is = numba.__version__
-    return numba_is.encode() + repr(sorted(settings.items())).encode() + _own_sources()
+    return numba_is.encode() + repr(sorted(numba_settings().items())).encode() + _own_sources()
 
 
 @functools.cache

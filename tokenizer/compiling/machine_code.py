@@ -1,31 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads compiled kernels from disk without importing numba, which would take longer than all the rest of loading.
+"""The files of compiled kernels; linked without importing numba, which would take longer than all the rest of loading.
 
-numba compiles a kernel to an object file, whose entry is a function of Python's own calling convention. `save` keeps
-that file, and `load` links it with the same linker, LLVM's. If anything is not as expected, the result is None, and
-numba compiles the kernel.
+numba compiles a kernel to an object file, whose entry (`entries`) Python can call. `save` keeps that file, and `load`
+links it with the same linker, LLVM's. If anything is not as expected, the result is None, and numba compiles it again.
 """
 
-import builtins
 import contextlib
-import ctypes
 import functools
 import hashlib
-import importlib.machinery
+import importlib
 import importlib.util
 import json
 import os
 import platform
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
 
+from tokenmill.tokenizer.compiling import library
 from tokenmill.tokenizer.compiling.waiting import waiting
 
 try:
@@ -33,16 +29,39 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_IN_C_ORDER, _IN_FORTRAN_ORDER, _WRITABLE = 0x1, 0x2, 0x400
+
+class Later:
+    """A module that is imported when one of its attributes is first used: where a library has all kernels, never."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+binding: Any = Later("llvmlite.binding")
+
+_IN_C_ORDER, _IN_FORTRAN_ORDER = 0x1, 0x2
 """Flags of an array. To numba an array that is contiguous in both orders is in C's order."""
-_MASKS = _IN_FORTRAN_ORDER | _WRITABLE, _IN_C_ORDER | _WRITABLE
+_MASKS = _IN_FORTRAN_ORDER, _IN_C_ORDER
 """The flags that matter, for arrays that are not in C's order and that are."""
 _MOST_DTYPES = 12
 """The largest of numpy's type numbers for bool, integers, float32 and float64."""
+_ARRAY = np.ndarray
+_SCALARS = {
+    int: "int64", bool: "bool", float: "float64", type(None): "None", np.bool_: "bool", np.uint8: "uint8",
+    np.int32: "int32", np.uint32: "uint32", np.int64: "int64", np.uint64: "uint64", np.float64: "float64",
+}  # fmt: skip
+"""numba's types of numbers, by their types."""
 
 
 def signature(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Returns a key with all that numba distinguishes in the types of arguments; None if one is of an unknown kind."""
+    """Returns a key with all that machine code distinguishes in the types of arguments; None for one of another kind.
+
+    An array that must not be written is of the same kind as one that may: numba, which is given the arguments for which
+    a kernel is compiled, refuses to compile one that writes what must not be written.
+    """
     kinds: list[Any] = []
     return tuple(kinds) if _add_kinds(arguments, kinds) else None
 
@@ -64,46 +83,60 @@ def _add_kinds(values: tuple[Any, ...], kinds: list[Any]) -> bool:
             if not _add_kinds(value, kinds):
                 return False
         elif kind in _SCALARS and (kind is not int or -(1 << 63) <= value < 1 << 63):
-            kinds.append(kind)
+            kinds.append(_SCALARS[kind])
         else:
             return False
     return True
 
 
-_HEAD = "n_bytes", "entry", "environment", "externals"
-"""The first line of a file, as JSON: bytes of code, names of symbols in it, and of those that it needs."""
-_ARRAY = np.ndarray
-_SCALARS = {bool, int, float, type(None), np.bool_, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64}
+def row(origin: str, kinds: tuple[Any, ...]) -> str:
+    """Returns a line that tells a kernel and its `signature` from all others: `module:name`, a tab, and its kinds.
 
-
-def path_of(directory: Path, name: str, kinds: tuple[Any, ...], vectorize: bool, settings: Mapping[str, str]) -> Path:
-    """Returns the file of a kernel's machine code for a `signature`, and the processor of `kernel_files` settings."""
-    described = [
-        f"{kind.__module__}.{kind.__qualname__}{getattr(kind, '_fields', '')}" if isinstance(kind, type) else kind
-        for kind in kinds
-    ]
-    digest = hashlib.sha256(repr((name, vectorize, described, _machine(settings))).encode()).hexdigest()[:24]
-    return directory / f"{name.rpartition('.')[2]}-{digest}.kernel"
-
-
-def load(path: Path, module: str, *, is_installed: bool = False) -> Callable[..., Any] | None:
-    """Links a saved kernel; returns None if there is none, or it cannot be linked.
-
-    Args:
-      path: its file, see `path_of`.
-      module: the name of the kernel's Python module.
-      is_installed: the file was installed with this module, and belongs to whom the module belongs to.
+    An array is its dtype and dimensions, such as `uint8*1`, and its order if that is not C's; a tuple is its class and
+    length, and its values follow.
     """
+    words: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, str):
+            words.append(kind)
+        elif isinstance(kind, type):
+            words.append(f"{kind.__module__}.{kind.__qualname__}:")
+        elif words and words[-1].endswith(":"):
+            words[-1] += str(kind)
+        else:
+            order = "" if kind & _IN_C_ORDER else "F" if kind & _IN_FORTRAN_ORDER else "A"
+            words.append(f"{_DTYPES[kind >> 12 & 0xFF]}*{kind >> 20}{order}")
+    return f"{origin}\t{' '.join(words)}"
+
+
+_DTYPES = {np.dtype(name).num: name for name in "bool int8 uint8 int16 uint16 int32 uint32 float32 float64".split()}
+_DTYPES |= {np.dtype(code).num: np.dtype(code).name for code in "lLqQ"}
+"""Names of dtypes; there are two numbers for each of 64 bits."""
+_HEAD = "n_bytes", "entry", "externals"
+"""The first line of a file, as JSON: bytes of code, name of the function in it, and of those that it needs."""
+
+
+def path_of(directory: Path, row: str, vectorize: bool, settings: Mapping[str, str]) -> Path:
+    """Returns the file of a kernel's machine code for a `row`, and the processor of `kernel_files` settings."""
+    digest = hashlib.sha256(repr((row, vectorize, _machine(settings))).encode()).hexdigest()[:24]
+    name = row.partition("\t")[0].partition(":")[2].partition("(")[0]
+    return directory / f"{name}-{digest}.kernel"
+
+
+def load(path: Path) -> Callable[..., Any] | None:
+    """Links a saved kernel; returns None if there is none, or it cannot be linked."""
     try:
-        head, _, code = (path.read_bytes() if is_installed else _read_own(path)).partition(b"\n")
-        n_bytes, entry, environment, externals = (json.loads(head)[name] for name in _HEAD)
+        head, _, code = _read_own(path).partition(b"\n")
+        n_bytes, entry, externals = (json.loads(head)[name] for name in _HEAD)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    linker = _linker()
     # LLVM aborts the process if it does not find a symbol.
-    if n_bytes != len(code) or linker is None or not all(map(binding.address_of_symbol, externals)):
+    if n_bytes != len(code) or not all(map(_engine() and binding.address_of_symbol, externals)):
         return None
-    return linker.link(code, entry, environment, sys.modules[module], path.name.partition("-")[0])
+    _engine().add_object_file(binding.ObjectFileRef.from_data(code))
+    _engine().finalize_object()
+    address = _engine().get_function_address(entry)
+    return library.function_at(address, path.name.partition("-")[0]) if address else None
 
 
 def is_own_file(status: os.stat_result) -> bool:
@@ -121,18 +154,16 @@ def _read_own(path: Path) -> bytes:
 
 
 def save(path: Path, compiled: Any) -> bool:
-    """Saves the machine code of a numba CompileResult; returns whether it could be written."""
+    """Saves a library of numba's, named after its entry; returns whether it could be written."""
     try:
-        _, _, (code, bitcode) = compiled.library.serialize_using_object_code()
+        _, _, (code, bitcode) = compiled.serialize_using_object_code()
     except (AttributeError, TypeError, ValueError, RuntimeError):  # in a numba that keeps it elsewhere
         return False
     module = binding.parse_bitcode(bitcode)
     declared = [*(f.name for f in module.functions if f.is_declaration)]
     declared += [variable.name for variable in module.global_variables if variable.is_declaration]
-    function = compiled.fndesc
     externals = sorted(name for name in declared if not name.startswith("llvm."))
-    values = len(code), function.llvm_cpython_wrapper_name, function.env_name, externals
-    head = dict(zip(_HEAD, values, strict=True))
+    head = dict(zip(_HEAD, (len(code), compiled.name, externals), strict=True))
     part = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
@@ -175,58 +206,15 @@ def numba_folder() -> Path:
     return Path(found.origin).parent
 
 
-class _Linker:
-    """LLVM's linker, with the symbols that numba gives it."""
-
-    def __init__(self) -> None:
-        helpers, dynamic = _numba_extension("_helperlib"), _numba_extension("_dynfunc")
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        machine = binding.Target.from_default_triple().create_target_machine(
-            opt=3, reloc="static" if _is_x86() else "default", codemodel="jitdefault", jit=True
-        )
-        self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-        self._make_function = dynamic.make_function
-        self._environment = dynamic.Environment({})
-        binding.add_symbol("_Py_NoneStruct", id(None))
-        for name, address in {**helpers.c_helpers, **dynamic.c_helpers}.items():
-            binding.add_symbol(f"numba_{name}", address)
-        for name, value in vars(builtins).items():
-            if isinstance(value, type) and issubclass(value, BaseException):
-                binding.add_symbol(f"PyExc_{name}", id(value))
-
-    def link(self, code: bytes, entry: str, environment: str, module: Any, name: str) -> Callable[..., Any] | None:
-        self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        address = self._engine.get_function_address(entry)
-        place = self._engine.get_global_value_address(environment)
-        if not address or not place:
-            return None
-        # The entry checks that its environment is set; for these kernels it is empty.
-        ctypes.c_void_p.from_address(place).value = id(self._environment)
-        made: Callable[..., Any] = self._make_function(module, name, "", address, self._environment, (self,))
-        return made
-
-
 @functools.cache
-def _linker() -> _Linker | None:
-    try:
-        return _Linker()
-    except (ImportError, RuntimeError, AttributeError, TypeError):
-        return None
-
-
-def _numba_extension(name: str) -> Any:
-    """Loads a module of numba that is written in C, without the package around it."""
-    found = importlib.machinery.PathFinder.find_spec(name, [str(numba_folder())])
-    if found is None or found.origin is None:
-        raise ImportError(name)
-    spec = importlib.util.spec_from_file_location(f"numba.{name}", found.origin)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _engine() -> Any:
+    """Returns LLVM's linker."""
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        opt=3, reloc="static" if _is_x86() else "default", codemodel="jitdefault", jit=True
+    )
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
 
 def _is_x86() -> bool:
@@ -236,14 +224,9 @@ def _is_x86() -> bool:
 def _machine(settings: Mapping[str, str]) -> tuple[str, ...]:
     name, features = _host()
     name, features = settings.get("NUMBA_CPU_NAME", name), settings.get("NUMBA_CPU_FEATURES", features)
-    return binding.get_default_triple(), name, features, str(sys.implementation.cache_tag)
+    return binding.get_default_triple(), name, features
 
 
 @functools.cache
 def _host() -> tuple[str, str]:
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-
-
-def runs_here(settings: Mapping[str, str]) -> bool:
-    """Returns whether this processor has the features that code compiled with some settings uses."""
-    return set(settings["NUMBA_CPU_FEATURES"].split(",")) <= set(_host()[1].split(","))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles kernels with numba. Imported only if a kernel is not found compiled.
 
-What needs numba's internals is in `numba_shortcuts`, and makes compiling take half the time. It is tried once; a numba
-that it does not fit compiles without it. Compiled kernels are kept by `machine_code`, not by numba.
+What needs numba's internals to save time is in `numba_shortcuts`, and makes compiling take half the time. It is tried
+once; a numba that it does not fit compiles without it. Compiled kernels are kept by `machine_code`, not by numba.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ import numpy as np
 from numba.core import entrypoints, types
 from numba.core.registry import cpu_target
 from numba.extending import models, register_model
+
+from tokenmill.tokenizer.compiling import entries
 
 
 class Reference(types.Type):
@@ -32,54 +34,58 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, manager[kind.values].get_value_type().as_pointer())
 
 
-def dispatcher(function: Callable[..., Any], *, is_part: bool, vectorize: bool) -> Any:
+def dispatcher(function: Callable[..., Any], *, is_part: bool) -> Any:
     """Makes numba's dispatcher for a kernel, or for a part of kernels; see `compiling`."""
     with _configured("DISABLE_JIT", 0):  # kernels are no Python: they have instructions of LLVM
         if _shortcuts_fit():
-            return _made(function, is_part, vectorize)
+            return _made(function, is_part)
         return numba.njit(nogil=True, _nrt=False, forceinline=is_part)(function)
 
 
-def compiled(made: Any, arguments: tuple[Any, ...]) -> Any:
-    """Compiles a dispatcher's function for the types of the arguments; returns numba's CompileResult."""
-    kinds = tuple(made.typeof_pyval(argument) for argument in arguments)
+def compiled(made: Any, kinds: tuple[Any, ...], name: str, *, vectorize: bool) -> Any:
+    """Compiles a dispatcher's function for numba's types of its arguments.
+
+    Returns:
+      Library of numba's, with the machine code of a function of this name that Python can call; see `entries`.
+    """
     if kinds not in made.overloads:
         entrypoints.init_all()
         cpu_target.target_context.refresh()
         made.compile(kinds)
-    return made.overloads[kinds]
+    # numba has no such option for a single function; it reads its configuration when it optimizes one.
+    with _configured("LOOP_VECTORIZE", int(vectorize)):
+        return entries.compiled(made.overloads[kinds], name)
 
 
-def _made(function: Callable[..., Any], is_part: bool, vectorize: bool) -> Any:
+def types_of(made: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns numba's types of arguments."""
+    return tuple(made.typeof_pyval(argument) for argument in arguments)
+
+
+def _made(function: Callable[..., Any], is_part: bool) -> Any:
     """Makes a dispatcher that takes the shortcuts."""
     from tokenmill.tokenizer.compiling import numba_shortcuts
 
-    if is_part:
-        options = {"forceinline": True, "no_cpython_wrapper": True, "pipeline_class": numba_shortcuts.PartCompiler}
-    else:
-        # Without `forceinline=False`, a kernel that a part calls would be inlined like the part.
-        options = {"forceinline": False, "pipeline_class": numba_shortcuts.KernelCompiler}
-    made = numba.njit(nogil=True, _nrt=False, no_cfunc_wrapper=True, **options)(function)
-    if not is_part:
-        made._compiler.compile = functools.partial(_compile, made._compiler.compile, vectorize)
-    return made
+    # Without `forceinline=False`, a kernel that a part calls would be inlined like the part.
+    options = {"forceinline": is_part, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(nogil=True, _nrt=False, pipeline_class=numba_shortcuts.ShortCompiler, **options)(function)
 
 
 @functools.cache
 def _shortcuts_fit() -> bool:
     """Compiles a kernel of a part with the shortcuts; returns whether they fit this version of numba. Says if not."""
     try:
-        part = _made(_next, True, False)
+        part = _made(_next, True)
 
         def two_more(values: Any) -> int:
             values[0] = part(part(values[0]))
             return int(values[0])
 
-        values = np.zeros(1, np.int64)
-        found = compiled(_made(two_more, False, False), (values,)).entry_point(values)
-        if found == values[0] == 2:
+        made = _made(two_more, False)
+        library = compiled(made, types_of(made, (np.zeros(1, np.int64),)), "two_more", vectorize=False)
+        if library.get_pointer_to_function("two_more"):
             return True
-        problem: object = f"found {found}"
+        problem: object = "no machine code"
     except Exception as error:  # whatever internals raise that have changed
         problem = f"{type(error).__name__}: {error}"
     if sys.stderr is not None:
@@ -93,13 +99,6 @@ def _shortcuts_fit() -> bool:
 
 def _next(number: int) -> int:
     return number + 1
-
-
-def _compile(compile_kernel: Callable[..., Any], vectorize: bool, args: Any, return_type: Any) -> Any:
-    # numba has no such option for a single function; it reads its configuration when it optimizes one, and compiles one
-    # at a time. Kernels that this one calls are compiled in between, with their own setting.
-    with _configured("LOOP_VECTORIZE", int(vectorize)):
-        return compile_kernel(args, return_type)
 
 
 @contextlib.contextmanager

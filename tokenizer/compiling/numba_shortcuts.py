@@ -18,30 +18,11 @@ from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
 
-class KernelCompiler(Compiler):
-    """numba's compiler without the passes for features that kernels do not use, which take a tenth of the time."""
-
-    def define_pipelines(self) -> list[PassManager]:
-        """Returns numba's passes, except for closures, array expressions, `with`, generators and inlined numba."""
-        passes = PassManager("kernel")
-        for compiled_by in (
-            untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
-            untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
-            untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis,
-            typed_passes.IRLegalization, typed_passes.AnnotateTypes, typed_passes.NativeLowering,
-            typed_passes.NoPythonBackend,
-        ):  # fmt: skip
-            passes.add_pass(compiled_by, compiled_by.__name__)
-        passes.finalize()
-        return [passes]
-
-
 class _PartLibrary(JITCodeLibrary):
-    """The code of a part, which kernels inline: neither optimized nor made machine code.
+    """The code of a function before it has an entry: neither optimized nor made machine code.
 
-    Machine code would double the time. Optimizing is left to the kernel, which does it again for all that it inlines:
-    that saves a fifth (quickstart: 18.7 instead of 23.7 s). Kernels need numba's first, cheap passes: without these
-    a twentieth more is saved, but SentencePiece's kernel runs at three quarters of its speed.
+    Kernels inline most of it, and are optimized with all that they inline. Doing it for each part, too, would take a
+    fifth more (quickstart: 23.7 instead of 18.7 s), and machine code twice the time.
     """
 
     def _optimize_functions(self, ll_module: Any) -> None:
@@ -56,8 +37,25 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class PartCompiler(KernelCompiler):
-    """Compiles a part only as far as kernels need it; it cannot be called from Python."""
+class ShortCompiler(Compiler):
+    """numba's compiler as far as kernels and parts need it, without a function that Python can call: see `entries`."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Returns numba's passes, except for closures, array expressions, `with`, generators and inlined numba.
+
+        These take a tenth of the time.
+        """
+        passes = PassManager("kernel")
+        for compiled_by in (
+            untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+            untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
+            untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis,
+            typed_passes.IRLegalization, typed_passes.AnnotateTypes, typed_passes.NativeLowering,
+            typed_passes.NoPythonBackend,
+        ):  # fmt: skip
+            passes.add_pass(compiled_by, compiled_by.__name__)
+        passes.finalize()
+        return [passes]
 
     def _compile_bytecode(self) -> CompileResult:
         state = self.state

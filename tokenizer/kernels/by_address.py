@@ -10,13 +10,12 @@ references too; `fields_of` reads them. `Bound` makes the step in Python, and ke
 is in use, so must be its `Bound`. No address comes from anywhere else.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic, ir, made_kernel, types
+from tokenmill.tokenizer.compiling.kernel import cgutils, intrinsic, ir, made_kernel, maker, types
 
 _ARRAY_WORDS = 5
 """The words of eight bytes that numba stores for an array, besides two for each of its dimensions."""
@@ -106,7 +105,7 @@ def _keep(typingctx: Any, function: Any, own: Any, others: Any, memory: Any) -> 
     return types.int64(function, own, others, memory), codegen
 
 
-@functools.cache
+@maker
 def _binder(function: Any) -> Any:
     def bind(own, others, memory):  # type: ignore[no-untyped-def]
         """Returns the address of the code of `function`, and fills `memory`, uint64[n], with its own values."""

@@ -67,7 +67,9 @@ def finder(function):
             n = find(data, offsets[row], offsets[row + 1], row, tables, edits, n)
         return n
 
-    return made_kernel(function.__name__, find_edits, find)
+    made = made_kernel(function.__name__, find_edits, find)
+    made.origin = find.origin
+    return made
 
 
 @kernel
