@@ -54,6 +54,10 @@ EXAMPLES = {
     "vocab replace": (
         "tokenmill vocab replace build/quickstart/out/vocab --counts build/quickstart/out --add 10 --dry-run"
     ),
+    "vocab check": "tokenmill vocab check build/quickstart/out/vocab",
+    "vocab transfer": (
+        "tokenmill vocab transfer build/quickstart/out/vocab build/extended.json --out build/transfer.parquet"
+    ),
     "chat": "tokenmill chat --help",
     "chat check": "tokenmill chat check build/quickstart/out/vocab --template configs/chat.jinja",
     "compare": "tokenmill compare build/quickstart/out/vocab build/quickstart/out/vocab --on build/quickstart/corpus",

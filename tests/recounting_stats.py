@@ -7,8 +7,8 @@ from collections import Counter
 import pyarrow as pa
 
 from tests.recounting import divided, sampled
-from tokenmill.pipeline.statistics.token_table import CONTEXTS
 from tokenmill.tokenizer.languages import DEFAULT, RULES, identify, script_name
+from tokenmill.tokenizer.reach import CONTEXTS
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
 

@@ -60,6 +60,25 @@ def add_parsers(commands: Any) -> None:
     _add_keep(replace)
     set_command(replace, _replace, "what changes, and where it is,")
 
+    check = actions.add_parser(
+        "check",
+        help="list the entries that no text becomes",
+        description="Lists entries that merges never make of their text, that normalizer and pre-tokenizer keep text "
+        "from, that are spelled as another, or that an added token cuts. Exits with 1 if there are any.",
+    )
+    check.add_argument("tokenizer", type=tokenizer_path, metavar="TOKENIZER", help="a file or folder of any format")
+    set_command(check, _check, "them")
+
+    transfer = actions.add_parser(
+        "transfer",
+        help="write of which old ids each id of another tokenizer is made, to begin its embeddings with",
+        description="Cuts the text of each entry of NEW by OLD; weights are shares of its bytes.",
+    )
+    transfer.add_argument("old", type=tokenizer_path, metavar="OLD", help="the tokenizer of the model that there is")
+    transfer.add_argument("new", type=tokenizer_path, metavar="NEW", help="the tokenizer that it is to have")
+    transfer.add_argument("--out", required=True, type=file_path, metavar="FILE", help="the Parquet file to write")
+    set_command(transfer, _transfer, "how many ids are the same, made of others, and new")
+
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of commands that write a tokenizer."""
@@ -123,6 +142,40 @@ def _replace(options: argparse.Namespace) -> int:
             keep = _words(options.keep, tokenizer)
         change = vocabulary.replace(tokenizer, words, options.add, keep=keep, min_count=options.min_count)
     return _finish(change, options)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from tokenmill.tokenizer import Tokenizer, vocabulary
+
+    with mistakes():
+        problems = vocabulary.check(Tokenizer.from_file(options.tokenizer))
+    if options.json:
+        print_json([each._asdict() for each in problems])
+    else:
+        print(problems)
+    return FAILED if problems else DONE
+
+
+def _transfer(options: argparse.Namespace) -> int:
+    import io
+
+    import pyarrow.parquet as pq
+
+    from tokenmill.pipeline import storage
+    from tokenmill.tokenizer import Tokenizer, vocabulary
+
+    with mistakes():
+        table = vocabulary.transfer(*map(Tokenizer.from_file, (options.old, options.new)))
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd", store_schema=False)
+        storage.write_atomic(options.out, buffer.getvalue())
+    sizes = [len(ids) for ids in table["old_ids"].to_pylist()]
+    said = {"ids": len(sizes), "of_one": sizes.count(1), "of_none": sizes.count(0), "output": options.out}
+    if options.json:
+        print_json(said)
+    else:
+        print("{ids:,} ids, {of_one:,} of one old id, {of_none:,} of none; in {output}".format(**said))
+    return DONE
 
 
 def _load(options: argparse.Namespace) -> "Tokenizer":

@@ -4,7 +4,6 @@
 Pre-tokens, in contrast, depend on the tokenizer. So tokens per spaced word is a number that compares tokenizers.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +13,10 @@ import pyarrow.compute as pc
 
 from tokenmill.pipeline.columns import children
 from tokenmill.pipeline.statistics.words_kernels import READS, count_characters_and_words
-from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer.reach import encode_parts
 
 Ints = npt.NDArray[np.int64]
-
-FAILS = (TimeoutError, MemoryError, UnknownCharacterError)
-"""What a tokenizer raises on a text that it cannot encode."""
 
 
 def count(texts: pa.Array) -> tuple[Ints, Ints]:
@@ -93,18 +90,6 @@ def encode_each(tokenizer: Tokenizer, words: pa.Array) -> tuple[Ints, Ints]:
     ]
     sizes, n_unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
     return sizes, n_unknown
-
-
-def encode_parts(tokenizer: Tokenizer, texts: pa.Array) -> Iterator[pa.LargeListArray | None]:
-    """Yields the ids of some texts after the other; None for a single text on which the tokenizer fails."""
-    try:
-        yield tokenizer.encode_bare(texts)
-    except FAILS:
-        half = len(texts) // 2
-        for part in (texts[:half], texts[half:]) if half else ():
-            yield from encode_parts(tokenizer, part)
-        if not half:
-            yield None
 
 
 def unknown(tokenizer: Tokenizer, ids: pa.LargeListArray) -> Ints:

@@ -169,7 +169,8 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[str]) -> list[list[int]]:
             for token in tokens
         ]
     if isinstance(model, WordPiece):
-        return [[model.vocab[each] for each in parts_of(token, model, model.vocab)] for token in tokens]
+        unknown = [model.unk_token]
+        return [[model.vocab[part] for part in parts_of(token, model, model.vocab) or unknown] for token in tokens]
     return list(model_alone(tokenizer).encode_bare(tokens).to_pylist())
 
 

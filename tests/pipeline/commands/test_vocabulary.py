@@ -108,3 +108,14 @@ def test_prune_and_replace_write_maps_for_embeddings(folder, tmp_path, capsys):
     assert vocab("replace", *words, "--out", tmp_path / "replaced.json") == 0
     assert "280 ids before, 280 after" in capsys.readouterr().out
     assert Tokenizer.from_file(tmp_path / "replaced.json").n_ids == 280
+
+
+def test_check_and_transfer_print_what_they_find(folder, tmp_path, capsys):
+    assert vocab("check", folder / "old") == 0
+    assert capsys.readouterr().out == "every entry can be reached\n"
+    Tokenizer.for_bert(["[UNK]", "Ab"]).save(tmp_path / "broken.json")
+    assert vocab("check", tmp_path / "broken.json", "--json") == 1
+    assert json.loads(capsys.readouterr().out) == [{"id": 1, "token": "Ab", "problem": "unreachable"}]
+    assert vocab("transfer", folder / "old", tmp_path / "broken.json", "--out", tmp_path / "rows.parquet") == 0
+    assert capsys.readouterr().out.startswith("2 ids, 0 of one old id, 1 of none; in ")
+    assert pq.read_table(tmp_path / "rows.parquet")["weights"].to_pylist() == [[], [1 / 3] * 3]

@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tokenmill.pipeline.statistics import token_table
-from tokenmill.tokenizer import Tokenizer, UnknownCharacterError
+from tokenmill.tokenizer import Tokenizer, UnknownCharacterError, reach
 from tokenmill.tokenizer.trainers import BPETrainer, UnigramTrainer, WordPieceTrainer
 
 TEXTS = ["the ring is singing, 12 times!", "привет мир", "你好 世界", "한국 말", "naïve café", "a\nb  c"] * 3
@@ -26,7 +25,7 @@ def trained(kind):
 
 def of_kind(kind, tokenizer, seen=None):
     """Returns the ids of one kind."""
-    return np.flatnonzero(np.array(token_table.kinds(tokenizer, seen).to_pylist(), object) == kind).tolist()
+    return np.flatnonzero(np.array(reach.kinds(tokenizer, seen).to_pylist(), object) == kind).tolist()
 
 
 def one_by_one(tokenizer):
@@ -39,7 +38,7 @@ def one_by_one(tokenizer):
         if "\ufffd" in text and made != [[i]]:
             pieces.add(i)
             continue
-        for context in token_table.CONTEXTS:
+        for context in reach.CONTEXTS:
             before = tokenizer.encode(context, add_special_tokens=False).ids
             behind = tokenizer.decode([*before, i], skip_special_tokens=False)
             made += [tokenizer.encode(each, add_special_tokens=False).ids for each in (behind, text + context)]
