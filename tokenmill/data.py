@@ -12,6 +12,7 @@ from tokenmill.pipeline.data.dataset import Dataset
 from tokenmill.pipeline.data.index import open_rows
 from tokenmill.pipeline.data.mixture import Mixture, MixturePlan, mix
 from tokenmill.pipeline.data.order import Order
+from tokenmill.pipeline.data.packed import Packed, pack
 from tokenmill.pipeline.data.rows import Rows, Selection
 from tokenmill.pipeline.data.samples import Samples, to_numpy
 
@@ -22,6 +23,7 @@ __all__ = [
     "Mixture",
     "MixturePlan",
     "Order",
+    "Packed",
     "Rows",
     "Samples",
     "Selection",
@@ -29,6 +31,7 @@ __all__ = [
     "TorchLoader",
     "mix",
     "open",
+    "pack",
     "to_hf",
     "to_numpy",
     "to_tf",
