@@ -22,10 +22,12 @@ from tokenmill.pipeline.data.samples import is_number
 from tokenmill.pipeline.data.shards import FORMATS, Shard, check_files, list_files, open_shard, read_manifest
 
 _OPEN_SHARDS = 512
+_MAPPED_SHARDS = 16_384
+"""Two maps each, of 65,530 that Linux allows a process."""
 _THREADS = 16
 """Ask a store for units at the same time; each waits 30 ms for one."""
 _LEAST_BYTES = 4096
-"""What a unit counts in the cache if it is mapped: its objects."""
+"""What a unit counts in the cache if it is mapped: its objects. `n_tokens` counts, too: it is made of an index."""
 _LONG = 200
 """Stretches of more values are copied one by one, 0.5 us each; shorter ones by the place of each value, 2.5 ns each."""
 
@@ -61,7 +63,8 @@ def open_dataset(
 class Dataset(Rows):
     """The rows of an output folder in one of its formats, all shards one after another; safe in threads and forks.
 
-    Memory: 200 bytes per shard; of 512 open shards the headers, or 12 bytes per row; `cache_bytes` for units.
+    Memory: 200 bytes per shard; the headers of 512 open shards, on a store 8 bytes for each of their rows, of memory
+    maps a few kilobytes for each of 16,384; `cache_bytes` for units.
     """
 
     def __init__(
@@ -92,7 +95,8 @@ class Dataset(Rows):
     def _forget(self) -> None:
         """Starts with nothing open: locks, threads and connections do not outlive a fork."""
         self._process, self._lock = os.getpid(), threading.Lock()
-        self._shard = lru_cache(_OPEN_SHARDS)(self._open_shard)
+        are_mapped = bool(FORMATS[self.format][1]) and not storage.is_remote(self.name)
+        self._shard = lru_cache(_MAPPED_SHARDS if are_mapped else _OPEN_SHARDS)(self._open_shard)
         self._units: OrderedDict[tuple[int, int], tuple[pa.RecordBatch, int]] = OrderedDict()
         self._n_cached, self._pool = 0, ThreadPoolExecutor(_THREADS) if storage.is_remote(self.name) else None
 
@@ -135,7 +139,10 @@ class Dataset(Rows):
         opened = self._shard(shard)
         with opened.lock:
             batch = opened.unit(number)
-        n_bytes = max(_LEAST_BYTES, 0 if opened.is_mapped else batch.nbytes)
+        made = (
+            batch.select([name for name in ("n_tokens",) if name in batch.schema.names]) if opened.is_mapped else batch
+        )
+        n_bytes = max(_LEAST_BYTES, made.nbytes)
         with self._lock:
             self._n_cached += n_bytes - self._units.pop(key, (batch, 0))[1]
             self._units[key] = batch, n_bytes

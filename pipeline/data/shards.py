@@ -181,7 +181,7 @@ def open_shard(
                 if format == "megatron"
                 else flat.memmap_rows(data, record["n_bytes"], record["file"])
             )
-            shard = _flat(read, record["n_bytes"], *rows, is_mapped=is_mapped)
+            shard = _flat(read, record["n_bytes"], *rows, columns, is_mapped)
         else:
             shard = _arrow(source, columns) if format == "arrow" else _parquet(source, columns)
     except (ValueError, pa.ArrowException) as error:
@@ -207,20 +207,33 @@ def _open(place: str, n_bytes: int) -> tuple[Callable[[int, int], Any], Any]:
 
 
 def _flat(
-    read: Callable[[int, int], Any], n_bytes: int, dtype: np.dtype, offsets: np.ndarray, *, is_mapped: bool
+    read: Callable[[int, int], Any],
+    n_bytes: int,
+    dtype: np.dtype,
+    offsets: np.ndarray,
+    columns: Sequence[str] | None,
+    is_mapped: bool,
 ) -> Shard:
     if n_bytes != int(offsets[-1]) * dtype.itemsize:
         raise ValueError(f"{n_bytes} bytes, but its index says {offsets[-1]} ids of {dtype.itemsize}")
-    limit = n_bytes if is_mapped else _UNIT_BYTES
-    bounds = np.array([0, *(stop for _, stop in stretches(np.diff(offsets) * dtype.itemsize, max(1, limit)))])
+    units = ((0, offsets.size - 1),) if is_mapped else stretches(np.diff(offsets) * dtype.itemsize, _UNIT_BYTES)
+    bounds = np.array([0, *(stop for _, stop in units)])
+
+    def lists(within: np.ndarray) -> pa.Array:
+        ids = read(int(within[0]) * dtype.itemsize, int(within[-1]) * dtype.itemsize).view(dtype)
+        return pa.LargeListArray.from_arrays(pa.array(within - within[0] if within[0] else within), pa.array(ids))
+
+    def lengths(within: np.ndarray) -> pa.Array:
+        return pa.array(np.diff(within).astype(np.int32))
+
+    made = {"input_ids": lists, "n_tokens": lengths}
+    names = [name for name in made if columns is None or name in columns]
 
     def unit(number: int) -> pa.RecordBatch:
         within = offsets[bounds[number] : bounds[number + 1] + 1]
-        ids = read(int(within[0]) * dtype.itemsize, int(within[-1]) * dtype.itemsize).view(dtype)
-        lists = pa.LargeListArray.from_arrays(pa.array(within - within[0] if number else within), pa.array(ids))
-        return pa.record_batch([lists, pa.array(np.diff(within).astype(np.int32))], ["input_ids", "n_tokens"])
+        return pa.record_batch([made[name](within) for name in names], names)
 
-    schema = pa.schema([schemas.TOKENS.field(name) for name in ("input_ids", "n_tokens")])
+    schema = pa.schema([schemas.TOKENS.field(name) for name in made])
     return Shard(schema, bounds, unit, is_mapped)
 
 

@@ -68,3 +68,5 @@ def test_only_the_bytes_of_a_unit_are_asked_for(jobs, upload, monkeypatch) -> No
     n_asked = len(asked)
     assert data[60]["input_ids"].tolist() == row["input_ids"].tolist()
     assert len(asked) == n_asked  # it is in the cache
+    assert sum(int(sizes.sum()) for sizes in data.sizes()) == data.n_tokens
+    assert len(asked) - n_asked <= len(data.files)  # of each shard the index, and no ids
