@@ -32,7 +32,6 @@ from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer import normalizers as nm
 from tokenmill.tokenizer import pre_tokenizers as pt
 from tokenmill.tokenizer.added_tokens import AddedToken
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.engines import tables
 from tokenmill.tokenizer.errors import UnknownCharacterError
 from tokenmill.tokenizer.formats import sentencepiece as sentencepiece_file
@@ -40,8 +39,9 @@ from tokenmill.tokenizer.kernels import encode_loop
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS
-from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
+from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.reference_encoding import wordpiece
+from tokenmill.tokenizer.traced import Traced
 
 SCRIPTS = (
     "abcdeABE", "éßİıſÅςñ", "日本語中文々", "かなカナー", "한국어가각힣", "ไทยกำลังๆ", "हिन्दीक्षत्र", "தமிழ்", "مرحبا",
@@ -293,14 +293,14 @@ def by_reference(tok: Tokenizer, text: str) -> list[int]:
 
 def _words(tok: Tokenizer, text: str) -> list[bytes]:
     """Returns the words of a text; bytes if they are spelled, else UTF-8."""
-    aligned, pre_tokenizer = AlignedText.original(text), tok.pre_tokenizer
-    if tok.normalizer is not None:
-        aligned = tok.normalizer.normalize_aligned(aligned)
-    if not aligned.text:
+    pre_tokenizer, raw = tok.pre_tokenizer, Traced.original(text_rows([text]))
+    traced = raw if tok.normalizer is None else tok.normalizer.trace(raw)
+    if not traced.rows.n_values:
         return []
-    pieces = [aligned] if pre_tokenizer is None else pre_tokenizer.split_aligned(aligned, aligned.starts[0] == 0)
-    spells = pre_tokenizer is not None and pre_tokenizer.spells_bytes
-    return [unspell(piece.text) if spells else piece.text.encode() for piece in pieces]
+    if pre_tokenizer is None:
+        return [traced.rows.values.tobytes()]
+    words = pre_tokenizer.split_rows(traced.rows, traced.starts[:1] == 0)
+    return [words.word(i) for i in range(words.n_words)]
 
 
 def _counted(tok: Tokenizer, text: str) -> list[bytes]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding added tokens in rows of text, leftmost and longest, in one pass.
 
-Its reference implementation is `tokenmill.tokenizer.added_tokens.segments_of`; `tests/parity/test_added_tokens.py`
-compares both with HF's.
+Its reference implementation is `tokenmill.tokenizer.reference_encoding.segments_of`;
+`tests/parity/test_added_tokens.py` compares both with HF's.
 """
 
 from typing import NamedTuple
@@ -126,7 +126,7 @@ def find_longest(values, offsets, units, suffixes, longest, found):
 
 
 @kernel
-def find_added(values, offsets, wanted, hits, places, longest, whole, again):
+def find_added(values, offsets, wanted, hits, places, longest, whole):
     """Finds the added tokens of rows.
 
     Args:
@@ -136,8 +136,6 @@ def find_added(values, offsets, wanted, hits, places, longest, whole, again):
       places: `Places` with some room, filled with the first ones that do not stay text.
       longest: int32[offsets[-1] - offsets[0]], what `find_longest` found; empty to search the trie at each place.
       whole: bool[n_rows], the rows that are not looked into.
-      again: bool[n_rows], filled: true in rows in which a token begins in white space that another one has taken; there
-        places overlap, see `added_tokens.segments_of`.
 
     Returns:
       How many do not stay text, which may be more than `places` had room for.
@@ -188,8 +186,6 @@ def find_added(values, offsets, wanted, hits, places, longest, whole, again):
                 stop = run_end(values, stop, end, spaces)
             if stop <= start:  # the token before it has taken all of its text, as white space
                 continue
-            if start < taken:
-                again[row] = True
             hits[best] += 1
             if n < places.starts.size:
                 places.starts[n] = start

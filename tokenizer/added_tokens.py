@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import added_token_kernels
 from tokenmill.tokenizer.added_token_kernels import Places, Wanted
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models.double_array import trie_of
 from tokenmill.tokenizer.models.ids import MAX_ID
 from tokenmill.tokenizer.models.vocabulary import padded_bytes
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
-from tokenmill.tokenizer.ragged import Ragged, gathered
+from tokenmill.tokenizer.ragged import Int64s, Ragged, gathered
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 SpecialPolicy = Literal["plain", "split", "error"]
@@ -73,74 +72,6 @@ class Segments(NamedTuple):
     """int32[n_segments]: id of segments that are an added token, -1 for text."""
     row_segments: npt.NDArray[np.int64]
     """int64[n_rows + 1]: row r is the segments `row_segments[r]:row_segments[r + 1]`."""
-    again: npt.NDArray[np.int64] = np.empty(0, np.int64)
-    """The rows in which a token begins in white space that another one has taken, if these were not cut as they are."""
-
-
-class Contents(NamedTuple):
-    """What added tokens look like in a text, for `segments_of`."""
-
-    tokens: dict[str, AddedToken]
-    lengths: dict[str, list[int]]
-    """The lengths of those that begin with a character, the longest first."""
-
-    @classmethod
-    def of(cls, tokens: Iterable[tuple[str, AddedToken]]) -> Self:
-        """Takes what each token looks like, and the token; of equal ones the last counts."""
-        by_text = {content: token for content, token in tokens if content}
-        lengths: dict[str, set[int]] = {}
-        for content in by_text:
-            lengths.setdefault(content[0], set()).add(len(content))
-        return cls(by_text, {first: sorted(found, reverse=True) for first, found in lengths.items()})
-
-
-def segments_of(text: AlignedText, contents: Contents, special: SpecialPolicy) -> Iterator[tuple[AlignedText, int]]:
-    """Yields the parts of a text with the id of each that is an added token, -1 for text; leftmost, longest first.
-
-    A token in white space that the one before it took is found all the same, and what follows is what follows it, as
-    in HF. If tabs are tokens, and "<x>" takes what is on its right, "<x>", space, tab, space, tab are four parts: "<x>"
-    with all that, a tab, a space as text, and a tab.
-
-    Args:
-      text: the text.
-      contents: what the tokens look like in it.
-      special: what becomes of special tokens.
-
-    Source: HF tokenizers `tokenizer/added_vocabulary.rs`, `find_matches`. HF crashes where such a token takes the white
-    space on its left itself; then it is not found.
-    """
-    by_text, lengths = contents
-    if not by_text:
-        yield text, -1
-        return
-    spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
-    data, at, i = text.text, 0, 0
-    while i < len(data):
-        n = next((n for n in lengths.get(data[i], ()) if i + n <= len(data) and data[i : i + n] in by_text), 0)
-        if not n:
-            i += 1
-            continue
-        token, start, stop = by_text[data[i : i + n]], i, i + n
-        i = stop
-        if token.special and special != "split":
-            continue
-        if token.single_word and any(
-            word_characters[ord(c)] for c in data[max(start - 1, 0) : start] + data[stop : stop + 1]
-        ):
-            continue
-        while token.lstrip and start > at and spaces[ord(data[start - 1])]:
-            start -= 1
-        while token.rstrip and stop < len(data) and spaces[ord(data[stop])]:
-            stop += 1
-        start = max(start, at) if token.lstrip else start
-        if stop <= start:
-            continue
-        if at < start:
-            yield text[at:start], -1
-        yield text[start:stop], token.id
-        at = stop
-    if at < len(data) or not data:
-        yield text[at:], -1
 
 
 def cut_at(
@@ -222,36 +153,39 @@ class AddedTokenMatcher:
         self.only_counts = special == "plain" and all(t.special for t in tokens)
         """Whether all matches stay text, so that looking for them only serves to count them."""
 
-    def cut(
-        self,
-        rows: Ragged,
-        hits: Counter[str] | None = None,
-        *,
-        tokens: npt.NDArray[np.int32] | None = None,
-        in_place: bool = False,
-    ) -> Segments | None:
-        """Cuts rows at added tokens, as `segments_of`; returns None if there is nothing to cut.
+    def find(
+        self, rows: Ragged, hits: Counter[str] | None = None, *, tokens: npt.NDArray[np.int32] | None = None
+    ) -> tuple[Int64s, Int64s, npt.NDArray[np.int32], Int64s] | None:
+        """Cuts rows at added tokens, leftmost, longest first; returns None if there is nothing to cut.
+
+        A token in white space that the one before it took is found all the same, and what follows is what follows it,
+        as in HF. If tabs are tokens, and "<x>" takes what is on its right, "<x>", space, tab, space, tab are four
+        parts: "<x>" with all that, a tab, a space as text, and a tab.
 
         Args:
           rows: valid UTF-8.
           hits: gets added how often the text of each token occurs.
           tokens: int32[n_rows], id of rows that are a token already, and stay whole, -1 for text; None for text alone.
-          in_place: whether each byte is to stay where it is, in one segment. White space that two tokens take is then
-            that of the first, and the rows that have some are told in `Segments.again`; else it is in both.
+
+        Returns:
+          int64[n_segments] twice, where segments begin and end, at least one for each row; int32[n_segments], the id
+          of those that are an added token, -1 for text; and int64[n_rows + 1], the segments of each row.
 
         Raises:
           ValueError: if special tokens are an error and one occurs; the message names it.
+
+        Source: HF tokenizers `tokenizer/added_vocabulary.rs`, `find_matches`. HF crashes where a token in white space
+        that is taken takes the white space on its left itself; then it is not found.
         """
         if self.only_counts and hits is None:
             return None
         found = np.zeros(len(self._tokens), np.int64)
         longest = _NONE if self._backwards is None else self._backwards.find(rows)
         room = 0
-        again = np.zeros(rows.n_rows, np.bool_)
-        whole = np.zeros_like(again) if tokens is None else tokens >= 0
+        whole = np.zeros(rows.n_rows, np.bool_) if tokens is None else tokens >= 0
         while True:
             places = Places._make(np.empty(room, dtype) for dtype in (np.int64, np.int64, np.int32, np.int32))
-            n = added_token_kernels.find_added(*rows, self._wanted, found, places, longest, whole, again)
+            n = added_token_kernels.find_added(*rows, self._wanted, found, places, longest, whole)
             if n <= room:
                 break
             room = n
@@ -271,11 +205,20 @@ class AddedTokenMatcher:
         ids = np.where(kinds >= 0, self._ids[kinds], np.int32(-1))
         if tokens is not None:
             ids[row_segments[:-1][whole]] = tokens[whole]
-        if again.any() and not in_place:
-            # Tokens without their texts, which may be the same white space again and again.
-            return Segments(gathered(rows.values, begins, np.where(kinds < 0, ends, begins)), ids, row_segments)
+        return begins, ends, ids, row_segments
+
+    def cut(
+        self, rows: Ragged, hits: Counter[str] | None = None, *, tokens: npt.NDArray[np.int32] | None = None
+    ) -> Segments | None:
+        """Returns what `find` finds as rows. Where tokens overlap, they have no text: it may be the same for many."""
+        found = self.find(rows, hits, tokens=tokens)
+        if found is None:
+            return None
+        begins, ends, ids, row_segments = found
+        if (begins[1:] < ends[:-1]).any():
+            return Segments(gathered(rows.values, begins, np.where(ids < 0, ends, begins)), ids, row_segments)
         offsets = np.maximum.accumulate(np.append(begins[:1], ends))
-        return Segments(Ragged(rows.values, offsets), ids, row_segments, np.flatnonzero(again))
+        return Segments(Ragged(rows.values, offsets), ids, row_segments)
 
 
 @functools.cache

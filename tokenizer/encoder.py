@@ -4,27 +4,23 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tokenmill.tokenizer.added_tokens import Segments
-from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.assembling import MOST_LISTED, EncodedTexts, EncodedToken, RowLayout, assemble
+from tokenmill.tokenizer.assembling import EncodedTexts, RowLayout
 from tokenmill.tokenizer.composition import Composition
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
-from tokenmill.tokenizer.engines.few import MOST_TEXTS
 from tokenmill.tokenizer.errors import check_list
 from tokenmill.tokenizer.layout import Layout
-from tokenmill.tokenizer.models import Unigram
-from tokenmill.tokenizer.normalizers.base import same_rows
-from tokenmill.tokenizer.offsets import Int32s, TokenLengths, WhiteSpace, are_bytes, find_spans, in_utf8
+from tokenmill.tokenizer.locating import Parts
+from tokenmill.tokenizer.offsets import EncodedToken, Places, TokenLengths, WhiteSpace, find_spans
 from tokenmill.tokenizer.plan import EncodePlan
-from tokenmill.tokenizer.post_processors import trim_offsets
 from tokenmill.tokenizer.ragged import Errors, Ragged, id_rows, list_array, text_column, text_rows
 from tokenmill.tokenizer.sampling import Sampling
 
@@ -126,28 +122,15 @@ class Encoder(Composition):
 
         ids: the rows encoded, offsets from 0 on; n_around: how many special tokens there will be in a row.
         """
-        left = self.truncation is not None and self.truncation.direction == "left" and any(self._trims)
-        starts, stops, is_right, _ = self._find_places(rows, ids, self._trims, in_bytes=in_bytes)
-        is_right &= not left
-        for row in np.flatnonzero(~is_right).tolist():
-            first, last = int(ids.offsets[row]), int(ids.offsets[row + 1])
-            text = rows.values[rows.offsets[row] : rows.offsets[row + 1]].tobytes().decode()
-            tokens = self._aligned([(AlignedText.original(text), -1)])
-            if len(tokens) != last - first:
-                raise ValueError(f"ids must be those of the texts: row {row} has {last - first}, of {len(tokens)}")
-            skipped = 0
-            if left and self.truncation is not None:  # what is first after that is trimmed as the first
-                kept = self.truncation.lengths(len(tokens), None, n_around)[0]
-                skipped = len(tokens) - kept
-            spans = [token.offsets for token in tokens[skipped:]]
-            for add_prefix_space in self._trims:
-                spans = trim_offsets([t.matched or t.text for t in tokens[skipped:]], spans, add_prefix_space)
-            spans = [(0, 0)] * skipped + spans
-            if in_bytes:
-                at = np.cumsum([0, *(len(c.encode()) for c in text)]).tolist()
-                spans = [(at[start], at[stop]) for start, stop in spans]
-            starts[first:last], stops[first:last] = zip(*spans, strict=True) if spans else ((), ())
-        return starts, stops
+        starts = ids.offsets[:-1]
+        if self.truncation is not None and self.truncation.direction == "left":
+            # What is the first token then is trimmed as that.
+            longest = int(np.diff(ids.offsets).max(initial=0))
+            kept = self.truncation.lengths(longest, None, n_around)[0]
+            starts = np.maximum(starts, ids.offsets[1:] - kept)
+        is_first = np.zeros(ids.n_values, np.bool_)
+        is_first[starts[starts < ids.offsets[1:]]] = True
+        return find_spans(self, rows, ids, is_first, self._trims, in_bytes=in_bytes)[:2]
 
     @functools.cached_property
     def _white_space(self) -> WhiteSpace:
@@ -155,7 +138,7 @@ class Encoder(Composition):
 
     @functools.cached_property
     def _lengths(self) -> TokenLengths | None:
-        return TokenLengths.of(self, self._token_of, self._white_space) if are_bytes(self) else None
+        return TokenLengths(self, self._token_of) if TokenLengths.say(self) else None
 
     def encode_bare(self, texts: Any, tally: Tally | None = None, errors: Errors = "strict") -> pa.LargeListArray:
         """Encodes a text column to the bare tokens of its texts, of which `layout` makes rows.
@@ -219,12 +202,15 @@ class Encoder(Composition):
         is_plain = pair is None and not is_pretokenized and type(sequence) is str
         return self._encode_all([sequence if is_plain else (sequence, pair)], is_pretokenized, add_special_tokens)[0]
 
-    def encode_aligned(self, parts: list[tuple[AlignedText, int]], add_special_tokens: bool = True) -> Encoding:
-        """Encodes one text that is given in parts, each with its id if it is a token already, else -1.
-
-        Offsets count in the original text of the parts.
-        """
-        return self._padded([self._assembled([self._aligned(parts)], add_special_tokens)])[0]
+    def encode_parts(self, parts: Parts, add_special_tokens: bool = True) -> Encoding:
+        """Encodes one text that is cut into parts already; offsets count in the original text of these."""
+        found = self._plan.locator.locate(parts)
+        ids, matched = found.ids.values.tolist(), found.find_matched()
+        spans = zip(found.starts.tolist(), found.stops.tolist(), strict=True)
+        tokens = zip(ids, map(self._token_of.__getitem__, ids), spans, found.words.tolist(), strict=True)
+        return self._laid_out(
+            [[EncodedToken(*token, matched.get(i, "")) for i, token in enumerate(tokens)]], add_special_tokens
+        )
 
     def encode_batch(
         self, input: Iterable[Any], is_pretokenized: bool = False, add_special_tokens: bool = True
@@ -269,7 +255,7 @@ class Encoder(Composition):
                 )
             columns = part.ids, part.tokens, part.offsets, part.word_ids
             sequences.append([EncodedToken(*token) for token in zip(*columns, strict=True)])
-        return self._padded([self._assembled(sequences, add_special_tokens)])[0]
+        return self._laid_out(sequences, add_special_tokens)
 
     def _encode_all(
         self, input: Any, is_pretokenized: bool, add_special_tokens: bool, *, places: bool = True
@@ -288,60 +274,30 @@ class Encoder(Composition):
             words = [_words(text, is_pretokenized) for text in texts]
             rows = plan.encode(text_rows(list(itertools.chain.from_iterable(words))))
             ids = Ragged(rows.values, rows.offsets[np.cumsum([0, *map(len, words)])]) if is_pretokenized else rows
-        layout, truncation = self._row_layouts[add_special_tokens], self.truncation
-        finder = self._finders[is_pretokenized] if places else None
-        encodings = EncodedTexts(finder, texts, firsts, ids, layout, truncation).encodings()
-        if truncation is not None:
-            for encoding in encodings:
-                _ = encoding.ids  # raises here if a text cannot be truncated
-        return encodings if self.padding is None else self._padded(encodings)
+        words_of = functools.partial(_words, is_pretokenized=is_pretokenized)
+        found = Places(self._fixed, texts, ids, words_of) if places else None
+        layout = self._row_layouts[add_special_tokens]
+        return self._padded(EncodedTexts(found, len(texts), firsts, ids, layout, self.truncation).encodings())
 
     @functools.cached_property
     def _row_layouts(self) -> tuple[RowLayout, RowLayout]:
         """The layouts without and with special tokens."""
-        templates = map(self._template, (False, True))
-        without, with_special = (RowLayout(each, self._trims, *each.around()) for each in templates)
-        return without, with_special
+        return RowLayout.of(self._template(False)), RowLayout.of(self._template(True))
 
     @functools.cached_property
-    def _finders(self) -> "tuple[Finder, Finder]":
-        """What finds the tokens of texts and of pre-tokenized texts, by the parts that this encoder has now."""
+    def _fixed(self) -> Self:
+        """This encoder with the parts that it has now."""
         fixed = object.__new__(type(self))
         fixed.__dict__.update(self.__dict__)
-        return Finder(fixed, is_pretokenized=False), Finder(fixed, is_pretokenized=True)
-
-    def _aligned(self, parts: list[tuple[AlignedText, int]]) -> list[EncodedToken]:
-        found = self._plan.align(parts)
-        return [EncodedToken(each.id, self._token_of[each.id], each.span, each.word, each.matched) for each in found]
-
-    def _find_places(
-        self, rows: Ragged, ids: Ragged, trims: Sequence[bool], *, in_bytes: bool = False
-    ) -> tuple[Int32s, Int32s, npt.NDArray[np.bool_], Callable[[], Int32s]]:
-        """Finds the tokens of rows; returns what `Places` takes."""
-        lengths = self._lengths
-        if lengths is not None:
-            starts, stops, is_right = find_spans(rows, ids, lengths, trims, in_bytes=in_bytes)
-            if self.normalizer is not None:
-                is_right &= same_rows(rows, self.normalizer.normalize_rows(rows))
-            if in_bytes or is_right.all():
-                return starts, stops, is_right, functools.partial(self._plan.word_numbers, rows, ids, lengths.n_bytes)
-        starts, stops, words, is_right = self._plan.locate(rows, ids)
-        if trims:
-            is_right &= self._white_space.trim(ids, trims, starts, stops)
-        if in_bytes:
-            starts, stops = (in_utf8(rows, ids.offsets, each) for each in (starts, stops))
-        return starts, stops, is_right, lambda: words
+        return fixed
 
     @property
     def _trims(self) -> tuple[bool, ...]:
         return self.post_processor.trims if self.post_processor else ()
 
-    @property
-    def _read(self) -> Any:
-        return getattr(self, "token_runs", None)  # from `Decoder`, if this is a whole `Tokenizer`
-
-    def _assembled(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
-        return assemble(self._template(add_special_tokens), sequences, self.truncation, self._trims, self._read)
+    def _laid_out(self, sequences: list[list[EncodedToken]], add_special_tokens: bool) -> Encoding:
+        layout, read = self._row_layouts[add_special_tokens], getattr(self, "token_runs", None)
+        return self._padded(EncodedTexts.given(sequences, layout, self.truncation, self._trims, read).encodings())[0]
 
     def _padded(self, encodings: list[Encoding]) -> list[Encoding]:
         padding = self.padding
@@ -350,110 +306,6 @@ class Encoder(Composition):
             for encoding in encodings:
                 encoding.pad(target, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
         return encodings
-
-
-class Places:
-    """Where the tokens of texts are, all those of a batch."""
-
-    def __init__(
-        self, starts: Int32s, stops: Int32s, is_right: npt.NDArray[np.bool_], find_words: Callable[[], Int32s]
-    ) -> None:
-        """Takes what was found.
-
-        Args:
-          starts, stops: int32[n_tokens], in characters of the text.
-          is_right: bool[n_texts], the texts for which all this is right; those of the others must be found otherwise.
-          find_words: finds int32[n_tokens], the number of each token's word in its text.
-        """
-        self._starts, self._stops, self.is_right, self._find_words = starts, stops, is_right.tolist(), find_words
-
-    @classmethod
-    def of_pairs(cls, pairs: list[tuple[int, int]], n_texts: int, find_words: Callable[[], Int32s]) -> "Places":
-        """Takes the offsets of a few tokens, which are right."""
-        none = np.empty(0, np.int32)
-        found = cls(none, none, np.ones(n_texts, np.bool_), find_words)
-        found._pairs = pairs
-        return found
-
-    @functools.cached_property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return list(zip(self._starts.tolist(), self._stops.tolist(), strict=True))
-
-    def offsets(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Returns the offsets of the tokens from `begin` to `end`."""
-        if self._starts.size <= MOST_LISTED:
-            return self._pairs[begin:end]
-        return list(zip(self._starts[begin:end].tolist(), self._stops[begin:end].tolist(), strict=True))
-
-    @functools.cached_property
-    def words(self) -> Int32s:
-        """int32[n_tokens]: the number of each token's word in its text."""
-        return self._find_words()
-
-
-class Finder:
-    """Finds where the tokens of texts are, by the parts that an encoder had when it encoded them."""
-
-    def __init__(self, encoder: Encoder, *, is_pretokenized: bool) -> None:
-        """Takes an encoder that nobody changes."""
-        self._encoder, self._is_pretokenized = encoder, is_pretokenized
-        self.read = encoder._read
-
-    def places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
-        """Finds the tokens of texts whose ids are known; trims: see `assembling.assemble`."""
-        if isinstance(ids, list) and len(ids) <= MOST_TEXTS and not trims and not self._is_pretokenized:
-            lengths = self._encoder._lengths
-            pairs = (self._encoder._plan.locate_few if lengths is None else lengths.of_few)(texts, ids)
-            if pairs is not None:
-                return Places.of_pairs(pairs, len(ids), lambda: self._places(texts, ids, trims).words)
-        return self._places(texts, ids, trims)
-
-    def _places(self, texts: Sequence[Any], ids: Ragged | list[list[int]], trims: Sequence[bool]) -> Places:
-        encoder, words = self._encoder, [_words(text, self._is_pretokenized) for text in texts]
-        rows = text_rows(list(itertools.chain.from_iterable(words)))
-        if self._is_pretokenized:
-            ids = encoder._plan.encode(rows)  # by words
-        elif isinstance(ids, list):
-            ends = np.cumsum([0, *map(len, ids)])
-            ids = Ragged(np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(ends[-1])), ends)
-        starts, stops, is_right, find_words = encoder._find_places(rows, ids, trims)
-        if self._is_pretokenized:
-            n_words = np.array(list(map(len, words)), np.int64)
-            text_of = np.repeat(np.arange(n_words.size), n_words)
-            # If offsets are trimmed, the first token of a text is another matter than that of each word.
-            is_right = (np.bincount(text_of, ~is_right, n_words.size) == 0) & (not trims)
-            numbers = np.arange(rows.n_rows) - np.repeat(np.cumsum(n_words) - n_words, n_words)
-            found = np.repeat(numbers, np.diff(ids.offsets)).astype(np.int32)
-            find_words = lambda: found  # noqa: E731
-        return Places(starts, stops, is_right, find_words)
-
-    def names(self, ids: list[int], trims: bool = False) -> list[str] | None:
-        """Returns the tokens of ids; None if they are named, or trimmed, by the text that they matched."""
-        if (trims or self._encoder._names_matched) and not self._matched.isdisjoint(ids):
-            return None
-        return list(map(self._encoder._token_of.__getitem__, ids))
-
-    @functools.cached_property
-    def _matched(self) -> frozenset[int]:
-        encoder = self._encoder
-        unknown: set[Any] = {encoder.model.unk_id} if isinstance(encoder.model, Unigram) else set()
-        return frozenset({*unknown, *encoder._added_ids.values()})
-
-    def trimmed(self, token_id: int, span: tuple[int, int], trims: Sequence[bool]) -> tuple[int, int]:
-        """Returns the offsets of a token that begins a part of its text; trims: see `assembling.assemble`."""
-        for add_prefix_space in trims:
-            (span,) = trim_offsets([self._encoder._token_of[token_id]], [span], add_prefix_space)
-        return span
-
-    def align(self, text: Any) -> list[EncodedToken]:
-        """Finds the tokens of one text in plain stages."""
-        encoder, words = self._encoder, _words(text, self._is_pretokenized)
-        tokens = [encoder._aligned([(AlignedText.original(word), -1)]) for word in words]
-        if self._is_pretokenized:
-            tokens = [[token._replace(word=i) for token in each] for i, each in enumerate(tokens)]
-        if encoder._names_matched:
-            tokens = [[token._replace(text=token.matched or token.text) for token in each] for each in tokens]
-        return list(itertools.chain.from_iterable(tokens))
 
 
 def _pairs(input: Iterable[Any], is_pretokenized: bool) -> list[Any]:

@@ -3,8 +3,9 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from tokenmill.tokenizer.post_processors import Direction, Padding, Truncation
 from tokenmill.tokenizer.token_runs import TokenRun
@@ -44,40 +45,40 @@ class Encoding:
     """Returns ids as runs of text; None if there is no decoder. Not pickled: it is a method of the tokenizer."""
 
     @classmethod
-    def of_row(cls, batch: Any, row: Any, ids: list[int] | None = None) -> "Encoding":
+    def of_row(cls, batch: Any, row: int, choice: tuple[int, ...] = (0, 0), ids: list[int] | None = None) -> "Encoding":
         """Returns an encoding that asks a batch for its fields when somebody asks for them.
 
         Args:
           batch: the `assembling.EncodedTexts` that it is of.
-          row: which of these it is.
+          row: which of these it is; choice: the numbers of the parts of its texts that it has.
           ids: its ids, if they are known.
         """
         encoding: Any = cls.__new__(cls)
         if ids is not None:
             encoding.ids = ids
-        encoding._batch, encoding._row = batch, row
+        encoding._batch, encoding._row, encoding._choice = batch, row, choice
         return cast("Encoding", encoding)
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__
-        batch, row = fields.get("_batch"), fields.get("_row")
+        batch = fields.get("_batch")
         if name in fields:  # another thread was faster
             return fields[name]
-        if batch is None or row is None or name not in _LATER:
+        if batch is None or name not in _LATER:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if name == "ids":
-            return fields.setdefault(name, batch.ids(row))
-        if name in _KNOWN:
-            fields.update(dict(zip(_KNOWN, batch.known(row), strict=True)) | fields)
-            return fields[name]
-        if name in ("overflow", "read"):
-            return batch.overflow(row) if name == "overflow" else batch.read
-        found = batch.found(row, name)
-        if found is None:
-            whole = batch.whole(row)
-            for each in _FOUND_LATER:
-                fields.setdefault(each, getattr(whole, each))
-        return fields.setdefault(name, found)
+        value = None if "_runs" in fields else batch.plain(fields["_row"], name)
+        if name == "read":
+            return batch.read
+        if name == "overflow":
+            return functools.partial(batch.overflow, self._row, self._choice, fields.get("_paddings", ()))
+        return fields.setdefault(name, batch.field(self._all_runs(), name) if value is None else value)
+
+    def _all_runs(self) -> Any:
+        """Returns the `assembling.Run`s of an encoding that has a batch."""
+        fields = self.__dict__
+        if "_runs" not in fields:
+            fields["_runs"] = fields["_batch"].runs(fields["_row"], fields["_choice"])
+        return fields["_runs"]
 
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *_LATER]
@@ -90,10 +91,12 @@ class Encoding:
 
     def __getstate__(self) -> dict[str, Any]:
         fields = self.__dict__
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
-        if "overflow" not in fields and found["overflow"] is not list:  # what makes the parts has the tokenizer
-            found["overflow"] = fields["_batch"].whole(fields["_row"]).overflow
-        return found
+        state = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {"read": None}
+        if "overflow" not in fields:
+            del state["overflow"]  # it has the tokenizer, which what makes the parts anew has not
+            state |= {name: fields[name] for name in ("_row", "_choice", "_paddings") if name in fields}
+            state |= {"_batch": fields["_batch"].alone(fields["_row"]), "_row": 0}
+        return state
 
     def _copy(self) -> "Encoding":
         copy: Any = type(self).__new__(type(self))
@@ -197,20 +200,20 @@ class Encoding:
         """Pads this encoding and what overflows to `length` tokens."""
         padding = Padding(length, direction, None, pad_id, pad_type_id, pad_token)
         n_padding = max(0, length - len(self.ids))
+        fields = self.__dict__
+        fields.pop("overflowing", None)
+        if "_batch" in fields:
+            runs, more = self._all_runs(), [fields["_batch"].padding(n_padding, padding)]
+            fields["_runs"] = more + runs if direction == "left" else runs + more
+            fields["_paddings"] = (*fields.get("_paddings", ()), padding)
+        if "_batch" not in fields or "overflow" in fields:
+            self._set_overflow(functools.partial(_padded, self.overflow, (padding,)))
         fillers: tuple[list[Any], ...] = ([pad_id], [pad_token], [pad_type_id], [0], [1], [(0, 0)], [None])
-        _ = self.ids, self.type_ids
-        vars(self).pop("overflowing", None)
-        is_open = "_batch" in self.__dict__
-        if is_open:
-            self.__dict__["_batch"] = _Padded(self.__dict__["_batch"], length, padding)
-        if not is_open or "overflow" in self.__dict__:
-            self._set_overflow(functools.partial(_pad_all, self.overflow, padding))
         for name, filler in zip(_PER_TOKEN, fillers, strict=True):
-            if is_open and name in _FOUND_LATER and name not in self.__dict__:
-                continue
-            filling = filler * n_padding
-            setattr(self, name, filling + getattr(self, name) if direction == "left" else getattr(self, name) + filling)
-        if not is_open or "sequence_ranges" in self.__dict__:
+            if name in fields:
+                filling = filler * n_padding
+                fields[name] = filling + fields[name] if direction == "left" else fields[name] + filling
+        if "sequence_ranges" in fields:
             self.sequence_ranges = _shifted(self.sequence_ranges, n_padding if direction == "left" else 0)
 
     def truncate(self, max_length: int, stride: int = 0, direction: Direction = "right") -> None:
@@ -228,9 +231,8 @@ class Encoding:
             parts = [self._part(0, 0), self._copy()]
         else:
             parts = [self._part(*part) for part in truncation.parts(len(self.ids), max_length)]
-        for name in (*_PER_TOKEN, "sequence_ranges"):
-            setattr(self, name, getattr(parts[0], name))
-        self._set_overflow(functools.partial(list, parts[1:]))
+        fields = {name: getattr(parts[0], name) for name in (*_PER_TOKEN, "sequence_ranges")}
+        self.__dict__ = fields | {"read": self.read, "overflow": functools.partial(list, parts[1:])}
 
     @staticmethod
     def merge(encodings: Iterable["Encoding"], growing_offsets: bool = True) -> "Encoding":
@@ -274,53 +276,12 @@ _SHOWN_TOKENS = 1000
 """The most tokens that a notebook shows."""
 
 _PER_TOKEN = ("ids", "tokens", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "word_ids")
+_LATER = frozenset({*_PER_TOKEN, "sequence_ranges", "overflow", "read"})
 
 
-_KNOWN = ("type_ids", "attention_mask", "special_tokens_mask")
-_FOUND_LATER = ("tokens", "offsets", "word_ids", "sequence_ranges")
-_LATER = frozenset({"ids", *_KNOWN, *_FOUND_LATER, "overflow", "read"})
-
-
-class _Padded(NamedTuple):
-    """A batch whose rows are padded."""
-
-    batch: Any
-    length: int
-    padding: Padding
-
-    @property
-    def read(self) -> Callable[[list[int]], list[TokenRun]] | None:
-        return self.batch.read
-
-    def ids(self, row: Any) -> list[int]:
-        return [self.padding.pad_id] * max(self.length, len(self.batch.ids(row)))
-
-    def n_sequences(self, row: Any) -> int:
-        return self.batch.n_sequences(row)
-
-    def overflow(self, row: Any) -> Callable[[], list[Encoding]]:
-        overflow = self.batch.overflow(row)
-        return overflow if overflow is list else functools.partial(_pad_all, overflow, self.padding)
-
-    def found(self, row: Any, name: str) -> Any:
-        found, is_left = self.batch.found(row, name), self.padding.direction == "left"
-        if name == "sequence_ranges":
-            return _shifted(found, max(0, self.length - len(self.batch.ids(row))) if is_left else 0)
-        if found is None:
-            return None
-        filler = {"offsets": (0, 0), "word_ids": None, "tokens": self.padding.pad_token}[name]
-        filling = [filler] * (self.length - len(found))
-        return filling + found if is_left else found + filling
-
-    def whole(self, row: Any) -> Encoding:
-        encoding, padding = self.batch.whole(row), self.padding
-        encoding.pad(self.length, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
-        return encoding
-
-
-def _pad_all(overflow: Callable[[], list[Encoding]], padding: Padding) -> list[Encoding]:
+def _padded(overflow: Callable[[], list[Encoding]], paddings: Iterable[Padding]) -> list[Encoding]:
     parts = [part._copy() for part in overflow()]
-    for part in parts:
+    for part, padding in itertools.product(parts, paddings):
         part.pad(padding.length or 0, padding.direction, padding.pad_id, padding.pad_type_id, padding.pad_token)
     return parts
 

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import normalizers
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers import Metaspace, Sequence
 from tokenmill.tokenizer.pre_tokenizers.sequence import scanner_of
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged, gathered, mended, read_only
+from tokenmill.tokenizer.traced import Traced
 
 _START_BYTES = 256
 
@@ -39,14 +39,25 @@ class NormalizingStage:
         """Returns which rows still begin with their first character after normalization, bool[n_rows].
 
         As in HF, a text whose first characters were removed starts later, so that a pre-tokenizer that treats the start
-        of a document differently does not see a start. Only rows whose first bytes changed are aligned to find out.
+        of a document differently does not see a start. Only rows whose first bytes changed are traced to find out.
         """
         keeps = np.ones(before.n_rows, np.bool_)
-        for row in np.flatnonzero(_first_bytes(before) != _first_bytes(after)).tolist():
-            data = bytes(before.values[before.offsets[row] : before.offsets[row + 1]][:_START_BYTES])
-            aligned = self._normalizer.normalize_aligned(AlignedText.original(data.decode("utf-8", "ignore")))
-            keeps[row] = not aligned.text or aligned.starts[0] == 0
+        changed = np.flatnonzero(_first_bytes(before) != _first_bytes(after))
+        if changed.size:
+            starts = before.offsets[changed]
+            heads = gathered(before.values, starts, np.minimum(starts + _START_BYTES, before.offsets[changed + 1]))
+            traced = Traced.original(mended(heads, "ignore"))
+            keeps[changed] = keeps_start(traced, self._normalizer.trace(traced))
         return keeps
+
+
+def keeps_start(before: Traced, after: Traced) -> npt.NDArray[np.bool_]:
+    """Returns which rows still begin with their first character, or are empty now, bool[n_rows]."""
+    keeps = np.ones(before.rows.n_rows, np.bool_)
+    old, new = before.bounds, after.bounds
+    filled = (np.diff(old) > 0) & (np.diff(new) > 0)
+    keeps[filled] = before.starts[old[:-1][filled]] == after.starts[new[:-1][filled]]
+    return keeps
 
 
 def _makes_one_space(step: Any) -> bool:

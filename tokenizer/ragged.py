@@ -17,6 +17,9 @@ Errors = Literal["strict", "replace"]
 """What to do with bytes that are not UTF-8: raise an error, or read them as U+FFFD."""
 
 
+Int64s = npt.NDArray[np.int64]
+
+
 class Ragged(NamedTuple):
     """Rows `values[offsets[i]:offsets[i + 1]]`.
 
@@ -69,6 +72,31 @@ def gathered(values: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops
     out, offsets = recycled.empty(int((stops - starts).sum()), np.uint8), np.empty(starts.size + 1, np.int64)
     row_kernels.gather(values, starts, stops, out, offsets)
     return Ragged(read_only(out), offsets)
+
+
+def put_rows(rows: Ragged, *parts: tuple[Any, Ragged]) -> Ragged:
+    """Returns rows with some replaced; parts: int64[k], the numbers of some, and the k rows in their place."""
+    starts, stops = np.empty((2, rows.n_rows), np.int64)
+    values, at = [], 0
+    for numbers, new in ((slice(None), rows), *parts):
+        first, last = new.offsets[0], new.offsets[-1]
+        starts[numbers], stops[numbers] = (each + (at - first) for each in (new.offsets[:-1], new.offsets[1:]))
+        values.append(new.values[first:last])
+        at += last - first
+    return gathered(read_only(np.concatenate(values)), starts, stops)
+
+
+def characters_before(values: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
+    """Returns how many characters of UTF-8 begin before each place, int64[n]; places must not decrease."""
+    before = np.empty(at.size, np.int64)
+    row_kernels.character_positions(values, 0, read_only(at), before)
+    return before
+
+
+def stretches(starts: Int64s, stops: Int64s) -> Int64s:
+    """Returns the numbers from each start to its stop, one stretch after the other."""
+    lengths = stops - starts
+    return np.repeat(stops - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

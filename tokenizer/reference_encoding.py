@@ -7,22 +7,23 @@ It takes a text through the parts of a tokenizer one after the other: no plan, n
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from tokenmill.tokenizer.added_tokens import Contents, Segments, segments_of
-from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.added_tokens import AddedToken, Segments, SpecialPolicy
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.models import BPE, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import Normalizer, SentencePieceNormalizer
+from tokenmill.tokenizer.normalizing import keeps_start
 from tokenmill.tokenizer.pre_tokenizers import is_byte_level
-from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import unspell
 from tokenmill.tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer.traced import Traced
+from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 _CACHED_WORDS = 1 << 16
 
@@ -80,27 +81,27 @@ class Reference:
         Raises:
           UnknownCharacterError: as `encode_bare`.
         """
-        normalizer, pre_tokenizer = self._normalizer, self._pre_tokenizer
         ids: list[int] = []
-        for i, (segment, token_id) in enumerate(segments_of(AlignedText.original(text), self._raw, self._special)):
+        for start, stop, token_id in segments_of(text, self._raw, self._special):
             if token_id >= 0:
                 ids.append(token_id)
                 continue
-            starts_text = begins and i == 0
-            if normalizer is not None and segment.text:
-                begin = segment.starts[0]
-                segment = normalizer.normalize_aligned(segment)
+            part, starts_text = text[start:stop], begins and start == 0
+            if self._normalizer is not None and part:
+                raw = Traced.original(text_rows([part]))
+                traced = self._normalizer.trace(raw)
+                part = next(traced.texts()).text
                 # A text whose first characters were removed starts later; see `NormalizingStage`.
-                starts_text = starts_text and (not segment.text or segment.starts[0] == begin)
-            for j, (part, part_id) in enumerate(segments_of(segment, self._late, self._special)):
-                if part_id >= 0:
-                    ids.append(part_id)
-                elif pre_tokenizer is None:
-                    ids += self._words_of(part.text) if part.text else []
-                else:
-                    for word in pre_tokenizer.split_aligned(part, starts_text and j == 0):
-                        ids += self._words_of(word.text)
+                starts_text = starts_text and bool(keeps_start(raw, traced)[0])
+            for first, last, late_id in segments_of(part, self._late, self._special):
+                ids += [late_id] if late_id >= 0 else self._ids_of(part[first:last], starts_text and first == 0)
         return ids
+
+    def _ids_of(self, text: str, is_first: bool) -> list[int]:
+        if self._pre_tokenizer is None:
+            return self._words_of(text.encode()) if text else []
+        words = self._pre_tokenizer.split_rows(text_rows([text]), np.array([is_first]))
+        return [token for i in range(words.n_words) for token in self._words_of(words.word(i))]
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -111,25 +112,83 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 def _normalized(normalizer: Normalizer | None, content: str) -> str:
     if normalizer is None or isinstance(normalizer, SentencePieceNormalizer):
         return content  # see `added_tokens.normalized_content`
-    return normalizer.normalize_aligned(AlignedText.original(content)).text
+    return next(normalizer.trace(Traced.original(text_rows([content]))).texts()).text
 
 
-def _model(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
-    """Returns the model as a function from a word to its ids."""
-    model, pre_tokenizer = tokenizer.model, tokenizer.pre_tokenizer
-    is_spelled = pre_tokenizer is not None and pre_tokenizer.spells_bytes
-    if isinstance(model, BPE) and is_byte_level(pre_tokenizer):
+def _model(tokenizer: Tokenizer) -> Callable[[bytes], list[int]]:
+    """Returns the model as a function from a word, as bytes of the text, to its ids."""
+    model, is_spelled = tokenizer.model, is_byte_level(tokenizer.pre_tokenizer)
+    if isinstance(model, BPE) and is_spelled:
         by_bytes = dataclasses.replace(model, byte_level=True)
-        to_bytes = unspell if is_spelled else str.encode
-        return lambda word: [token for token, _ in by_bytes.tokenize_bytes(to_bytes(word))]
+        return lambda word: [token for token, _ in by_bytes.tokenize_bytes(word)]
 
-    def read(word: str) -> str:
-        spells = is_byte_level(pre_tokenizer) and not is_spelled
-        return "".join(BYTE_ALPHABET[byte] for byte in word.encode()) if spells else word
+    def read(word: bytes) -> str:
+        return "".join(BYTE_ALPHABET[byte] for byte in word) if is_spelled else word.decode()
 
     if isinstance(model, WordPiece):
         return lambda word: [model.vocab[token] for token, _ in wordpiece(read(word), model)]
     return lambda word: [token for token, _ in model.tokenize(read(word))]
+
+
+class Contents(NamedTuple):
+    """What added tokens look like in a text, for `segments_of`."""
+
+    tokens: dict[str, AddedToken]
+    lengths: dict[str, list[int]]
+    """The lengths of those that begin with a character, the longest first."""
+
+    @classmethod
+    def of(cls, tokens: Iterable[tuple[str, AddedToken]]) -> Self:
+        """Takes what each token looks like, and the token; of equal ones the last counts."""
+        by_text = {content: token for content, token in tokens if content}
+        lengths: dict[str, set[int]] = {}
+        for content in by_text:
+            lengths.setdefault(content[0], set()).add(len(content))
+        return cls(by_text, {first: sorted(found, reverse=True) for first, found in lengths.items()})
+
+
+def segments_of(data: str, contents: Contents, special: SpecialPolicy) -> Iterator[tuple[int, int, int]]:
+    """Yields where parts of a text start and stop, and the id of each that is an added token, -1 for text.
+
+    See `AddedTokenMatcher.find`, which does the same.
+
+    Args:
+      data: the text.
+      contents: what the tokens look like in it.
+      special: what becomes of special tokens.
+    """
+    by_text, lengths = contents
+    if not by_text:
+        yield 0, len(data), -1
+        return
+    spaces, word_characters = map(unicode_tables.property_table, ("spaces", "word_characters"))
+    at, i = 0, 0
+    while i < len(data):
+        n = next((n for n in lengths.get(data[i], ()) if i + n <= len(data) and data[i : i + n] in by_text), 0)
+        if not n:
+            i += 1
+            continue
+        token, start, stop = by_text[data[i : i + n]], i, i + n
+        i = stop
+        if token.special and special != "split":
+            continue
+        if token.single_word and any(
+            word_characters[ord(c)] for c in data[max(start - 1, 0) : start] + data[stop : stop + 1]
+        ):
+            continue
+        while token.lstrip and start > at and spaces[ord(data[start - 1])]:
+            start -= 1
+        while token.rstrip and stop < len(data) and spaces[ord(data[stop])]:
+            stop += 1
+        start = max(start, at) if token.lstrip else start
+        if stop <= start:
+            continue
+        if at < start:
+            yield at, start, -1
+        yield start, stop, token.id
+        at = stop
+    if at < len(data) or not data:
+        yield at, len(data), -1
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,13 +2,13 @@
 """Kernels over rows: lay ids out among special tokens, insert rows, join texts, copy spans, find where tokens are.
 
 Its reference implementation is in `tests/tokenizer/test_layout.py`; that of tokens' places is
-`tokenmill.tokenizer.plan.EncodePlan.align`, and `tests/tokenizer/test_offsets.py` compares them.
+`tokenmill.tokenizer.locating.Locator`, and `tests/tokenizer/test_offsets.py` compares them.
 """
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part
-from tokenmill.tokenizer.kernels.utf8 import copy_bytes
+from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64
+from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS, copy_bytes
 
 
 @kernel
@@ -136,29 +136,48 @@ def gather(data, starts, stops, out, out_offsets):
 
 
 @kernel_part
-def _trim(token, is_first, trims, n_leading, n_trailing, start, stop):
-    """See `post_processors.trim_offsets`."""
-    for add_prefix_space in trims:
-        n = n_leading[token]
-        if not (n == 1 and add_prefix_space and (is_first or start == 0)):
-            start = min(start + n, max(stop, start))
-        n = n_trailing[token]
-        if 0 < n <= stop:
-            stop = max(stop - n, start)
-    return start, stop
+def _count_characters(values, i, stop):
+    """Returns how many characters begin from i on, before stop."""
+    n = stop - i
+    while i + 8 <= stop:
+        eight = load_u64(values, i)
+        # Bytes that continue a character have the highest bit set, and the next one not.
+        following = eight & ~(eight << np.uint64(1)) & HIGH_BITS
+        n -= np.int64(((following >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
+        i += 8
+    while i < stop:
+        n -= np.int64((values[i] & 0xC0) == 0x80)
+        i += 1
+    return n
 
 
 @kernel
-def find_spans(
-    n_bytes, n_leading, n_trailing, values, offsets, ids, id_offsets, trims, in_bytes, starts, stops, is_right
-):
+def character_positions(values, first_byte, offsets, out):
+    """Turns byte positions within one text into character positions.
+
+    Args:
+      values: uint8[n_bytes], UTF-8.
+      first_byte: where the text begins.
+      offsets: int64[n], byte positions, not decreasing.
+      out: int64[n], filled.
+    """
+    n = np.int64(0)
+    i = first_byte
+    for k in range(offsets.size):
+        n += _count_characters(values, i, offsets[k])
+        i = offsets[k]
+        out[k] = n
+
+
+@kernel
+def find_spans(n_bytes, values, offsets, ids, id_offsets, in_bytes, starts, stops, is_right):
     """Finds where tokens are that are the bytes of their row, one after the other.
 
     Args:
-      n_bytes, n_leading, n_trailing: int32[n_ids], see `offsets.TokenLengths`.
+      n_bytes: int32[n_ids], see `offsets.TokenLengths`.
       values: uint8[n], valid UTF-8; offsets: int64[n_rows + 1].
       ids: int32[n_tokens]; id_offsets: int64[n_rows + 1], from 0 to n_tokens, in order.
-      trims: bool[n], see `assembling.assemble`; in_bytes: whether to count bytes, else characters.
+      in_bytes: whether to count bytes, else characters.
       starts, stops: int32[n_tokens], filled: counted from the start of the row; 0 in rows that are not right.
       is_right: bool[n_rows], filled: whether the tokens of a row have as many bytes as it.
     """
@@ -180,8 +199,7 @@ def find_spans(
         for t in range(first, last):
             start, stop = np.int64(0), np.int64(0)
             if right:
-                token = ids[t]
-                end = i + n_bytes[token]
+                end = i + n_bytes[ids[t]]
                 if in_bytes:
                     start, stop = i - at, end - at
                 else:
@@ -191,17 +209,4 @@ def find_spans(
                         i += 1
                     stop = n_before
                 i = end
-                start, stop = _trim(token, t == first, trims, n_leading, n_trailing, start, stop)
             starts[t], stops[t] = start, stop
-
-
-@kernel
-def trim_spans(ids, id_offsets, n_leading, n_trailing, trims, starts, stops):
-    """Trims offsets, int32[n_tokens] each, in place, but not those of ids that are none; otherwise as `find_spans`."""
-    for row in range(id_offsets.size - 1):
-        for t in range(id_offsets[row], id_offsets[row + 1]):
-            if not 0 <= ids[t] < n_leading.size:  # they may be a user's
-                continue
-            is_first = t == id_offsets[row]
-            start, stop = np.int64(starts[t]), np.int64(stops[t])
-            starts[t], stops[t] = _trim(ids[t], is_first, trims, n_leading, n_trailing, start, stop)

@@ -14,8 +14,8 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from tests import charsmaps, strategies  # noqa: E402
+from tests.reference.tracing import traced  # noqa: E402
 from tokenmill.tokenizer import normalizers as ours  # noqa: E402
-from tokenmill.tokenizer.aligned import AlignedText  # noqa: E402
 from tokenmill.tokenizer.normalizers import tables  # noqa: E402
 
 theirs = hf.normalizers
@@ -46,7 +46,7 @@ def assert_aligned(mine: ours.Normalizer, other: "theirs.Normalizer", text: str)
     """Compares texts and alignments; a model without merges makes a token, the unknown one, of every character."""
     tokenizer = hf.Tokenizer(hf.models.BPE(vocab={"?": 0}, merges=[], unk_token="?"))
     tokenizer.normalizer = other
-    got = mine.normalize_aligned(AlignedText.original(text))
+    got = traced(mine, text)
     assert got.text == other.normalize_str(text)
     encoding = tokenizer.encode(text)
     assert list(zip(got.starts, got.stops, strict=True)) == encoding.offsets

@@ -18,11 +18,12 @@ from tokenizers import models, normalizers, pre_tokenizers  # noqa: E402
 from tokenizers import processors as theirs  # noqa: E402
 
 from tests import strategies  # noqa: E402
+from tests.reference.tracing import assemble  # noqa: E402
 from tokenmill.tokenizer import Tokenizer, TokenizerFileError  # noqa: E402
 from tokenmill.tokenizer import post_processors as ours  # noqa: E402
-from tokenmill.tokenizer.assembling import EncodedToken, assemble  # noqa: E402
 from tokenmill.tokenizer.encoding import Encoding  # noqa: E402
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET  # noqa: E402
+from tokenmill.tokenizer.offsets import EncodedToken  # noqa: E402
 from tokenmill.tokenizer.post_processors import TemplatePiece, Truncation  # noqa: E402
 
 pytestmark = pytest.mark.parity

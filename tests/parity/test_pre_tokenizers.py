@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.reference.spellings import PATTERNS
+from tests.reference.tracing import traced_words
 from tests.strategies import texts
 from tokenmill.tokenizer import pre_tokenizers as ours
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models.bpe import BYTE_ALPHABET
 from tokenmill.tokenizer.pre_tokenizers import patterns, tables
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import TIKTOKEN_PATTERNS as NAMED
@@ -71,7 +71,7 @@ def split(pre_tokenizer: ours.PreTokenizer, *rows: str) -> list[list[str]]:
 
 
 def spans(pre_tokenizer: ours.PreTokenizer, text: str) -> list[tuple[str, tuple[int, int]]]:
-    return [(part.text, part.span()) for part in pre_tokenizer.split_aligned(AlignedText.original(text), True)]
+    return traced_words(pre_tokenizer, text)
 
 
 def scan(pattern: str, text: str) -> list[str]:
@@ -316,7 +316,7 @@ def test_components_equal_hf(kind: str, text: str) -> None:
 @example(text="a!! b123456 1234.5 don't ò½ ²³ ٣٤٥٦ １２３")
 def test_steps_after_byte_level_see_bytes_spelled(text: str) -> None:
     falcon, hf_falcon = BYTE_LEVEL["Falcon"]
-    found = [(p.text, (p.starts[0], p.stops[-1])) for p in falcon.split_aligned(AlignedText.original(text), True)]
+    found = spans(falcon, text)
     assert found == hf_falcon.pre_tokenize_str(text)
     words = falcon.split_rows(text_rows([text]), np.array([True]))
     spelled = [words.word(i) for i in range(words.n_words)]

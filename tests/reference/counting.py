@@ -4,7 +4,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tokenmill.tokenizer.aligned import AlignedText
+from tests.reference.tracing import original, traced, traced_words
 from tokenmill.tokenizer.models import WordPiece
 from tokenmill.tokenizer.normalizers import Normalizer
 from tokenmill.tokenizer.pre_tokenizers import PreTokenizer
@@ -17,14 +17,16 @@ def count_pre_tokens(
     """Counts the normalized pre-tokens of texts, one text after the other, as `Tokenizer.encode` finds them."""
     counts: Counter[str] = Counter()
     for text in texts:
-        aligned = AlignedText.original(text)
+        placed = original(text)
         if normalizer is not None:
-            aligned = normalizer.normalize_aligned(aligned)
-        if not aligned.text:
+            placed = traced(normalizer, text)
+        if not placed.text:
             continue
-        keeps_start = aligned.starts[0] == 0
-        pieces = [aligned] if pre_tokenizer is None else pre_tokenizer.split_aligned(aligned, keeps_start)
-        counts.update(piece.text for piece in pieces)
+        keeps_start = placed.starts[0] == 0
+        if pre_tokenizer is None:
+            counts[placed.text] += 1
+        else:
+            counts.update(word for word, _ in traced_words(pre_tokenizer, placed.text, is_first=keeps_start))
     return counts
 
 

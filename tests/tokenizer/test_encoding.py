@@ -5,8 +5,9 @@ import pickle
 
 import pytest
 
-from tokenmill.tokenizer.assembling import EncodedToken, assemble
+from tests.reference.tracing import assemble
 from tokenmill.tokenizer.encoding import Encoding
+from tokenmill.tokenizer.offsets import EncodedToken
 from tokenmill.tokenizer.post_processors import PLAIN_LAYOUT, BertProcessing, RobertaProcessing, Truncation
 
 LAYOUT = BertProcessing(("[SEP]", 3), ("[CLS]", 2)).template()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets of columns are those of `Encoding`, which plain stages find, in characters and in bytes."""
+"""Offsets of columns are those of `Encoding`, in characters and in bytes; the quick ways find what `Locator` does."""
 
 import dataclasses
 import itertools
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps, strategies
-from tokenmill.tokenizer import Tokenizer
+from tokenmill.tokenizer import Tokenizer, offsets
 from tokenmill.tokenizer.added_tokens import AddedToken
-from tokenmill.tokenizer.aligned import AlignedText
+from tokenmill.tokenizer.locating import Locator
 from tokenmill.tokenizer.models import BPE, Unigram, WordLevel, WordPiece
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import (
@@ -31,7 +31,7 @@ from tokenmill.tokenizer.normalizers import (
     Strip,
     StripAccents,
 )
-from tokenmill.tokenizer.plan import EncodePlan
+from tokenmill.tokenizer.offsets import TokenLengths
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
 from tokenmill.tokenizer.post_processors import Padding, Truncation
 from tokenmill.tokenizer.pre_tokenizers import (
@@ -99,10 +99,10 @@ def test_offsets_of_a_column_are_those_of_each_text(name, texts, special, length
             ]
 
 
-def test_tokens_of_bytes_need_no_plain_stages(monkeypatch) -> None:
+def test_tokens_of_bytes_need_no_locator(monkeypatch) -> None:
     tokenizer = byte_level()
     tokenizer.truncation = tokenizer.padding = None
-    monkeypatch.setattr(Tokenizer, "_aligned", None)
+    monkeypatch.setattr(Locator, "locate", None)
     column = pa.array(["the 玫 <s>", None, "ab", ""]).slice(0, 4)
     found = tokenizer.encode_arrow(column, offsets=True)
     assert found.column("starts").to_pylist()[1] is None
@@ -114,7 +114,7 @@ def test_tokens_of_bytes_need_no_plain_stages(monkeypatch) -> None:
         tokenizer.encode_arrow(column, tally=tokenizer.new_tally(), offsets=True)
 
 
-def test_what_is_dropped_or_taken_along_is_found_by_plain_stages() -> None:
+def test_what_is_dropped_or_taken_along_is_found() -> None:
     tokenizer = byte_level()
     token = dataclasses.replace(tokenizer.added_tokens[0], lstrip=True, rstrip=True, special=False)
     tokenizer.added_tokens = [token]
@@ -158,23 +158,27 @@ SHORT = st.lists(st.sampled_from([" a", " a", "b", "é玫", " ", "<s>"]), max_si
     pair=st.tuples(SHORT, SHORT | st.text(strategies.characters(), max_size=9)), is_pair=st.booleans(),
     length=st.integers(3, 9), stride=st.integers(0, 2), side=st.sampled_from(["left", "right"]), pad=st.booleans(),
 )  # fmt: skip
-def test_parts_that_overflow_are_those_of_plain_stages(name, pair, is_pair, length, stride, side, pad) -> None:
+def test_parts_that_overflow_are_the_same_when_pickled_and_read_in_any_order(
+    name, pair, is_pair, length, stride, side, pad
+) -> None:
     padding = Padding(12, side, None, 1, 1, "a") if pad else None
     tokenizer = TOKENIZERS[name].replace(truncation=Truncation(length, direction=side, stride=stride), padding=padding)
     texts = pair if is_pair else pair[:1]
-    tokens = [tokenizer._aligned([(AlignedText.original(text), -1)]) for text in texts]
     try:
-        expected = tokenizer._padded([tokenizer._assembled(tokens, True)])[0]
+        found, again = tokenizer.encode(*texts), tokenizer.encode(*texts)
     except ValueError:
         with pytest.raises(ValueError, match=r"stride|room"):
             tokenizer.encode(*texts)
         return
-    found = tokenizer.encode(*texts)
-    again = tokenizer.encode(*texts)
     _ = again.overflowing
-    queue = [(found, expected), (pickle.loads(pickle.dumps(again)), expected)]
+    whole = tokenizer.replace(truncation=None, padding=None).encode_batch(texts, add_special_tokens=False)
+    queue = [(found, pickle.loads(pickle.dumps(again)))]
     for ours, theirs in queue:
         assert ours == theirs
+        for i, sequence in enumerate(ours.sequence_ids):
+            if sequence is not None:
+                assert ours.ids[i] in whole[sequence].ids
+                assert ours.word_ids[i] in whole[sequence].word_ids
         assert len(ours.overflowing) == len(theirs.overflowing)
         queue += zip(ours.overflowing, theirs.overflowing, strict=True)
 
@@ -217,7 +221,7 @@ PRE_TOKENIZERS = {
 
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
 @given(data=st.data(), texts=TEXTS, is_pretokenized=st.booleans())
-def test_places_are_those_of_plain_stages(pre_tokenizer, data, texts, is_pretokenized) -> None:
+def test_places_are_those_of_the_locator(pre_tokenizer, data, texts, is_pretokenized) -> None:
     model = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
     normalizer = data.draw(st.sampled_from(sorted(NORMALIZERS)))
     flags = st.builds(dict, lstrip=st.booleans(), rstrip=st.booleans(), normalized=st.booleans(), special=st.booleans())
@@ -240,16 +244,16 @@ def test_places_are_those_of_plain_stages(pre_tokenizer, data, texts, is_pretoke
     found = tokenizer.encode_batch(inputs, is_pretokenized)
     expected = tokenizer.encode_batch(inputs, is_pretokenized)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tokenizer, "_find_places", nothing_found)
-        patch.setattr(EncodePlan, "locate_few", lambda *_: None)
+        patch.setattr(offsets, "_quick_spans", nothing_found)
+        patch.setattr(TokenLengths, "of_few", lambda *_: None)
         fields = "tokens", "offsets", "word_ids", "sequence_ids", "sequence_ranges", "overflowing"
         expected = [[getattr(each, name) for name in fields] for each in expected]
     assert [[getattr(each, name) for name in fields] for each in found] == expected
 
 
-def nothing_found(_, rows, ids, trims, *, in_bytes=False):
-    zeros = np.zeros(ids.n_values, np.int32)
-    return zeros, zeros, np.zeros(rows.n_rows, np.bool_), zeros.copy
+def nothing_found(_, rows, ids, *, in_bytes):
+    starts, stops, words = np.zeros((3, ids.n_values), np.int32)
+    return starts, stops, words, np.zeros(rows.n_rows, np.bool_)
 
 
 def of_letters(*more: str, **options) -> BPE:
@@ -303,8 +307,7 @@ def test_offsets_where_lengths_and_texts_look_right(name) -> None:
     assert [hf.encode(text).offsets for text in expected] == list(expected.values())
 
 
-def test_texts_as_people_write_them_need_no_plain_stages(monkeypatch) -> None:
-    monkeypatch.setattr(Tokenizer, "_aligned", None)
+def test_the_steps_of_known_tokenizers_are_traced() -> None:
     parts = [("T5", "Metaspace"), ("Llama", "none"), ("BERT", "BERT"), ("map", "T5"), ("none", "Whitespace")]
     for normalizer, pre_tokenizer in parts:
         tokenizer = Tokenizer(

@@ -2,7 +2,7 @@
 """SentencePiece's normalizer in one pass: character map, user-defined pieces left alone, white space, "▁".
 
 Its reference implementation is
-`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.trace`;
 `tests/tokenizer/formats/test_sentencepiece_file.py` compares them.
 """
 

@@ -9,7 +9,7 @@ Models are called by address, see `word_models`. One that sums scores also gives
 others, and is then called by another step, see `sentencepiece_unigram`.
 
 Its reference implementation is
-`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.trace`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 

@@ -17,7 +17,7 @@ One code point is described by an int64, its *entry* (`KnownTables.characters`):
     19 .. 0   its half as the second of a pair
 
 Its reference implementation is
-`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.normalize_aligned`;
+`tokenmill.tokenizer.normalizers.sentencepiece.SentencePieceNormalizer.trace`;
 `tests/tokenizer/engines/test_sentencepiece_rows.py` compares them.
 """
 

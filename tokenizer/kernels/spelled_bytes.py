@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes spelled as characters of GPT-2's alphabet: what models that are not byte-level read after a `ByteLevel`.
 
-Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.byte_level.ByteLevel.split_aligned_pieces`;
-`tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares them.
+`tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares it with Python's strings.
 """
 
 from typing import Any, NamedTuple

@@ -18,9 +18,9 @@ import pyarrow as pa
 from tokenmill.tokenizer.languages import score_kernels
 from tokenmill.tokenizer.languages.script_kernels import HAN
 from tokenmill.tokenizer.languages.scripts import SCRIPTS, ScriptCounts, count_scripts
-from tokenmill.tokenizer.normalizers.base import Edges, put_rows
+from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.normalizers.forms import NormalForm
-from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, read_only, text_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, put_rows, read_only, text_rows
 from tokenmill.tokenizer.text.base import CharacterSet
 from tokenmill.tokenizer.text.characters import Lowercase
 

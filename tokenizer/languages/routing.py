@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.languages.identifying import Languages, identify, language_codes
-from tokenmill.tokenizer.normalizers.base import Edges, put_rows
-from tokenmill.tokenizer.ragged import Errors, Ragged, text_column, text_rows
+from tokenmill.tokenizer.normalizers.base import Edges
+from tokenmill.tokenizer.ragged import Errors, Ragged, put_rows, text_column, text_rows
 from tokenmill.tokenizer.text import PreparedText, SpanRule, TextChain, TextStep, TextTokenizer, parse_steps
 from tokenmill.tokenizer.text.base import StepReport
 from tokenmill.tokenizer.text.chain import ChainResult

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import TextGrowthError, check_strings
-from tokenmill.tokenizer.ragged import Errors, Ragged, encoded_rows, gathered, read_only, string_array, text_rows
+from tokenmill.tokenizer.ragged import Errors, Ragged, encoded_rows, put_rows, read_only, string_array, text_rows
+from tokenmill.tokenizer.traced import PlacedText, Traced
 
 
 class Edit(NamedTuple):
@@ -63,8 +63,8 @@ class Normalizer(abc.ABC):
         """Normalizes a column of valid UTF-8, values uint8[n]; returns `rows` itself if nothing changes."""
 
     @abc.abstractmethod
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text like `normalize_rows`, with alignments as in HF. Slow."""
+    def trace(self, text: Traced) -> Traced:
+        """Normalizes rows like `normalize_rows`; their characters have the places that HF gives them."""
 
     def normalize_arrow(self, texts: Any, errors: Errors = "strict") -> pa.LargeStringArray:
         """Normalizes a text column; rows and their order stay, nulls become empty, nothing aliases the input.
@@ -139,8 +139,18 @@ class TextStep(Normalizer):
     def normalize_rows(self, rows: Ragged) -> Ragged:
         return self.apply_rows(rows, Edges.of(rows.n_rows)).rows
 
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        return aligned(text, self.edits(text.text))
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        """Applies the step to rows, and traces their characters; without a better way, one row after the other.
+
+        Raises:
+          TimeoutError: if an expression takes too long. TextGrowthError: as `apply_rows`.
+        """
+        begins, ends = (each.tolist() for each in edges or Edges.of(text.rows.n_rows))
+        new: dict[int, PlacedText] = {}
+        for row, each in enumerate(text.texts()):
+            if each.text and (edits := self.edits(each.text, begins[row], ends[row])):
+                new[row] = placed(each, edits)
+        return text.replaced(list(new), list(new.values()))
 
     def active(self) -> npt.NDArray[np.bool_] | None:
         """Returns characters, bool[0x110000], such that texts with none of them never change; None if not known."""
@@ -166,11 +176,12 @@ def replaced(text: str, edits: list[Edit]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def aligned(text: AlignedText, edits: list[Edit]) -> AlignedText:
-    """Returns a text after edits, with alignments.
+def placed(text: PlacedText, edits: list[Edit]) -> PlacedText:
+    """Returns a text after edits, with the places of its characters.
 
-    The origin of a replacement is all the characters that it replaces; that of an insertion is the character before, or
-    the very start. HF aligns a replacement with one character, so an edit of HF's replaces one and removes others.
+    The place of a replacement is all the characters that it replaces; that of an insertion is the character before, or
+    the very start. HF gives a replacement the place of one character, so an edit of HF's replaces one and removes
+    others.
     """
     starts: list[int] = []
     stops: list[int] = []
@@ -178,12 +189,12 @@ def aligned(text: AlignedText, edits: list[Edit]) -> AlignedText:
     for start, stop, new in edits:
         first, last = (start, stop - 1) if start < stop else (start - 1, start - 1)
         origin = (text.starts[first], text.stops[last]) if last >= 0 else 2 * (text.starts[0] if text.starts else 0,)
-        starts += text.starts[at:start] + [origin[0]] * len(new)
-        stops += text.stops[at:start] + [origin[1]] * len(new)
+        starts += [*text.starts[at:start], *[origin[0]] * len(new)]
+        stops += [*text.stops[at:start], *[origin[1]] * len(new)]
         at = stop
     after = replaced(text.text, edits)
     check_growth(len(text.text.encode()), len(after.encode()))
-    return AlignedText(after, starts + text.starts[at:], stops + text.stops[at:])
+    return PlacedText(after, [*starts, *text.starts[at:]], [*stops, *text.stops[at:]])
 
 
 def n_changed(edits: list[Edit]) -> int:
@@ -216,18 +227,6 @@ def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
         edits += [Edit(at + 1, at + 1 - change, "")] if change else []
         at += 1 - change
     return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
-
-
-def put_rows(rows: Ragged, *parts: tuple[Any, Ragged]) -> Ragged:
-    """Returns rows with some replaced; parts: int64[k], the numbers of some, and the k rows in their place."""
-    starts, stops = np.empty((2, rows.n_rows), np.int64)
-    values, at = [], 0
-    for numbers, new in ((slice(None), rows), *parts):
-        first, last = new.offsets[0], new.offsets[-1]
-        starts[numbers], stops[numbers] = (each + (at - first) for each in (new.offsets[:-1], new.offsets[1:]))
-        values.append(new.values[first:last])
-        at += last - first
-    return gathered(read_only(np.concatenate(values)), starts, stops)
 
 
 def put_texts(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tokenmill.tokenizer import kernel_memory, recycled
-from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.normalizers.base import Normalizer, aligned, edits_of_characters, rows_of, unless_same
-from tokenmill.tokenizer.normalizers.characters import Lowercase
+from tokenmill.tokenizer.normalizers.base import Normalizer, rows_of, unless_same
+from tokenmill.tokenizer.normalizers.characters import CharacterStep, Lowercase
 from tokenmill.tokenizer.normalizers.forms import NFD
 from tokenmill.tokenizer.normalizers.kernels import bert as bert_kernels
 from tokenmill.tokenizer.normalizers.tables import HF_UNICODE_VERSION
 from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.traced import Traced
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
@@ -57,18 +57,44 @@ class BertNormalizer(Normalizer):
         bert_kernels.normalize(rows.values, rows.offsets, tables, self.clean_text, scratch, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        dropped, spaces, cjk, marks = (
-            unicode_tables.property_table(name) for name in ("dropped", "spaces", "cjk", "nonspacing_marks")
-        )
+    def trace(self, text: Traced) -> Traced:
+        for step in self.steps():
+            text = step.trace(text)
+        return text
 
-        def cleaned(c: str) -> str:
-            if self.clean_text and (dropped[ord(c)] or spaces[ord(c)]):
-                return "" if dropped[ord(c)] else " "
-            return f" {c} " if self.handle_chinese_chars and cjk[ord(c)] else c
-
-        text = aligned(text, edits_of_characters(text.text, cleaned))
+    def steps(self) -> list[Normalizer]:
+        """Returns simpler normalizers that do the same, one after the other."""
+        steps: list[Normalizer] = [_CleanUp()] if self.clean_text else []
+        steps += [_Apart()] if self.handle_chinese_chars else []
         if self.options()["strip_accents"]:
-            text = NFD(HF_UNICODE_VERSION if self.unicode == "8" else self.unicode).normalize_aligned(text)
-            text = aligned(text, edits_of_characters(text.text, lambda c: "" if marks[ord(c)] else c))
-        return Lowercase().normalize_aligned(text) if self.lowercase else text
+            steps += [NFD(HF_UNICODE_VERSION if self.unicode == "8" else self.unicode), _StripMarks()]
+        return [*steps, Lowercase()] if self.lowercase else steps
+
+
+def _members(name: str) -> list[int]:
+    members: list[int] = np.flatnonzero(unicode_tables.property_table(name)).tolist()
+    return members
+
+
+@dataclasses.dataclass(frozen=True)
+class _CleanUp(CharacterStep):
+    """Removes control characters, and makes white space spaces."""
+
+    def changes(self) -> dict[int, str]:
+        return dict.fromkeys({*_members("spaces")} - {ord(" ")}, " ") | dict.fromkeys(_members("dropped"), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Apart(CharacterStep):
+    """Puts spaces around ideographs."""
+
+    def changes(self) -> dict[int, str]:
+        return {ideograph: f" {chr(ideograph)} " for ideograph in _members("cjk")}
+
+
+@dataclasses.dataclass(frozen=True)
+class _StripMarks(CharacterStep):
+    """Removes nonspacing marks."""
+
+    def changes(self) -> dict[int, str]:
+        return dict.fromkeys(_members("nonspacing_marks"), "")

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET
 from tokenmill.tokenizer.normalizers import tables
 from tokenmill.tokenizer.normalizers.base import (
@@ -19,12 +18,12 @@ from tokenmill.tokenizer.normalizers.base import (
     Edit,
     Normalizer,
     TextStep,
-    aligned,
     edits_of_characters,
     rows_of,
 )
 from tokenmill.tokenizer.normalizers.kernels import character_maps
 from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.traced import Traced
 from tokenmill.tokenizer.unicode import data as unicode_data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
@@ -53,10 +52,23 @@ class CharacterStep(TextStep):
         n_changed = character_maps.map_characters(rows.values, rows.offsets, mapping, out, offsets)
         return Applied(rows_of(out, offsets) if n_changed else rows, int(n_changed))
 
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        rows = self.apply_rows(text.rows, edges or Edges.of(text.rows.n_rows)).rows
+        return text if rows is text.rows else text.repeated(rows, _widths(self)[text.code_points()])
+
 
 @functools.lru_cache(maxsize=64)
 def _changes(step: CharacterStep) -> dict[int, str]:
     return step.changes()
+
+
+@functools.lru_cache(maxsize=16)
+def _widths(step: CharacterStep) -> npt.NDArray[np.uint8]:
+    """Returns how many characters each becomes, uint8[0x110000]."""
+    widths = np.ones(0x110000, np.uint8)
+    for character, new in _changes(step).items():
+        widths[character] = len(new)
+    return read_only(widths)
 
 
 @functools.lru_cache(maxsize=64)
@@ -122,6 +134,7 @@ class ByteLevel(Normalizer):
         # If the result has the same length, all bytes are spelled as themselves.
         return rows if normalized.n_values == rows.n_values else normalized
 
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        edits = edits_of_characters(text.text, lambda c: "".join(BYTE_ALPHABET[b] for b in c.encode()))
-        return aligned(text, edits)
+    def trace(self, text: Traced) -> Traced:
+        rows = self.normalize_rows(text.rows)
+        n_bytes = np.diff(np.append(np.flatnonzero(text.rows.values & 0xC0 != 0x80), text.rows.n_values))
+        return text if rows is text.rows else text.repeated(rows, n_bytes)

@@ -13,7 +13,7 @@ from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep,
 from tokenmill.tokenizer.normalizers.kernels import edit_lists
 from tokenmill.tokenizer.normalizers.kernels.edit_lists import Texts
 from tokenmill.tokenizer.normalizers.tables import SPARE_BYTES
-from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
+from tokenmill.tokenizer.ragged import Int64s, Ragged, characters_before, read_only, stretches, text_rows
 
 _ROOM, _BYTES_PER_EDIT = 1 << 12, 4
 """The first call has room for this many edits, or for one in so many bytes."""
@@ -69,6 +69,23 @@ def places_in_text(text: str, places: npt.NDArray[np.int64]) -> list[list[int]]:
     begins = np.frombuffer(text.encode(), np.uint8) & 0xC0 != 0x80
     found: list[list[int]] = np.concatenate(([0], np.cumsum(begins)))[places].tolist()
     return found
+
+
+def in_characters(rows: Ragged, edits: Int64s) -> tuple[Int64s, Int64s]:
+    """Returns where edits, int64[n, 3], start and stop, in characters of rows whose offsets begin at 0."""
+    starts, stops = characters_before(rows.values, edits[:, :2].ravel()).reshape(-1, 2).T
+    return starts, stops
+
+
+def put_at_last(n_characters: int, starts: Int64s, stops: Int64s, n_put: Int64s) -> Int64s:
+    """Returns how many characters become of each, int64[n_characters], if stretches are replaced.
+
+    starts, stops: int64[n], none of which is empty; n_put: how many new characters have the place of each's last one.
+    """
+    n_new = np.ones(n_characters, np.int64)
+    n_new[stretches(starts, stops)] = 0
+    n_new[stops - 1] = n_put
+    return n_new
 
 
 class EditingStep(TextStep):

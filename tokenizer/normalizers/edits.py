@@ -13,10 +13,19 @@ import numpy.typing as npt
 from tokenmill.tokenizer.normalizers import tables
 from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content
 from tokenmill.tokenizer.normalizers.characters import lowered_bytes, map_bytes
-from tokenmill.tokenizer.normalizers.edit_lists import EditingStep, found_edits, prepend
+from tokenmill.tokenizer.normalizers.edit_lists import (
+    EditingStep,
+    apply_edits,
+    found_edits,
+    in_characters,
+    lowered_texts,
+    prepend,
+    put_at_last,
+)
 from tokenmill.tokenizer.normalizers.kernels import matches, whitespace
 from tokenmill.tokenizer.pre_tokenizers.patterns import compiled, find_segments
 from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.traced import Traced
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 
 
@@ -33,6 +42,10 @@ class Strip(EditingStep):
         ends = Edges.of(rows.n_rows, self.left, self.right)
         options = _white_space(), False, whitespace.AS_SPACE, True
         return found_edits(whitespace.find_whitespace, rows, *ends, *options), ("",)
+
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        edits, _ = self.find_edits(text.rows, edges or Edges.of(text.rows.n_rows))
+        return _traced(text, edits, "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +77,17 @@ class Replace(EditingStep):
         return _kernel(self.pattern, self.content, self.is_regex) is not None
 
     def find_edits(self, rows: Ragged, edges: Edges) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+        edits = self._matches(rows)
+        return edits if self.is_regex or self.pattern != self.content else edits[:0], (self.content,)
+
+    def _matches(self, rows: Ragged) -> npt.NDArray[np.int64]:
         find, *options = _kernel(self.pattern, self.content, self.is_regex) or ()
-        found = found_edits(find, rows, *options)
-        return found if self.is_regex or self.pattern != self.content else found[:0], (self.content,)
+        return found_edits(find, rows, *options)
+
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        """Traces rows; see `TextStep`. The content has the place of the last character that it replaces."""
+        # Also that of a literal which is replaced by itself.
+        return _traced(text, self._matches(text.rows), self.content) if self.is_fast else super().trace(text, edges)
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         """Returns the edits of one text; see `TextStep`. In an empty text HF finds nothing, whatever the pattern."""
@@ -112,6 +133,19 @@ class Prepend(TextStep):
 
     def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
         return prepend(rows, np.diff(rows.offsets) > 0, self.prepend) if self.prepend else Applied(rows, 0)
+
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        n_new, bounds = np.ones(text.starts.size, np.int64), text.bounds
+        n_new[bounds[:-1][np.diff(bounds) > 0]] += len(self.prepend)
+        return text.repeated(self.normalize_rows(text.rows), n_new)
+
+
+def _traced(text: Traced, edits: npt.NDArray[np.int64], content: str) -> Traced:
+    """Applies edits that put `content` at the place of the last character that they replace."""
+    if not len(edits):
+        return text
+    n_new = put_at_last(text.starts.size, *in_characters(text.rows, edits), np.full(len(edits), len(content)))
+    return text.repeated(apply_edits(text.rows, edits, lowered_texts([content])).rows, n_new)
 
 
 _RUN = re.compile(r"(\\s|[^\\^$.|?*+()\[\]{}])(?:\+|\{([1-9][0-9]{0,5}),\})")

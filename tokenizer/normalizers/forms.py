@@ -2,6 +2,7 @@
 """Unicode's four normal forms: `NormalForm` of any version of Unicode that there are tables of, and HF's."""
 
 import dataclasses
+import functools
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from tokenmill.tokenizer.normalizers import tables
 from tokenmill.tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, rows_of
 from tokenmill.tokenizer.normalizers.kernels import normal_forms
 from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.traced import Traced
 from tokenmill.tokenizer.unicode import tables as unicode_tables
 from tokenmill.tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
@@ -136,6 +138,42 @@ class _HuggingFaceForm(NormalForm):
 
     def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
         return edits_of_changes(text, self.changes_of(text))
+
+    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+        """Traces rows; see `TextStep`. A piece reaches from an inert character, or the start of a row, to the next."""
+        rows = self.normalize_rows(text.rows)
+        if rows is text.rows:
+            return text
+        codes, bounds = text.code_points(), text.bounds
+        is_active = self.active()[codes]
+        is_start = ~is_active
+        is_start[bounds[:-1][np.diff(bounds) > 0]] = True
+        starts = np.flatnonzero(is_start)
+        stops = np.append(starts[1:], codes.size)
+        changes = np.logical_or.reduceat(is_active, starts)
+        n_new = np.ones(codes.size, np.int64)
+        in_front: dict[int, int] = {}
+        for start, stop in zip(starts[changes].tolist(), stops[changes].tolist(), strict=True):
+            n_in_front, *n_new[start:stop] = _n_new_in_piece(self, codes[start:stop].tobytes().decode("utf-32-le"))
+            if n_in_front:  # only at the start of a row
+                in_front[start] = n_in_front
+                n_new[start] += n_in_front
+        traced = text.repeated(rows, n_new)
+        ends = np.cumsum(n_new)
+        for start, n_in_front in in_front.items():  # where the row starts, before its first character
+            at = int(ends[start] - n_new[start])
+            traced.stops[at : at + n_in_front] = traced.starts[at]
+        return traced
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _n_new_in_piece(step: NormalForm, piece: str) -> tuple[int, ...]:
+    """Returns how many characters come before a piece, and how many become of each of its characters."""
+    n_new, at = [0] * (len(piece) + 1), 0
+    for _, change in step.changes_of(piece):
+        n_new[at if change > 0 else at + 1] += 1
+        at += 0 if change > 0 else 1 - change
+    return tuple(n_new)
 
 
 class NFC(_HuggingFaceForm):

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.kernels import sentencepiece as kernels
 from tokenmill.tokenizer.models.double_array import double_array
 from tokenmill.tokenizer.models.unigram import SPACE
 from tokenmill.tokenizer.models.vocabulary import Tokens
 from tokenmill.tokenizer.normalizers.base import Normalizer, rows_of, unless_same
 from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.traced import PlacedText, Traced
 
 _PROBLEMS = {
     1: "keys without end, or one of more than 65536 bytes",
@@ -192,14 +192,17 @@ class SentencePieceNormalizer(Normalizer):
         kernels.normalize(rows.values, rows.offsets, self.tables.steps, _NONE_KNOWN, out, offsets)
         return unless_same(rows, rows_of(out, offsets))
 
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        """Normalizes one text, with alignments, step by step; a "▁" that is put in covers no character."""
+    def trace(self, text: Traced) -> Traced:
+        """Traces rows in plain Python, step by step; a "▁" that is put in covers no character."""
+        return text.replaced(range(text.rows.n_rows), [*map(self._placed, text.texts())])
+
+    def _placed(self, text: PlacedText) -> PlacedText:
         parts = self._parts(text.text)
         shrink = self.remove_extra_whitespaces
         if shrink:
             parts = parts[next((k for k, part in enumerate(parts) if part[0] != " "), len(parts)) :]
         if not parts:
-            return text[:0]
+            return PlacedText("", [], [])
         space = SPACE if self.escape_whitespaces else " "
         made: list[tuple[str, int, int]] = []
         after_space = shrink
@@ -216,7 +219,7 @@ class SentencePieceNormalizer(Normalizer):
             made.pop()
         if self.add_dummy_prefix and self.treat_whitespace_as_suffix:
             made.append((space, at_end, at_end))
-        return AlignedText(
+        return PlacedText(
             "".join(c for c, _, _ in made), [start for _, start, _ in made], [stop for _, _, stop in made]
         )
 

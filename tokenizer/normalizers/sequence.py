@@ -4,9 +4,9 @@
 import dataclasses
 from collections.abc import Sequence as Normalizers
 
-from tokenmill.tokenizer.aligned import AlignedText
-from tokenmill.tokenizer.normalizers.base import Normalizer, check_growth, grown
+from tokenmill.tokenizer.normalizers.base import Normalizer, grown
 from tokenmill.tokenizer.ragged import Ragged
+from tokenmill.tokenizer.traced import Traced
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Sequence(Normalizer):
             normalized = grown(rows, normalizer.normalize_rows(normalized))
         return normalized
 
-    def normalize_aligned(self, text: AlignedText) -> AlignedText:
-        n_bytes = len(text.text.encode())
+    def trace(self, text: Traced) -> Traced:
+        rows = text.rows
         for normalizer in self.flat():
-            text = normalizer.normalize_aligned(text)
-            check_growth(n_bytes, len(text.text.encode()))
+            text = normalizer.trace(text)
+            grown(rows, text.rows)
         return text

@@ -7,24 +7,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers.known_patterns import GPT2_PATTERN
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node, parse
-from tokenmill.tokenizer.pre_tokenizers.pieces import (
-    Pieces,
-    PreTokenizer,
-    cut_aligned,
-    prefixed_by,
-    spaces_replaced,
-)
-from tokenmill.tokenizer.pre_tokenizers.split import run_literal, run_node
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, prefixed_by, spaces_replaced
+from tokenmill.tokenizer.pre_tokenizers.split import run_node
 from tokenmill.tokenizer.unicode.tables import check_bert_unicode
 from tokenmill.tokenizer.words import begins_with
-
-
-def _prepended(text: AlignedText, character: str) -> AlignedText:
-    """Puts a character in front, with the origin of the first one, as in HF."""
-    return AlignedText(character, text.starts[:1], text.stops[:1], text.is_start) + text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,26 +46,11 @@ class ByteLevel(PreTokenizer):
         """See `PreTokenizer`."""
         return not self.add_prefix_space
 
-    def prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
-        """Returns which pieces get a space in front, bool[n_pieces]."""
-        return ~begins_with(*pieces.words[:3], b" ") & self.add_prefix_space
-
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         if self.add_prefix_space:
-            pieces = prefixed_by(pieces, b" ", self.prefixed(pieces))
-        return self._cut(pieces) if self.use_regex else pieces
-
-    def _cut(self, pieces: Pieces) -> Pieces:
-        return run_node(pieces, parse(GPT2_PATTERN, self.unicode))
-
-    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """See `PreTokenizer`."""
-        if self.add_prefix_space and not text.text.startswith(" "):
-            text = _prepended(text, " ")
-        if not self.use_regex:
-            return [text]
-        return cut_aligned(text, self._cut, is_first=is_first)
+            pieces = prefixed_by(pieces, b" ", ~begins_with(*pieces.words[:3], b" "))
+        return run_node(pieces, parse(GPT2_PATTERN, self.unicode)) if self.use_regex else pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,24 +76,12 @@ class Metaspace(PreTokenizer):
         """See `PreTokenizer`."""
         return False
 
-    def prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
-        """Returns which pieces get a replacement in front, bool[n_pieces]."""
+    def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         if self.prepend_scheme == "never":
             return np.zeros(pieces.words.n_words, np.bool_)
         there = begins_with(*pieces.words[:3], b" ") | begins_with(*pieces.words[:3], self.replacement.encode())
         return ~there if self.prepend_scheme == "always" else ~there & pieces.is_first
 
-    def _cut(self, pieces: Pieces) -> Pieces:
-        return run_literal(pieces, self.replacement, "merged_with_next", invert=False)
-
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
-        return spaces_replaced(pieces, self.replacement, self.prefixed(pieces), cuts=self.split)
-
-    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """See `PreTokenizer`."""
-        text = dataclasses.replace(text, text=text.text.replace(" ", self.replacement))
-        wanted = self.prepend_scheme == "always" or (self.prepend_scheme == "first" and is_first)
-        if wanted and not text.text.startswith(self.replacement):
-            text = _prepended(text, self.replacement)
-        return cut_aligned(text, self._cut, is_first=is_first) if self.split else [text]
+        return spaces_replaced(pieces, self.replacement, self._prefixed(pieces), cuts=self.split)

@@ -2,17 +2,15 @@
 """`PreTokenizer`, the interface; `Pieces`, the words between its steps; and how a step cuts them further."""
 
 import abc
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers import segment_kernels as kernels
 from tokenmill.tokenizer.pre_tokenizers.pattern_syntax import Node
-from tokenmill.tokenizer.ragged import Ragged, gathered, read_only, text_rows
+from tokenmill.tokenizer.ragged import Int64s, Ragged, characters_before, gathered, read_only, stretches
 from tokenmill.tokenizer.words import Words, whole_rows
 
 Positions = npt.NDArray[np.int64]
@@ -25,6 +23,8 @@ class Pieces(NamedTuple):
     words: Words
     is_first: npt.NDArray[np.bool_]
     """bool[n_words]: whether the word begins where its document begins."""
+    origins: Int64s | None = None
+    """int64[n_characters of `words.values`]: which character of the rows each came from; None if nobody asked."""
 
     @classmethod
     def of_rows(cls, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> "Pieces":
@@ -43,7 +43,24 @@ class Pieces(NamedTuple):
         heads = counts[:-1][kept]
         is_first[heads] = starts[heads] == self.words.starts[kept]
         words = Words(self.words.values, starts, stops, counts[self.words.row_offsets])
-        return Pieces(words, is_first)
+        return Pieces(words, is_first, self.origins)
+
+    def copied(self, words: Words, prefixed: Flags | None = None) -> "Pieces":
+        """Returns copies of these words, one after the other; `prefixed`, bool[n_words], got a character in front."""
+        return Pieces(words, self.is_first, self._copied_origins(prefixed))
+
+    def _copied_origins(self, prefixed: Flags | None) -> Int64s | None:
+        if self.origins is None:
+            return None
+        values, starts, stops, _ = self.words
+        firsts, lasts = characters_before(values, np.stack((starts, stops), 1).ravel()).reshape(-1, 2).T
+        if prefixed is None:
+            return self.origins[stretches(firsts, lasts)]
+        copies = stretches(firsts - prefixed, lasts)
+        # What is put in front has the place of the first character.
+        heads = np.cumsum(lasts - firsts + prefixed) - (lasts - firsts + prefixed)
+        copies[heads[prefixed]] += 1
+        return self.origins[copies]
 
 
 def run_splitter(pieces: Pieces, split: Any, *arguments: Any) -> Pieces:
@@ -88,7 +105,7 @@ def prefixed_by(pieces: Pieces, insert: bytes, prefixed: Flags) -> Pieces:
     stops[:, 0] = len(insert) * prefixed
     starts[:, 1], stops[:, 1] = offsets[:-1] + len(insert), offsets[1:] + len(insert)
     values, offsets = gathered(np.append(np.frombuffer(insert, np.uint8), values), starts.ravel(), stops.ravel())
-    return Pieces(Words(values, offsets[:-1:2].copy(), offsets[2::2].copy(), words.row_offsets), pieces.is_first)
+    return pieces.copied(Words(values, offsets[:-1:2].copy(), offsets[2::2].copy(), words.row_offsets), prefixed)
 
 
 def spaces_replaced(pieces: Pieces, insert: str, prefixed: Flags, *, cuts: bool) -> Pieces:
@@ -108,27 +125,20 @@ def spaces_replaced(pieces: Pieces, insert: str, prefixed: Flags, *, cuts: bool)
     out_starts, out_stops = recycled.empty(out.size + 1, np.int64), recycled.empty(out.size + 1, np.int64)
     counts = np.empty(words.n_words + 1, np.int64)
     kernels.split_at_blanks(words.values, starts, stops, prefixed, inserted, out, out_starts, out_stops, counts)
+    copied = pieces.copied(
+        Words(read_only(out), out_starts[counts[:-1]], out_stops[counts[1:] - 1], words.row_offsets), prefixed
+    )
     if not cuts:
-        out_starts, out_stops = out_starts[counts[:-1]], out_stops[counts[1:] - 1]
-        return Pieces(Words(read_only(out), out_starts, out_stops, words.row_offsets), pieces.is_first)
+        return copied
     n = int(counts[-1])
     is_first = np.zeros(n, np.bool_)
     is_first[counts[:-1]] = pieces.is_first
-    return Pieces(Words(read_only(out), out_starts[:n], out_stops[:n], counts[words.row_offsets]), is_first)
-
-
-def cut_aligned(text: AlignedText, cut: Callable[[Pieces], Pieces], *, is_first: bool) -> list[AlignedText]:
-    """Cuts one text like a column of one row, by a step that changes no character."""
-    pieces = cut(Pieces.of_rows(text_rows([text.text]), np.array([is_first])))
-    words = pieces.words
-    bounds = np.stack([words.starts, words.stops], axis=1).ravel()
-    positions = np.empty(bounds.size, np.int64)
-    kernels.character_positions(words.values, 0, read_only(bounds), positions)
-    return [text[start:stop] for start, stop in positions.reshape(-1, 2).tolist()]
+    words = Words(copied.words.values, out_starts[:n], out_stops[:n], counts[words.row_offsets])
+    return Pieces(words, is_first, copied.origins)
 
 
 class PreTokenizer(abc.ABC):
-    """Cuts texts into pre-tokens: columns, or, with alignments, single texts."""
+    """Cuts columns of text into pre-tokens."""
 
     @property
     def is_fast(self) -> bool:
@@ -147,21 +157,12 @@ class PreTokenizer(abc.ABC):
 
     @property
     def keeps_text(self) -> bool:
-        """Whether it changes no character, so that one text can be cut like a column."""
+        """Whether it changes no character."""
         return True
-
-    @property
-    def spells_bytes(self) -> bool:
-        """Whether `split_aligned` returns bytes spelled in GPT-2's alphabet, as steps after a `ByteLevel` read them."""
-        return False
 
     @abc.abstractmethod
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """Cuts every word of a column further."""
-
-    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """Cuts one text further; steps that change characters override it."""
-        return cut_aligned(text, self.split_pieces, is_first=is_first)
 
     def split_rows(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Words:
         """Cuts rows of UTF-8 into pre-tokens.
@@ -172,6 +173,8 @@ class PreTokenizer(abc.ABC):
         """
         return self.split_pieces(Pieces.of_rows(rows, is_first)).words
 
-    def split_aligned(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """Cuts one text into pre-tokens; see `split_rows`."""
-        return self.split_aligned_pieces(text, is_first) if text.text else []
+    def trace_rows(self, rows: Ragged, is_first: npt.NDArray[np.bool_]) -> Pieces:
+        """Cuts rows, whose offsets begin at 0, like `split_rows`, and traces their characters."""
+        pieces = Pieces.of_rows(rows, is_first)
+        n_characters = int(characters_before(rows.values, rows.offsets[-1:])[0])
+        return self.split_pieces(pieces._replace(origins=np.arange(n_characters)))

@@ -8,13 +8,12 @@ Segments cover pieces of text without gaps; each is either a match of the delimi
     out_starts, out_stops: int64[n]    the pre-tokens; filled, with room for one for each byte
     counts:    int64[n_pieces + 1]     the number of pre-tokens before each piece; filled, except the first, which is 0
 
-Its reference implementation is `tokenmill.tokenizer.pre_tokenizers.pieces.PreTokenizer.split_aligned_pieces`;
-`tests/tokenizer/pre_tokenizers/test_components.py` compares them.
+`tests/parity/test_pre_tokenizers.py` compares pre-tokenizers with HF's.
 """
 
 import numpy as np
 
-from tokenmill.tokenizer.compiling.kernel import kernel, kernel_part, load_u64, store_u64, trailing_zeros
+from tokenmill.tokenizer.compiling.kernel import kernel, load_u64, store_u64, trailing_zeros
 from tokenmill.tokenizer.kernels.automata import next_segment, start_text
 from tokenmill.tokenizer.kernels.utf8 import EACH_BYTE, HIGH_BITS
 
@@ -203,37 +202,3 @@ def split_at_blanks(values, starts, stops, prefixed, insert, out, out_starts, ou
         out_stops[n] = o
         n += 1
         counts[k + 1] = n
-
-
-@kernel_part
-def _count_characters(values, i, stop):
-    """Returns how many characters begin from i on, before stop."""
-    n = stop - i
-    while i + 8 <= stop:
-        eight = load_u64(values, i)
-        # Bytes that continue a character have the highest bit set, and the next one not.
-        following = eight & ~(eight << np.uint64(1)) & HIGH_BITS
-        n -= np.int64(((following >> np.uint64(7)) * EACH_BYTE) >> np.uint64(56))
-        i += 8
-    while i < stop:
-        n -= np.int64((values[i] & 0xC0) == 0x80)
-        i += 1
-    return n
-
-
-@kernel
-def character_positions(values, first_byte, offsets, out):
-    """Turns byte positions within one text into character positions.
-
-    Args:
-      values: uint8[n_bytes], UTF-8.
-      first_byte: where the text begins.
-      offsets: int64[n], byte positions, not decreasing.
-      out: int64[n], filled.
-    """
-    n = np.int64(0)
-    i = first_byte
-    for k in range(offsets.size):
-        n += _count_characters(values, i, offsets[k])
-        i = offsets[k]
-        out[k] = n

@@ -4,12 +4,11 @@
 import dataclasses
 import functools
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers.byte_level import ByteLevel, Metaspace
 from tokenmill.tokenizer.pre_tokenizers.characters import BertPreTokenizer, Punctuation, WhitespaceSplit
-from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer, cut_aligned
+from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces, PreTokenizer
 from tokenmill.tokenizer.pre_tokenizers.scanners import Scanner, find_scanner
-from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spell, spelled_words, split_spelled
+from tokenmill.tokenizer.pre_tokenizers.spelled_bytes import spelled, split_spelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +45,11 @@ class Sequence(PreTokenizer):
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         for i, step in enumerate(flat(self)):
-            if i == self._last_byte_level + 1 and self.spells_bytes:
+            if i == self._last_byte_level + 1:
                 return split_spelled(pieces, self._split_spelled)
             pieces = step.split_pieces(pieces)
             if i < self._last_byte_level and isinstance(step, ByteLevel):
-                pieces = pieces._replace(words=spelled_words(pieces.words))
+                pieces = spelled(pieces)
         return pieces
 
     @functools.cached_property
@@ -59,28 +58,10 @@ class Sequence(PreTokenizer):
         steps = flat(self)
         return max((i for i, step in enumerate(steps) if isinstance(step, ByteLevel)), default=len(steps))
 
-    @property
-    def spells_bytes(self) -> bool:
-        """See `PreTokenizer`."""
-        return self._last_byte_level < len(flat(self)) - 1
-
     def _split_spelled(self, pieces: Pieces) -> Pieces:
         for step in flat(self)[self._last_byte_level + 1 :]:
             pieces = step.split_pieces(pieces)
         return pieces
-
-    def split_aligned_pieces(self, text: AlignedText, is_first: bool) -> list[AlignedText]:
-        """See `PreTokenizer`."""
-        if self.keeps_text and not self.spells_bytes:
-            return cut_aligned(text, self.split_pieces, is_first=is_first)
-        parts = [(text, is_first)]
-        steps = flat(self)
-        for i, step in enumerate(steps):
-            cut = [(piece, first) for part, first in parts for piece in step.split_aligned_pieces(part, first)]
-            parts = [(piece, first and piece.is_start) for piece, first in cut]
-            if isinstance(step, ByteLevel) and i + 1 < len(steps):
-                parts = [(spell(part), first) for part, first in parts]
-        return [part for part, _ in parts]
 
 
 def flat(pre_tokenizer: PreTokenizer) -> list[PreTokenizer]:

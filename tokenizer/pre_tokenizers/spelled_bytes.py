@@ -9,11 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tokenmill.tokenizer import recycled
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.kernels import spelled_bytes as kernels
-from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
+from tokenmill.tokenizer.models.byte_alphabet import LETTERS
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
-from tokenmill.tokenizer.ragged import read_only
+from tokenmill.tokenizer.ragged import characters_before, read_only, stretches
 from tokenmill.tokenizer.words import Words
 
 LETTER_WIDTHS = 1 + (LETTERS[:, 1] > 0).astype(np.int64)
@@ -29,33 +28,27 @@ def spelled_words(words: Words) -> Words:
     return Words(read_only(out[:n]), out_starts, out_stops, words.row_offsets)
 
 
+def spelled(pieces: Pieces) -> Pieces:
+    """Returns pieces with their bytes spelled; each letter has the place of its character."""
+    words = pieces.words
+    origins = pieces.origins
+    if origins is not None:
+        origins = origins[characters_before(words.values, stretches(words.starts, words.stops) + 1) - 1]
+    return Pieces(spelled_words(words), pieces.is_first, origins)
+
+
 def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
     """Cuts words where `split` cuts their spelled bytes; the words returned are bytes of the text again."""
     words = pieces.words
     lengths = words.stops - words.starts
     begins = np.zeros(words.n_words + 1, np.int64)
     np.cumsum(lengths, out=begins[1:])
-    raw = words.values[np.repeat(words.starts - begins[:-1], lengths) + np.arange(begins[-1])]
+    raw = words.values[stretches(words.starts, words.stops)]
     at = np.zeros(raw.size + 1, np.int64)
     np.cumsum(LETTER_WIDTHS[raw], out=at[1:])
-    spelled = spelled_words(words)
-    cut = split(Pieces(spelled, pieces.is_first))
-    assert cut.words.values is spelled.values or np.shares_memory(cut.words.values, spelled.values)
+    letters = spelled_words(words)
+    cut = split(Pieces(letters, pieces.is_first))
+    assert cut.words.values is letters.values or np.shares_memory(cut.words.values, letters.values)
     starts, stops = (np.searchsorted(at, bounds) for bounds in (cut.words.starts, cut.words.stops))
-    return Pieces(Words(read_only(raw), starts, stops, cut.words.row_offsets), cut.is_first)
-
-
-def spell(text: AlignedText) -> AlignedText:
-    """Returns a text with its bytes spelled; each byte has the origin of its character."""
-    widths = [len(c.encode()) for c in text.text]
-    spelled = "".join(BYTE_ALPHABET[b] for b in text.text.encode())
-    starts, stops = (
-        [place for place, width in zip(places, widths, strict=True) for _ in range(width)]
-        for places in (text.starts, text.stops)
-    )
-    return AlignedText(spelled, starts, stops, text.is_start)
-
-
-def unspell(text: str) -> bytes:
-    """Returns the bytes that a text spells."""
-    return bytes(map(BYTE_ALPHABET.index, text))
+    copied = pieces.copied(Words(read_only(raw), starts, stops, cut.words.row_offsets))
+    return copied._replace(is_first=cut.is_first)

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers.tables import Skips
-from tokenmill.tokenizer.pre_tokenizers.segment_kernels import character_positions
-from tokenmill.tokenizer.ragged import Ragged, read_only
+from tokenmill.tokenizer.ragged import Ragged, characters_before, read_only
 from tokenmill.tokenizer.text.kernels import candidates as candidate_kernels
 
 
@@ -94,6 +93,4 @@ def check_encodable(name: str, text: str) -> None:
 
 def row_characters(rows: Ragged) -> npt.NDArray[np.int64]:
     """Returns how many characters each row has, int64[n_rows]."""
-    ends = np.empty(rows.n_rows + 1, np.int64)
-    character_positions(rows.values, rows.offsets[0], rows.offsets, ends)
-    return np.diff(ends)
+    return np.diff(characters_before(*rows))

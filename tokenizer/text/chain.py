@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import check_list
-from tokenmill.tokenizer.normalizers.base import Edges, TextStep, aligned, put_rows, put_texts, same_rows
+from tokenmill.tokenizer.normalizers.base import Edges, TextStep, put_texts, same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
-from tokenmill.tokenizer.ragged import Errors, Ragged, string_array, text_column
+from tokenmill.tokenizer.ragged import Errors, Ragged, put_rows, string_array, text_column
 from tokenmill.tokenizer.text.accents import StripAccents
 from tokenmill.tokenizer.text.base import CharacterSet, StepReport, nearest, row_characters
 from tokenmill.tokenizer.text.characters import (
@@ -33,6 +32,7 @@ from tokenmill.tokenizer.text.emoji import Emoji
 from tokenmill.tokenizer.text.mojibake import Ftfy, Mojibake
 from tokenmill.tokenizer.text.neighbours import IsolateDigits, RepeatedPunctuation, Segment, Whitespace
 from tokenmill.tokenizer.text.row_steps import HtmlEntities, Regex
+from tokenmill.tokenizer.traced import Traced
 
 _CLASSES: tuple[type[TextStep], ...] = (
     Lowercase, CaseFold, StripAccents, ControlCharacters, Whitespace, Punctuation, RepeatedPunctuation, ZeroWidth, Bidi,
@@ -212,10 +212,10 @@ class TextChain:
                 rows = put_rows(rows, (taken, part))
         return ChainResult(rows, reports, rejected, sizes)
 
-    def apply_aligned(self, text: AlignedText, begins: bool = True, ends: bool = True) -> AlignedText:
-        """Applies the chain to one text, with alignments; see `normalizers.base.aligned`. Slow."""
+    def trace(self, text: Traced, edges: Edges) -> Traced:
+        """Applies the chain to rows, and traces their characters; see `TextStep.trace`."""
         for step in self.steps:
-            text = aligned(text, step.edits(text.text, begins, ends))
+            text = step.trace(text, edges)
         return text
 
 

@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from tokenmill.tokenizer import decoders
 from tokenmill.tokenizer.added_tokens import Segments
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.core import Tokenizer
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.encoding import Encoding
 from tokenmill.tokenizer.errors import check_list
+from tokenmill.tokenizer.locating import Parts
 from tokenmill.tokenizer.normalizers import SentencePieceNormalizer
-from tokenmill.tokenizer.normalizers.base import TextStep
+from tokenmill.tokenizer.normalizers.base import Edges, TextStep
 from tokenmill.tokenizer.ragged import Errors, Ragged, gathered, string_array, text_column, text_rows
 from tokenmill.tokenizer.text.base import StepReport
 from tokenmill.tokenizer.text.chain import ChainResult, TextChain, parse_steps
 from tokenmill.tokenizer.text.spans import CutText, SpanFinder, SpanRule
+from tokenmill.tokenizer.traced import PlacedText, Traced
 
 
 class PreparedText(NamedTuple):
@@ -189,17 +190,24 @@ class TextTokenizer:
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
-        whole, chain = AlignedText.original(text), self.chain_for(text)
-        parts: list[tuple[AlignedText, int]] = []
+        parts: list[PlacedText] = []
+        tokens: list[int] = []
+        spans: list[tuple[int, int]] = []
         at = 0
         for start, stop, rule in [*self.finder.find_text(text), (len(text), len(text), -1)]:
-            if at < start:
-                between = chain.apply_aligned(whole[at:start], at == 0, start == len(text))
-                parts.append((between, -1))
-            if rule >= 0:
-                parts.append((whole[start:stop], int(self._ids[rule])))
+            for first, last, token_id in ((at, start, -1), (start, stop, int(self._ids[rule]) if rule >= 0 else -1)):
+                if first < last:
+                    places = (range(first, last), range(first + 1, last + 1)) if token_id < 0 else ((), ())
+                    parts.append(PlacedText(text[first:last] if token_id < 0 else "", *places))
+                    tokens.append(token_id)
+                    spans.append((first, last))
             at = stop
-        return self.tokenizer.encode_aligned(parts, add_special_tokens)
+        edges = Edges(*(np.array([span[k] == end for span in spans], np.bool_) for k, end in ((0, 0), (1, len(text)))))
+        traced = self.chain_for(text).trace(Traced.of_texts(parts), edges)
+        row_parts = np.array([0, len(parts)])
+        return self.tokenizer.encode_parts(
+            Parts.of(traced, np.array(tokens, np.int32), spans, row_parts), add_special_tokens
+        )
 
     def decode(self, ids: Sequence[int], sources: Sequence[str | None] = (), skip_special_tokens: bool = True) -> str:
         """Decodes a row of ids; spans become their sources, those without a source their token or nothing.

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps
+from tests.reference.tracing import traced
 from tokenmill.tokenizer import Tokenizer
 from tokenmill.tokenizer.added_tokens import no_tokens
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.counting import Tally
 from tokenmill.tokenizer.engines import choose
 from tokenmill.tokenizer.engines.tables import Engine, TablePool
@@ -57,7 +57,7 @@ FAR = " " * 100
 
 
 def slowly(normalizer: SentencePieceNormalizer, model: Unigram, text: str) -> list[int]:
-    return [i for i, _ in model.tokenize(normalizer.normalize_aligned(AlignedText.original(text)).text)]
+    return [i for i, _ in model.tokenize(traced(normalizer, text).text)]
 
 
 def merged_slowly(normalizer: SentencePieceNormalizer, model: BPE, text: str) -> list[int]:
@@ -66,7 +66,7 @@ def merged_slowly(normalizer: SentencePieceNormalizer, model: BPE, text: str) ->
     for left, right in model.merges:
         ranks.setdefault(left + right, len(ranks))
     pairs = set(model.merges)
-    symbols = list(normalizer.normalize_aligned(AlignedText.original(text)).text)
+    symbols = list(traced(normalizer, text).text)
     while True:
         found = [(ranks[a + b], k) for k, (a, b) in enumerate(itertools.pairwise(symbols)) if (a, b) in pairs]
         if not found:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from tokenmill.tokenizer import Tokenizer, added_tokens, decoders, normalizers
 from tokenmill.tokenizer.added_tokens import AddedToken, AddedTokenMatcher
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.errors import TextGrowthError
 from tokenmill.tokenizer.models import WordLevel
+from tokenmill.tokenizer.normalizers.base import Edges
 from tokenmill.tokenizer.post_processors import MAX_AROUND, SpecialToken, TemplatePiece, TemplateProcessing
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.text import TextChain, parse_steps
+from tokenmill.tokenizer.traced import Traced
 
 WORDS: dict[str, Any] = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
 LETTERS: dict[str, Any] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1], ["\u2581", -2]]}
@@ -176,7 +177,7 @@ def test_a_text_step_makes_too_much_of_a_text() -> None:
     with pytest.raises(TextGrowthError, match="make 2970 bytes of 99; at most 16 times as many"):
         chain.apply(["x" * 10_000, "a" * 99])
     with pytest.raises(TextGrowthError, match="make 2970 bytes of 99"):
-        chain.apply_aligned(AlignedText.original("a" * 99))
+        chain.trace(Traced.original(text_rows(["a" * 99])), Edges.of(1))
 
 
 def test_a_template_may_have_as_many_tokens_as_real_ones() -> None:

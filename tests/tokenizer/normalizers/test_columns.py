@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import charsmaps, strategies
+from tests.reference.tracing import normalized, original, traced
 from tokenmill.tokenizer import normalizers
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer.traced import Traced
 
 ALL = {
     "NFC": normalizers.NFC(),
@@ -51,9 +52,10 @@ def test_columns_equal_the_reference_implementation(name: str) -> None:
     @given(columns())
     def check(column: pa.Array) -> None:
         column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
-        expected = [normalizer.normalize_aligned(AlignedText.original(t or "")) for t in column.to_pylist()]
+        expected = [normalized(normalizer, original(t or "")) for t in column.to_pylist()]
         assert normalizer.normalize_arrow(column).to_pylist() == [e.text for e in expected]
-        assert all(len(e.text) == len(e.starts) == len(e.stops) for e in expected)
+        found = normalizer.trace(Traced.original(text_rows(column))).texts()
+        assert [[*map(list, each)] for each in found] == [[*map(list, each)] for each in expected]
 
     check()
 
@@ -76,7 +78,7 @@ def test_what_is_normal_is_returned_as_it_is(name: str) -> None:
 @given(st.text(max_size=30))
 def test_offsets_point_into_the_original(text: str) -> None:
     for normalizer in ALL.values():
-        found = normalizer.normalize_aligned(AlignedText.original(text, first=7))
+        found = traced(normalizer, text, first=7)
         assert all(7 <= a <= b <= 7 + len(text) for a, b in zip(found.starts, found.stops, strict=True))
 
 
@@ -89,10 +91,7 @@ def test_a_megabyte_of_combining_characters_takes_linear_time(name: str, run: st
     start = normalizer.normalize_str("e" + run * marks)
     assert start.startswith(normalizer.normalize_str(f"e{run}")[:1])
     assert normalizer.normalize_str(start) == start
-    assert (
-        normalizer.normalize_str("e" + run * 100)
-        == normalizer.normalize_aligned(AlignedText.original("e" + run * 100)).text
-    )
+    assert normalizer.normalize_str("e" + run * 100) == normalized(normalizer, original("e" + run * 100)).text
 
 
 def test_the_largest_growth_fits() -> None:
@@ -130,5 +129,5 @@ def test_the_length_of_each_row_is_known_before_a_character_map_writes(monkeypat
     texts = [charsmaps.GRAPHEMES, "", "the mill", charsmaps.GRAPHEMES * 9]
     normalizer = normalizers.Precompiled(charsmaps.small())
     rows = normalizer.normalize_rows(text_rows(pa.array(texts)))
-    lengths = [len(normalizer.normalize_aligned(AlignedText.original(text)).text.encode()) for text in texts]
+    lengths = [len(normalized(normalizer, original(text)).text.encode()) for text in texts]
     assert np.diff(rows.offsets).tolist() == lengths != [len(text.encode()) for text in texts]

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.reference.text_steps import emoji_pattern
 from tests.strategies import FEWER, text_columns, texts
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.normalizers.base import Edges, n_changed, replaced
 from tokenmill.tokenizer.ragged import text_rows
 from tokenmill.tokenizer.text import TextChain, TextStep, mojibake, parse_steps, tables
 from tokenmill.tokenizer.text.emoji import describe
 from tokenmill.tokenizer.text.row_steps import n_elements
+from tokenmill.tokenizer.traced import Traced
 
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 KNOWN = [c for c in ALL if unicodedata.category(c) != "Cn"]
@@ -318,10 +318,11 @@ def test_a_document_on_which_an_expression_takes_too_long_is_rejected_and_counte
 @given(text=hostile().map(known_to_python))
 def test_a_chain_knows_where_each_character_came_from(text: str) -> None:
     chain = TextChain.from_config(["nfkc", "whitespace", {"emoji": "isolate"}, "html_entities", "lowercase"])
-    aligned = chain.apply_aligned(AlignedText.original(text))
-    assert aligned.text == chain.apply(pa.array([text]))[0][0].as_py()
-    assert all(0 <= a <= b <= len(text) for a, b in zip(aligned.starts, aligned.stops, strict=True))
-    assert aligned.starts == sorted(aligned.starts)
+    rows = text_rows([text])
+    traced = next(chain.trace(Traced.original(rows), Edges.of(1)).texts())
+    assert traced.text == chain.apply(pa.array([text]))[0][0].as_py()
+    assert all(0 <= a <= b <= len(text) for a, b in zip(traced.starts, traced.stops, strict=True))
+    assert traced.starts == sorted(traced.starts)
 
 
 @pytest.mark.parametrize(

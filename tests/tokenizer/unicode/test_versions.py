@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.reference import bert as reference
+from tests.reference.tracing import traced_words
 from tokenmill.tokenizer import BertNormalizer, BertPreTokenizer, Tokenizer, WordCounter, WordPiece
-from tokenmill.tokenizer.aligned import AlignedText
 from tokenmill.tokenizer.pre_tokenizers import Split
 from tokenmill.tokenizer.unicode import data
 from tokenmill.tokenizer.unicode import tables as unicode_tables
@@ -63,8 +63,9 @@ def test_kernels_do_what_the_reference_does(unicode: str, lowercase: bool) -> No
         assert tokenizer.normalizer.normalize_arrow(pa.array(texts, pa.string())).to_pylist() == normalized
         assert [tokenizer.normalizer.normalize_str(text) for text in texts] == normalized
         for text in normalized:
-            words = tokenizer.pre_tokenizer.split_aligned(AlignedText.original(text), True)
-            assert [word.text for word in words] == reference.pre_tokenize(text, unicode)
+            assert [word for word, _ in traced_words(tokenizer.pre_tokenizer, text)] == reference.pre_tokenize(
+                text, unicode
+            )
         counter = WordCounter(tokenizer.normalizer, tokenizer.pre_tokenizer)
         counter.update(texts)
         counts = dict(zip(*(column.to_pylist() for column in counter.to_table().columns[:2]), strict=True))
@@ -117,7 +118,7 @@ NAMED = "gpt2", "cl100k_base", "o200k_base", "qwen", "llama3", "tekken"
 
 
 def words(pre_tokenizer: Any, text: str) -> list[str]:
-    return [piece.text for piece in pre_tokenizer.split_aligned_pieces(AlignedText.original(text), True)]
+    return [word for word, _ in traced_words(pre_tokenizer, text)]
 
 
 @pytest.mark.parametrize("name", NAMED)
