@@ -10,7 +10,7 @@ import numpy as np
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.kernels import spelled_bytes as kernels
-from tokenmill.tokenizer.models.byte_alphabet import LETTERS
+from tokenmill.tokenizer.models.byte_alphabet import BYTE_ALPHABET, LETTERS
 from tokenmill.tokenizer.pre_tokenizers.pieces import Pieces
 from tokenmill.tokenizer.ragged import characters_before, read_only, stretches
 from tokenmill.tokenizer.words import Words
@@ -52,3 +52,8 @@ def split_spelled(pieces: Pieces, split: Callable[[Pieces], Pieces]) -> Pieces:
     starts, stops = (np.searchsorted(at, bounds) for bounds in (cut.words.starts, cut.words.stops))
     copied = pieces.copied(Words(read_only(raw), starts, stops, cut.words.row_offsets))
     return copied._replace(is_first=cut.is_first)
+
+
+def unspell(text: str) -> bytes:
+    """Returns the bytes that a text spells."""
+    return bytes(map(BYTE_ALPHABET.index, text))
