@@ -65,6 +65,8 @@ _OF_CHARACTERS = (normalizers.Lowercase, normalizers.Nmt, normalizers.StripAccen
 _SPACE_BYTES = len(SPACE.encode())
 _NO_ADDED = read_only(np.empty(0, np.int32))
 _ALL = ~np.uint64(0)
+_NO_SPANS = Ragged(np.empty(0, np.int32), np.zeros(1, np.int64)), np.empty(0, np.bool_), np.empty(0, np.bool_)
+"""The ids of no spans, and what else there is to say of these."""
 _CACHE_BYTES = 1 << 20
 """Size of the table of normalized words, most of which occur once."""
 _MOST_BYTES = 1 << 29
@@ -210,7 +212,9 @@ class NormalizedWordsEngine(StagedEngine):
         def finish(table: Table, ids: Ragged) -> Ragged:
             n_pending = int(pending.state[N_PENDING])
             starts, stops = pending.starts[:n_pending], pending.stops[:n_pending]
-            more, has_unknown, is_irregular = self._encode_spans(rows.values, starts, stops)
+            # A short text of known words has none, and the steps would take most of its time.
+            found = self._encode_spans(rows.values, starts, stops) if n_pending else _NO_SPANS
+            more, has_unknown, is_irregular = found
             self._is_new = n_pending * _NEW_SHARE > rows.n_values
             if n_pending:
                 # There is room for a token per byte, and for the "▁" in front of a word.
