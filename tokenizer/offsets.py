@@ -21,8 +21,7 @@ from tokenmill.tokenizer.models import BPE, Unigram
 from tokenmill.tokenizer.normalizers.base import same_rows
 from tokenmill.tokenizer.normalizers.forms import NormalForm
 from tokenmill.tokenizer.post_processors import n_trimmed, trim_offsets
-from tokenmill.tokenizer.pre_tokenizers import is_byte_level
-from tokenmill.tokenizer.pre_tokenizers.sequence import adds_prefix_space
+from tokenmill.tokenizer.pre_tokenizers.sequence import keeps_bytes
 from tokenmill.tokenizer.ragged import Int64s, Ragged, read_only, text_rows
 
 Int32s = npt.NDArray[np.int32]
@@ -54,13 +53,13 @@ class TokenLengths:
     @staticmethod
     def say(tokenizer: Any) -> bool:
         """Whether the tokens of a tokenizer are the bytes of texts, but for those that are not in a normal form."""
-        model, before = tokenizer.model, tokenizer.pre_tokenizer
+        model = tokenizer.model
         if not isinstance(tokenizer.normalizer, NormalForm | None):
             return False
         # Tokens with markers are longer than their bytes: as long, by chance, as a text of which something was dropped.
         if not isinstance(model, BPE) or model.byte_fallback or model.prefix or model.suffix:
             return False
-        return is_byte_level(before) and not adds_prefix_space(before) and before.keeps_text
+        return keeps_bytes(tokenizer.pre_tokenizer)
 
     @functools.cached_property
     def _listed(self) -> list[int]:

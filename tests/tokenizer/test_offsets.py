@@ -32,6 +32,7 @@ from tokenmill.tokenizer.normalizers import (
     StripAccents,
 )
 from tokenmill.tokenizer.offsets import TokenLengths
+from tokenmill.tokenizer.plan import EncodePlan
 from tokenmill.tokenizer.post_processors import ByteLevel as Trims
 from tokenmill.tokenizer.post_processors import Padding, Truncation
 from tokenmill.tokenizer.pre_tokenizers import (
@@ -246,9 +247,21 @@ def test_places_are_those_of_the_locator(pre_tokenizer, data, texts, is_pretoken
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offsets, "_quick_spans", nothing_found)
         patch.setattr(TokenLengths, "of_few", lambda *_: None)
+        patch.setattr(EncodePlan, "locate_few", lambda *_: None)
         fields = "tokens", "offsets", "word_ids", "sequence_ids", "sequence_ranges", "overflowing"
         expected = [[getattr(each, name) for name in fields] for each in expected]
     assert [[getattr(each, name) for name in fields] for each in found] == expected
+
+
+@strategies.FEWER
+@given(batches=st.lists(TEXTS, min_size=1, max_size=4))
+def test_prepared_calls_of_bert_find_what_columns_do(batches) -> None:
+    tokenizer = TOKENIZERS["BERT"].replace()
+    for texts in batches:
+        found = tokenizer.encode_batch(texts, add_special_tokens=False)
+        column = tokenizer.encode_arrow(texts, offsets=True)
+        pairs = zip(column.column("starts").to_pylist(), column.column("stops").to_pylist(), strict=True)
+        assert [each.offsets for each in found] == [list(zip(*pair, strict=True)) for pair in pairs]
 
 
 def nothing_found(_, rows, ids, *, in_bytes):

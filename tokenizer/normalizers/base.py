@@ -207,28 +207,6 @@ def edits_of_characters(text: str, new: Callable[[str], str]) -> list[Edit]:
     return [Edit(i, i + 1, n) for i, c in enumerate(text) if (n := new(c)) != c]
 
 
-Change = tuple[str, int]
-"""A character of the new text, and: 1 if it is inserted; 0 if it replaces one character; -n if it replaces a character
-and the n after it, and has the origin of the first.
-
-Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::transform`.
-"""
-
-
-def edits_of_changes(text: str, changes: Iterable[Change]) -> list[Edit]:
-    """Returns the edits of a new text that is given character by character."""
-    edits: list[Edit] = []
-    at = 0
-    for char, change in changes:
-        if change > 0:
-            edits.append(Edit(at, at, char))
-            continue
-        edits += [Edit(at, at + 1, char)] if text[at] != char else []
-        edits += [Edit(at + 1, at + 1 - change, "")] if change else []
-        at += 1 - change
-    return [*edits, Edit(at, len(text), "")] if at < len(text) else edits
-
-
 def put_texts(rows: Ragged, new: Mapping[int, bytes]) -> Ragged:
     """Returns rows with some replaced; new: row number -> bytes."""
     return put_rows(rows, (list(new), encoded_rows(list(new.values())))) if new else rows

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenmill.tokenizer.normalizers import tables
-from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, check_content
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, Normalizer, TextStep, check_content
 from tokenmill.tokenizer.normalizers.characters import lowered_bytes, map_bytes
 from tokenmill.tokenizer.normalizers.edit_lists import (
     EditingStep,
@@ -117,24 +117,18 @@ class Replace(EditingStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepend(TextStep):
+class Prepend(Normalizer):
     """Puts a text before every row that is not empty."""
-
-    name = "Prepend"
 
     prepend: str
 
     def __post_init__(self) -> None:
         check_content("prepend", self.prepend)
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        """Returns the edits of one text; see `TextStep`. The text has the origin of the first character."""
-        return [Edit(0, 1, self.prepend + text[0])] if text and self.prepend else []
+    def normalize_rows(self, rows: Ragged) -> Ragged:
+        return prepend(rows, np.diff(rows.offsets) > 0, self.prepend).rows if self.prepend else rows
 
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
-        return prepend(rows, np.diff(rows.offsets) > 0, self.prepend) if self.prepend else Applied(rows, 0)
-
-    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+    def trace(self, text: Traced) -> Traced:
         n_new, bounds = np.ones(text.starts.size, np.int64), text.bounds
         n_new[bounds[:-1][np.diff(bounds) > 0]] += len(self.prepend)
         return text.repeated(self.normalize_rows(text.rows), n_new)

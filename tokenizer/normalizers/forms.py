@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tokenmill.tokenizer import recycled
 from tokenmill.tokenizer.normalizers import tables
-from tokenmill.tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, rows_of
+from tokenmill.tokenizer.normalizers.base import Applied, Edges, Edit, TextStep, rows_of
 from tokenmill.tokenizer.normalizers.kernels import normal_forms
 from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.traced import Traced
@@ -18,6 +18,12 @@ from tokenmill.tokenizer.unicode import tables as unicode_tables
 from tokenmill.tokenizer.unicode.tables import HANGUL_FIRST, HANGUL_LAST
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
+Change = tuple[str, int]
+"""A character of the new text, and: 1 if it is inserted; 0 if it replaces one character; -n if it replaces a character
+and the n after it, and has the origin of the first.
+
+Source: HF tokenizers `tokenizer/normalizer.rs`, `NormalizedString::transform`.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +129,7 @@ def _composed_syllable(a: int, b: int) -> str | None:
 
 
 class _HuggingFaceForm(NormalForm):
-    """A normal form as HF tokenizers has it. Its edits tell which character became which."""
+    """A normal form as HF tokenizers has it. It traces which character became which."""
 
     def __init__(self, unicode: str = tables.HF_UNICODE_VERSION) -> None:
         super().__init__(self.name, unicode)  # type: ignore[arg-type]
@@ -135,9 +141,6 @@ class _HuggingFaceForm(NormalForm):
 
     def __repr__(self) -> str:
         return f"{self.name}()"
-
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        return edits_of_changes(text, self.changes_of(text))
 
     def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
         """Traces rows; see `TextStep`. A piece reaches from an inert character, or the start of a row, to the next."""

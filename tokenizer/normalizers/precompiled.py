@@ -6,21 +6,20 @@ import dataclasses
 import numpy as np
 
 from tokenmill.tokenizer.normalizers import tables
-from tokenmill.tokenizer.normalizers.base import Applied, Change, Edges, Edit, TextStep, edits_of_changes, unless_same
+from tokenmill.tokenizer.normalizers.base import Normalizer, unless_same
 from tokenmill.tokenizer.normalizers.edit_lists import (
     apply_edits,
     found_edits,
     in_characters,
-    places_in_text,
     put_at_last,
 )
 from tokenmill.tokenizer.normalizers.kernels import precompiled as kernels
-from tokenmill.tokenizer.ragged import Ragged, text_rows
+from tokenmill.tokenizer.ragged import Ragged
 from tokenmill.tokenizer.traced import Traced
 
 
 @dataclasses.dataclass(frozen=True)
-class Precompiled(TextStep):
+class Precompiled(Normalizer):
     """Applies a SentencePiece character map as HF tokenizers does it, which differs from SentencePiece.
 
     Source: HF tokenizers `normalizers/precompiled.rs` and the crate spm_precompiled.
@@ -28,8 +27,6 @@ class Precompiled(TextStep):
     Raises:
       ValueError: if `precompiled_charsmap` is not a character map.
     """
-
-    name = "Precompiled"
 
     precompiled_charsmap: bytes = dataclasses.field(repr=False)
     """Size of a double-array trie in bytes (uint32), the trie, texts that end with NUL."""
@@ -42,28 +39,11 @@ class Precompiled(TextStep):
         """The character map for kernels."""
         return tables.chars_map(self.precompiled_charsmap)
 
-    def edits(self, text: str, begins: bool = True, ends: bool = True) -> list[Edit]:
-        found = found_edits(kernels.find_mapped, text_rows([text]), self.tables)
-        pool, texts = self.tables.texts.pool, self.tables.texts
-        changes: list[Change] = []
-        at = 0
-        for (start, stop), k in zip(places_in_text(text, found[:, :2]), found[:, 2].tolist(), strict=True):
-            new = pool[texts.starts[k] : texts.stops[k]].tobytes().decode()
-            n_added = len(new) - (stop - start)
-            changes += [(c, 0) for c in text[at:start]]
-            changes += [(c, int(i >= stop - start)) for i, c in enumerate(new)]
-            if n_added < 0 and changes:
-                # A removed character is merged into the one before; at the very beginning HF drops it.
-                changes[-1] = (changes[-1][0], changes[-1][1] + n_added)
-            at = stop
-        return edits_of_changes(text, [*changes, *((c, 0) for c in text[at:])]) if len(found) else []
-
-    def apply_rows(self, rows: Ragged, edges: Edges) -> Applied:
+    def normalize_rows(self, rows: Ragged) -> Ragged:
         found = found_edits(kernels.find_mapped, rows, self.tables)
-        applied = apply_edits(rows, found, self.tables.texts)
-        return applied._replace(rows=unless_same(rows, applied.rows)) if len(found) else applied
+        return unless_same(rows, apply_edits(rows, found, self.tables.texts).rows) if len(found) else rows
 
-    def trace(self, text: Traced, edges: Edges | None = None) -> Traced:
+    def trace(self, text: Traced) -> Traced:
         edits, texts = found_edits(kernels.find_mapped, text.rows, self.tables), self.tables.texts
         if not len(edits):
             return text

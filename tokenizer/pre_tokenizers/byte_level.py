@@ -41,11 +41,6 @@ class ByteLevel(PreTokenizer):
         """See `PreTokenizer`."""
         return parse(GPT2_PATTERN, self.unicode) if self.use_regex and not self.add_prefix_space else None
 
-    @property
-    def keeps_text(self) -> bool:
-        """See `PreTokenizer`."""
-        return not self.add_prefix_space
-
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         if self.add_prefix_space:
@@ -70,11 +65,6 @@ class Metaspace(PreTokenizer):
             raise ValueError(f"replacement must be one character, got {self.replacement!r}")
         if self.prepend_scheme not in ("always", "never", "first"):
             raise ValueError(f"prepend_scheme must be always, never or first, got {self.prepend_scheme!r}")
-
-    @property
-    def keeps_text(self) -> bool:
-        """See `PreTokenizer`."""
-        return False
 
     def _prefixed(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         if self.prepend_scheme == "never":

@@ -155,11 +155,6 @@ class PreTokenizer(abc.ABC):
         """If it drops some of a text: the pattern, and whether its matches are dropped or what is between them."""
         return None
 
-    @property
-    def keeps_text(self) -> bool:
-        """Whether it changes no character."""
-        return True
-
     @abc.abstractmethod
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """Cuts every word of a column further."""

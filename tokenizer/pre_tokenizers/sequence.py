@@ -37,11 +37,6 @@ class Sequence(PreTokenizer):
         """See `PreTokenizer`."""
         return all(part.is_fast for part in self.pretokenizers)
 
-    @property
-    def keeps_text(self) -> bool:
-        """See `PreTokenizer`."""
-        return n_byte_levels(self) < 2 and all(part.keeps_text for part in self.pretokenizers)
-
     def split_pieces(self, pieces: Pieces) -> Pieces:
         """See `PreTokenizer`."""
         for i, step in enumerate(flat(self)):
@@ -89,9 +84,11 @@ def is_byte_level(pre_tokenizer: PreTokenizer | None) -> bool:
     return pre_tokenizer is not None and n_byte_levels(pre_tokenizer) > 0
 
 
-def adds_prefix_space(pre_tokenizer: PreTokenizer) -> bool:
-    """Whether a pre-tokenizer has a `ByteLevel` that puts a space in front of a text."""
-    return any(isinstance(step, ByteLevel) and step.add_prefix_space for step in flat(pre_tokenizer))
+def keeps_bytes(pre_tokenizer: PreTokenizer | None) -> bool:
+    """Whether a `ByteLevel` leaves models the bytes of the text: nothing is put in front, and they are spelled once."""
+    steps = [] if pre_tokenizer is None else flat(pre_tokenizer)
+    changes = (isinstance(step, Metaspace) or (isinstance(step, ByteLevel) and step.add_prefix_space) for step in steps)
+    return sum(isinstance(step, ByteLevel) for step in steps) == 1 and not any(changes)
 
 
 def scanner_of(pre_tokenizer: PreTokenizer) -> Scanner | None:
