@@ -81,7 +81,7 @@ def _add_diff_and_trace(commands: Any) -> None:
     trace = commands.add_parser(
         "trace",
         help="say which document a row or a token of a shard came from, and from which bytes of which file",
-        usage="tokenmill trace [--json] [--quiet] [--verbose] (SHARD | FOLDER [SHARD]) ROW [TOKEN]",
+        usage="tokenmill trace [--json] [--quiet] [--verbose] (SHARD | FOLDER [SHARD] | INDEX) ROW [TOKEN]",
     )
     trace.add_argument(
         "place",
@@ -89,7 +89,8 @@ def _add_diff_and_trace(commands: Any) -> None:
         type=file_path,
         metavar="PLACE",
         help="a shard, ROW and perhaps TOKEN, counted from 0; or an output folder, and ROW among the rows of all its "
-        "shards in order; or a folder and the name of a shard in it, and ROW in that",
+        "shards in order; or a folder and the name of a shard in it, and ROW in that; or a mixture or packing, "
+        "and ROW of that",
     )
     set_command(trace, _trace, "all that is known")
 
@@ -171,10 +172,13 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from tokenmill.pipeline.output.writers.json_texts import to_plain
-    from tokenmill.pipeline.proving import trace
+    from tokenmill.pipeline.proving import explaining, trace
 
     with mistakes():
         output, shard, row, token = _place(options.place)
+        if shard is None and explaining.is_index(output):
+            parts = explaining.explain_row(output, row, token)
+            return _show_parts({"folder": output, "row": row, "token": token, "parts": parts}, options.json)
         if shard is None:
             output, shard, row = trace.find_row(output, row)
         traced = trace.trace(output, shard, row, token)
@@ -183,6 +187,22 @@ def _trace(options: argparse.Namespace) -> int:
     else:
         for line in _lines(output, traced):
             print(line)
+    return DONE
+
+
+def _show_parts(explained: Mapping[str, Any], as_json: bool) -> int:
+    from tokenmill.pipeline.output.writers.json_texts import to_plain
+
+    if as_json:
+        print_json(explained, to_plain)
+        return DONE
+    for part in explained["parts"]:
+        for step in part["through"]:
+            print(f"{step['index']}: {step['source']}, row {step['row']}")
+        for line in _lines(part["output"], part):
+            print(line)
+    if not explained["parts"]:
+        print("separator or padding: belongs to no document")
     return DONE
 
 

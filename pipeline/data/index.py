@@ -134,8 +134,7 @@ def open_rows(
       OSError: if it cannot be read.
     """
     path = os.fspath(path)
-    kind = next((kind for kind in Indexed.kinds if storage.exists(storage.join(path, f"{kind}.json"))), None)
-    if kind is None:
+    if (kind := kind_of(path)) is None:
         if sources:
             raise ValueError(f"{path!r} is no index, which has sources")
         return open_dataset(path, columns=columns, digest=digest, **options)
@@ -153,6 +152,11 @@ def open_rows(
             ) from error
     ordered = {name: opened[name] for name in record["sources"] if name in opened}
     return Indexed.kinds[kind](path, ordered, columns, digest)
+
+
+def kind_of(path: str) -> str | None:
+    """Returns the kind of the index in a folder; None if there is none."""
+    return next((kind for kind in Indexed.kinds if storage.exists(storage.join(path, f"{kind}.json"))), None)
 
 
 def origins(rows: Rows) -> list[Dataset]:

@@ -152,6 +152,27 @@ class Samples:
             rows[which] = self.rows.order(self.seed, int(epochs[which[0]]))(within[which])
         return rows
 
+    def place(self, step: int, row: int) -> int:
+        """Returns where a row of this rank's batch is, counted from the beginning of epoch 0; see `rows_at`.
+
+        Args:
+          step: counted from the current position, 0 for the next batch.
+          row: of that batch.
+
+        Raises:
+          IndexError: if the batch has no such row.
+        """
+        n, size = len(self.rows), self.batch_size * self.world_size
+        first, end, behind = self._position, (self.epoch + 1) * n, step
+        left = (end - first) // size if self._drop_last else -(-(end - first) // size)
+        if not self._endless and step >= left and len(self):
+            epochs, behind = divmod(step - left, len(self))
+            first, end = end + epochs * n, end + (epochs + 1) * n
+        place = first + behind * size + row * self.world_size + self.rank
+        if step < 0 or not 0 <= row < self.batch_size or not (self._endless or place < end):
+            raise IndexError(f"step {step} has no row {row} on rank {self.rank} of {self.world_size}")
+        return place
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the state, plain JSON: which data, which seed, which epoch, and how many of its rows are consumed."""
         return {
