@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel that chooses the source of each sample of a mixture; compiled when a mixture is written, not to read it.
 
-What it promises is tested against any sizes and shares in `tests/pipeline/data/test_mixture.py`.
+Its reference implementation is `tests.reference.mixture.choose`; `tests/pipeline/data/test_mixture.py` compares them,
+and checks what is promised against any sizes and shares.
 """
 
 from typing import Any
