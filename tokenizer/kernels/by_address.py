@@ -127,7 +127,8 @@ class Bound:
         values = tuple(value.step if isinstance(value, Bound) else value for value in own)
         self._kept, self._memory = own, np.zeros(_n_words(values), np.uint64)
         code = _binder(function)(values, others, self._memory)
-        assert code, "the values of a step take more room than was made"
+        if not code:
+            raise MemoryError(f"the values of {function.__name__} take more than {self._memory.nbytes} bytes")
         self.step = Step(code, self._memory.ctypes.data)
 
     def __reduce__(self) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes spelled as characters of GPT-2's alphabet: what models that are not byte-level read after a `ByteLevel`.
 
-`tests/tokenizer/pre_tokenizers/test_spelled_bytes.py` compares it with Python's strings.
+Its reference implementation is in `tests/tokenizer/pre_tokenizers/test_spelled_bytes.py`, a line with Python's strings.
 """
 
 from typing import Any, NamedTuple

@@ -8,7 +8,8 @@ Segments cover pieces of text without gaps; each is either a match of the delimi
     out_starts, out_stops: int64[n]    the pre-tokens; filled, with room for one for each byte
     counts:    int64[n_pieces + 1]     the number of pre-tokens before each piece; filled, except the first, which is 0
 
-`tests/parity/test_pre_tokenizers.py` compares pre-tokenizers with HF's.
+Its reference implementation is in `tests/reference/splitting.py`; `tests/parity/test_pre_tokenizers.py` compares
+pre-tokenizers with HF's.
 """
 
 import numpy as np

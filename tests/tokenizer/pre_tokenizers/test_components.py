@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.reference import splitting
 from tests.reference.spellings import SPELLINGS
 from tests.reference.tracing import traced_words
 from tests.strategies import text_columns, texts
@@ -30,6 +32,7 @@ from tokenmill.tokenizer.pre_tokenizers import (
     patterns,
     scanner_of,
 )
+from tokenmill.tokenizer.pre_tokenizers.split import BEHAVIORS
 from tokenmill.tokenizer.ragged import Ragged, read_only, text_rows
 
 ALL = (
@@ -86,6 +89,19 @@ def test_columns_of_every_kind_are_cut_as_their_rows_are(pre_tokenizer: PreToken
         expected = traced_words(pre_tokenizer, text or "", is_first=bool(is_first[row]))
         found = range(words.row_offsets[row], words.row_offsets[row + 1])
         assert [words.word(i).decode() for i in found] == [word for word, _ in expected]
+
+
+@given(
+    st.lists(st.text("ab é中\n", max_size=12), max_size=4),
+    st.sampled_from(["a", "ab", "aa", "é ", "a b a", r"a+", r"[ab]", r"\s+", r"\w", r"a|ba", r"\p{Han}"]),
+    st.sampled_from(sorted(BEHAVIORS)),
+    st.booleans(),
+)
+def test_splits_equal_the_reference_implementation(rows: list[str], pattern: str, behavior: Any, invert: bool) -> None:
+    expected = [splitting.split(row, pattern, behavior, invert=invert) for row in rows]
+    assert split(Split(pattern, behavior, invert, is_regex=True), *rows) == expected
+    if pattern.strip("ab é") == "":
+        assert split(Split(pattern, behavior, invert), *rows) == expected
 
 
 @pytest.mark.parametrize("name", FAMILIES)
