@@ -4,7 +4,7 @@
 In: what numba has compiled for some types. Out: a library of numba's with one function that others see,
 `PyObject *entry(PyObject *raise, PyObject *const *arguments, Py_ssize_t n)`, in the convention of `METH_FASTCALL`.
 
-It calls functions of Python's stable ABI only, and reads numpy arrays where their struct, which is public and has not
+It calls public functions of Python's C API only, and reads numpy arrays where their struct, which is public and has not
 changed since numpy 1.7, says so. So the same machine code runs on every Python that we support and beside any numba,
 or none. It trusts the types of its arguments: `machine_code.signature` has looked at them.
 """
