@@ -109,6 +109,19 @@ class Request:
             say(f"warning: the start could not be measured, so {START_SECONDS:.0f} s are assumed for it: {error}")
             return START_SECONDS
 
+    def _check_output(self, mode: "Mode") -> None:
+        """Refuses a folder that another job owns or has filled: now, because listing the input may take minutes."""
+        from tokenmill.pipeline.jobs.same_job import difference
+        from tokenmill.pipeline.output import folders
+        from tokenmill.pipeline.output.ownership import check_free
+
+        output = self.config.output.path
+        with mistakes():
+            check_free(output)
+            if mode == "new":
+                with contextlib.suppress(NotADirectoryError):  # `own` tells of a file in its place
+                    folders.check_empty(output, lambda there: difference(there, self.config, self.job))
+
     def run(self, mode: "Mode", *, detach: bool = False) -> "tuple[Sequence[str], RunnerJob | None]":
         """Plans and runs the job.
 
@@ -121,16 +134,10 @@ class Request:
         Raises:
           Mistake: if it cannot begin. Whatever a runner or a file system raises, if it fails.
         """
-        from tokenmill.pipeline.jobs.same_job import difference
-        from tokenmill.pipeline.output import folders
-        from tokenmill.pipeline.output.ownership import check_free, own
+        from tokenmill.pipeline.output.ownership import own
 
         began, output = time.time(), self.config.output.path
-        with mistakes():
-            check_free(output)
-            if mode == "new":  # now, because listing the input may take minutes; `own` tells of a file in its place
-                with contextlib.suppress(NotADirectoryError):
-                    folders.check_empty(output, lambda there: difference(there, self.config, self.job))
+        self._check_output(mode)
         plan, settings = self.plan()
 
         import apache_beam as beam

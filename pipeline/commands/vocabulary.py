@@ -59,7 +59,11 @@ def add_parsers(commands: Any) -> None:
     replace.add_argument("--add", required=True, type=positive, metavar="N", help="the most entries to replace")
     _add_keep(replace)
     set_command(replace, _replace, "what changes, and where it is,")
+    _add_questions(actions)
 
+
+def _add_questions(actions: Any) -> None:
+    """Adds the commands that change no tokenizer."""
     check = actions.add_parser(
         "check",
         help="list the entries that no text becomes",
