@@ -66,7 +66,7 @@ def test_no_command_takes_text_from_data_for_markup_or_lets_it_act_on_a_terminal
         (["diff", output, output], 0),
         (["compare", tokenizer, tokenizer, "--on", "corpus"], 2),  # a file of it loses a sixth
         (["replay", config], 0),
-        (["verify", "[/red]\x1b[2J"], 1),
+        (["verify", "[/red]\x1b[2J"], 2),
         (["inspect", "[/red]\x1b[2J.yaml"], 2),
         (["run", config, "--set", "tokenizer.oov=[/red]\x1b[2J"], 2),
         (["run", config, "--[/red]\x1b[2J"], 2),
