@@ -29,16 +29,21 @@ class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-_methods: list[_Method] = []
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype, _new_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
 def function_at(address: int, name: str) -> Callable[..., Any]:
     """Returns the function of a kernel's entry, see `entries`, as one that Python can call."""
-    _methods.append(_Method(name.encode(), address, _METH_FASTCALL, None))  # which must live as long
-    made: Callable[..., Any] = _new_function(ctypes.addressof(_methods[-1]), _raise, None)
+    method = kept_forever(_Method(name.encode(), address, _METH_FASTCALL, None))
+    made: Callable[..., Any] = _new_function(ctypes.addressof(method), _raise, None)
     return made
+
+
+def kept_forever(value: Any) -> Any:
+    """Returns a value that is never freed: functions are looked at when Python ends, after modules have gone."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    return value
 
 
 def _raise(pickled: bytes) -> NoReturn:

@@ -208,13 +208,13 @@ def numba_folder() -> Path:
 
 @functools.cache
 def _engine() -> Any:
-    """Returns LLVM's linker."""
+    """Returns LLVM's linker, which has the code of what it linked, and threads may run that to the very end."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(
         opt=3, reloc="static" if _is_x86() else "default", codemodel="jitdefault", jit=True
     )
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    return library.kept_forever(binding.create_mcjit_compiler(binding.parse_assembly(""), machine))
 
 
 def _is_x86() -> bool:

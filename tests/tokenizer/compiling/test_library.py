@@ -48,6 +48,23 @@ def test_a_row_tells_the_types_of_all_arguments() -> None:
     assert scalars == [numba.int64, numba.boolean, numba.none, numba.float64, numba.uint8]
 
 
+OUTLIVED = """
+import ctypes, gc
+from tokenmill.tokenizer.compiling import library
+made = library.function_at(id(None), "kernel")
+method = ctypes.c_void_p.from_address(id(made) + 16).value  # where Python keeps what the function is
+vars(library).clear()  # as when Python ends, while others still hold functions
+gc.collect()
+others = [(ctypes.c_char * 32)(*[b"x"] * 32) for _ in range(10_000)]
+print(ctypes.c_void_p.from_address(method + 8).value == id(None))
+"""
+
+
+def test_functions_outlive_the_module_that_made_them() -> None:
+    run = subprocess.run([sys.executable, "-c", OUTLIVED], capture_output=True, text=True, check=True)
+    assert run.stdout == "True\n"
+
+
 PROGRAM = """
 import sys
 from pathlib import Path
