@@ -7,6 +7,7 @@
 Where the sources are is written down, too, but is no part of the digest: an index may be moved, and so may they.
 """
 
+import abc
 import hashlib
 import json
 import os
@@ -70,8 +71,8 @@ class Indexed(Rows):
         self._is_checked = is_checked
         self.schema = self._schema(columns)
 
-    def _schema(self, columns: Sequence[str] | None) -> Any:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _schema(self, columns: Sequence[str] | None) -> Any: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.name, self.sources, self._columns, self.digest)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Rows`, what a training loop reads: rows by number, their digest, their order, and how many tokens they have."""
 
+import abc
 import hashlib
 import operator
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ _SCANNED = 1 << 16
 """Rows in memory when all are looked at."""
 
 
-class Rows:
+class Rows(abc.ABC):
     """Rows that can be read in any order: a `Dataset`, a `Selection` of its rows.
 
     It is a map-style dataset of PyTorch and a `RandomAccessDataSource` of Grain as it stands. A subclass has the
@@ -33,10 +34,11 @@ class Rows:
     schema: pa.Schema
     """The columns of `take`."""
 
+    @abc.abstractmethod
     def __len__(self) -> int:
         """Returns the number of rows."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def take(self, rows: npt.ArrayLike) -> pa.RecordBatch:
         """Returns rows by number, in the order given and as often as given.
 
@@ -45,11 +47,10 @@ class Rows:
           ValueError: if a shard is damaged; says which.
           OSError: if one cannot be read.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def with_columns(self, columns: Sequence[str] | None) -> "Rows":
         """Returns the same rows with other columns; None for all that are stored."""
-        raise NotImplementedError
 
     def __getitem__(self, key: Any) -> Any:
         """Returns one row as a dict of arrays and scalars; or those of a slice or of an array of numbers as a batch."""
